@@ -2,27 +2,26 @@
 
 COCO (Lin et al. 2014): {"images": [{"id", "file_name"}], "annotations": [{"image_id", "category_id", "bbox":
 [left, top, width, height]}], "categories": [{"id", "name"}]}; boxes around crowds are skipped. VOC
-(Everingham et al. 2010): a folder with Annotations/*.xml and JPEGImages/, whose pixels are counted from 1, or
-one of its lists, ImageSets/Main/train.txt. JSON lines: {"image": path, "boxes": [[left, top, right, bottom]],
-"labels": [name]}. Boxes are in pixels. Paths are relative to the file's folder, or to a folder of images near
-it, and must stay inside. Sets of TFDS have "image" and "objects", a sequence of {"bbox", "label"}.
+(Everingham et al. 2010): a folder with Annotations/*.xml and JPEGImages/, or one of its lists,
+ImageSets/Main/train.txt; difficult objects are skipped. JSON lines: {"image": path, "boxes": [[left, top,
+right, bottom]], "labels": [name]}. Boxes are in pixels. Paths are relative to the file's folder, or to a
+folder of images near it, and must stay inside. Sets of TFDS have "image" and "objects", a sequence of
+{"bbox", "label"}.
 """
 
 import math
 import os
 import pathlib
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_tfm.configs import brief, number_in, parse_json
+from keras_tfm.configs import brief, parse_json
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.coco import (
     BOXES_OF_CROWDS,
     is_crowd,
-    path_within,
     paths_of,
     read_coco,
     tell_crowds,
@@ -34,12 +33,12 @@ from keras_tfm.data.sources.image_files import (
 )
 from keras_tfm.data.sources.lines import PREPARED, DataError, files_of, numbered_lines, tell_left_out
 from keras_tfm.data.sources.prepared_images import prepared_objects
+from keras_tfm.data.sources.voc import voc_images
 
 KINDS = (
     "COCO's .json, a folder with Annotations/ and JPEGImages/, one of its ImageSets/Main/*.txt, a .jsonl, or "
     "tfds:NAME[/CONFIG][:VERSION]#SPLIT"
 )
-MAX_XML_BYTES = 1 << 24
 STRETCHED = Canvas()
 
 
@@ -113,12 +112,13 @@ def found_in(path: str) -> list[Found]:
     folder = pathlib.Path(path)
     if path.lower().endswith(".txt") and folder.parent.parent.name == "ImageSets":
         names = [text.split()[0] for _, text in numbered_lines(path) if text.strip()]
-        return _voc(folder.parents[2], names)
+        return [Found(*image) for image in voc_images(folder.parents[2], names)]
     if not os.path.exists(path):
         raise DataError(path, None, "cannot be read: No such file or directory")
     if not (folder / "Annotations").is_dir():
         raise DataError(path, None, f"expected {KINDS}")
-    return _voc(folder, sorted(file.stem for file in (folder / "Annotations").glob("*.xml")))
+    names = sorted(file.stem for file in (folder / "Annotations").glob("*.xml"))
+    return [Found(*image) for image in voc_images(folder, names)]
 
 
 def checked_boxes(
@@ -218,46 +218,3 @@ def _corners(box: Any) -> Any:
         left, top, width, height = map(_as_float, box)
         return [left, top, left + width, top + height]
     return box
-
-
-def _voc(folder: pathlib.Path, names: Sequence[str]) -> list[Found]:
-    found = []
-    for name in names:
-        inside = path_within(folder / "Annotations", f"{name}.xml", os.fspath(folder))
-        root = _read_xml(inside)
-        file = root.findtext("filename") or f"{name}.jpg"
-        path = path_within(folder / "JPEGImages", file.strip(), inside)
-        boxes, labels = [], []
-        for number, item in enumerate(root.findall("object"), 1):
-            label = (item.findtext("name") or "").strip()
-            try:
-                sides = [
-                    number_in(item.findtext(f"bndbox/{side}") or "")
-                    for side in ("xmin", "ymin", "xmax", "ymax")
-                ]
-            except ValueError:
-                raise DataError(inside, None, f"object {number}: expected a bndbox of four numbers") from None
-            if not label:
-                raise DataError(inside, None, f"object {number}: expected a name, there is none")
-            boxes.append([sides[0] - 1, sides[1] - 1, *sides[2:]])  # VOC counts pixels from 1
-            labels.append(label)
-        found.append(Found(path, inside, boxes, labels))
-    return found
-
-
-def _read_xml(path: str) -> ElementTree.Element:
-    """The root of an XML file; DataError if it declares a document type, whose entities could expand without
-    limit.
-    """
-    try:
-        with open(path, "rb") as stream:
-            data = stream.read(MAX_XML_BYTES + 1)
-    except OSError as error:
-        raise DataError(path, None, f"cannot be read: {error.strerror or error}") from None
-    is_suspect = b"<!DOCTYPE" in data or b"\0" in data  # a NUL is a sign of UTF-16, which could hide one
-    if len(data) > MAX_XML_BYTES or is_suspect:
-        raise DataError(path, None, f"expected XML without a DOCTYPE, of {MAX_XML_BYTES:,} bytes at most")
-    try:
-        return ElementTree.fromstring(data)
-    except (ElementTree.ParseError, ValueError, LookupError) as error:
-        raise DataError(path, None, f"expected XML: {error}") from None

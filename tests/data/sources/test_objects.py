@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 
 import numpy as np
 import PIL.Image
@@ -78,22 +79,25 @@ def test_sets_of_tfds(tmp_path, prepared, caplog):
     for name in ("a", "b"):
         image(tmp_path / f"{name}.png")
     inner = {"bbox": tfds.features.BBoxFeature(), "label": tfds.features.ClassLabel(names=["cat", "dog"])}
-    inner["is_crowd"] = np.bool_
+    inner |= {"is_crowd": np.bool_, "is_difficult": np.bool_}
     features = {"image": tfds.features.Image(shape=(10, 20, 3)), "objects": tfds.features.Sequence(inner)}
     cat = {
         "bbox": tfds.features.BBox(ymin=0.1, xmin=0.2, ymax=0.6, xmax=0.9),
         "label": "cat",
         "is_crowd": False,
+        "is_difficult": False,
     }  # top, left, ...
     examples = [
         {"image": str(tmp_path / "a.png"), "objects": [cat, {**cat, "label": "dog", "is_crowd": True}]},
-        {"image": str(tmp_path / "b.png"), "objects": []},
+        {"image": str(tmp_path / "b.png"), "objects": [{**cat, "is_difficult": True}] * 2},
     ]
     path = prepared("tiny_objects", features, examples)
     with caplog.at_level(logging.WARNING):
         found = read_objects(path, SHAPE)
     np.testing.assert_allclose(found.boxes[0], [[0.2, 0.1, 0.9, 0.6]], atol=1e-6)  # left, top, right, bottom
-    assert found.labels == [["cat"], []] and "1 boxes around crowds are skipped" in caplog.text
+    assert found.labels == [["cat"], []]
+    assert "1 boxes around crowds are skipped" in caplog.text
+    assert "2 boxes of difficult objects are skipped" in caplog.text
     assert objects.found_in(path)[1].place == f"{path}, example 2"
     features = {"image": features["image"], "objects": tfds.features.Sequence({"area": np.int64})}
     path = prepared("tiny_areas", features, [{"image": str(tmp_path / "a.png"), "objects": [{"area": 3}]}])
@@ -124,6 +128,76 @@ def test_voc_and_one_of_its_lists(tmp_path):
     assert len(found.images) == 2
     (folder / "ImageSets" / "Main" / "train.txt").write_text("one  1\n")
     assert len(read_objects(folder / "ImageSets" / "Main" / "train.txt", SHAPE).images) == 1
+
+
+@pytest.mark.parametrize(
+    ("stated", "files", "expected"),
+    [
+        ("one.png", ["one.png", "one.jpg"], "one.png"),
+        (" one.png\n", ["one.png"], "one.png"),
+        ("one", ["one.png"], "one.png"),
+        ("one.jpg", ["one.png"], "one.png"),
+        ("one.png", ["one.PNG"], "one.PNG"),
+        ("ONE.JPG", ["one.jpg"], "one.jpg"),
+        ("IMG_0001.jpg", ["one.png"], "one.png"),
+        ("two.jpg", ["one.png", "two.png"], "two.png"),
+        ("v1.0", ["v1.0.png", "v1.png"], "v1.0.png"),
+        ("one.jpg", ["one.png", "one.txt", "one.xml", ".one.jpg"], "one.png"),
+        (None, ["one.png"], "one.png"),
+        ("", ["one.png"], "one.png"),
+        ("C:\\data\\IMG_1.png", ["IMG_1.png", "one.png"], "IMG_1.png"),
+        ("c:/data/IMG_1.jpg", ["IMG_1.png"], "IMG_1.png"),
+        ("\\\\host\\photos\\one.png", ["one.png"], "one.png"),
+        ("/home/me/one.png", ["one.png"], "one.png"),
+        ("photos\\one.png", ["one.png"], "one.png"),
+        ("photos/one.png", ["one.png"], "one.png"),
+        ("photos\\one.png", ["one.png", "photos/one.png"], "photos/one.png"),
+        ("two.png", ["three.png"], "two.png"),  # counted later, when images are read
+    ],
+)
+def test_the_image_of_an_annotation_of_voc(stated, files, expected, tmp_path):
+    filename = "" if stated is None else f"<filename>{stated}</filename>"
+    folder = voc(tmp_path, f"<annotation>{filename}{OBJECT}</annotation>")
+    for name in files:
+        (folder / "JPEGImages" / name).parent.mkdir(exist_ok=True)
+        (folder / "JPEGImages" / name).write_bytes(b"")
+    (found,) = objects.found_in(str(folder))
+    # A file system that ignores case has one.PNG under the name one.png too.
+    assert found.source.lower() == str(folder / "JPEGImages" / expected).lower()
+    assert os.path.isfile(found.source) == ("three.png" not in files)
+
+
+@pytest.mark.parametrize("path", ["C:\\data\\two.png", "..\\..\\two.jpg", "/home/me/two.png"])
+def test_the_path_of_voc_is_its_last_part(path, tmp_path):
+    folder = voc(tmp_path, f"<annotation><path>{path}</path>{OBJECT}</annotation>")
+    for name in ("one", "two"):
+        image(folder / "JPEGImages" / f"{name}.png")
+    (found,) = objects.found_in(str(folder))
+    assert found.source.endswith("two.png")
+
+
+@pytest.mark.parametrize(
+    ("flag", "count"),
+    [
+        ("1", 1),
+        (" 1 ", 1),
+        ("True", 1),
+        ("yes", 1),
+        ("0", 2),
+        ("", 2),
+        ("false", 2),
+        ("Unspecified", 2),
+        (None, 2),
+    ],
+)
+def test_difficult_objects_of_voc_are_skipped_as_crowds(flag, count, tmp_path, caplog):
+    mark = "" if flag is None else f"<difficult>{flag}</difficult>"
+    folder = voc(tmp_path, XML.format(OBJECT + OBJECT.replace("<name>", f"{mark}<name>")))
+    with caplog.at_level(logging.WARNING):
+        (found,) = objects.found_in(str(folder))
+    assert found.boxes == [[2, 1, 12, 6]] * count and len(found.labels) == count
+    skipped = f"{folder}: 1 boxes of difficult objects are skipped"
+    assert caplog.messages == ([skipped] if count == 1 else [])
 
 
 def test_boxes_that_are_none_are_left_out_and_counted(tmp_path, caplog):
@@ -289,12 +363,17 @@ def test_coco_that_is_refused(changes, message, tmp_path):
         (XML.format("<object><name>x</name></object>"), "object 1: expected a bndbox of four numbers"),
         (XML.format(OBJECT.replace("cat", "")), "object 1: expected a name"),
         (XML.format("").replace("one.png", "../../one.png"), "expected a path within"),
+        (XML.format("").replace("one.png", "..\\..\\one.png"), "expected a path within"),
+        (XML.format("").replace("one.png", "two.jpg"), r"image 'two.jpg', or .*, got two.gif, two.png"),
+        (XML.format(OBJECT.replace("<name>", "<difficult>2</difficult><name>")),
+         "object 1: expected 0 or 1 as \"difficult\", got '2'"),
         (XML.format(""), "expected boxes, there are none"),
     ],
-)
+)  # fmt: skip
 def test_voc_that_is_refused(content, message, tmp_path):
     folder = voc(tmp_path, content)
-    image(folder / "JPEGImages" / "one.png")
+    for name in ("one.png", "two.png", "two.gif"):
+        image(folder / "JPEGImages" / name)
     with pytest.raises(DataError, match=message):
         read_objects(folder, SHAPE)
 
