@@ -1,34 +1,36 @@
 """COCO's JSON (Lin et al. 2014): images, categories and annotations by ids, and paths within a folder.
 
-Tools write ids also as texts or as whole floats: 7, 7.0 and "7" are one id, unless a file has both 7 and "7".
-Paths of Windows, with backslashes, are read as well.
+The ids 7, 7.0 and "7" are one, unless a file has both 7 and "7". Paths of Windows, with backslashes, are read
+as well.
 """
 
 import json
 import logging
 import os
 import pathlib
-import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from keras_tfm.configs import brief, parse_json
+from keras_tfm.data.sources.ids import Id, as_id, known_id
 from keras_tfm.data.sources.lines import DataError, refuse_utf_16
+from keras_tfm.data.sources.stated_sizes import Size, stated_size
 
 LOG = logging.getLogger(__name__)
 MAX_JSON_BYTES = 1 << 29  # COCO's own training set has 450 MB
 BOXES_OF_CROWDS = "boxes around crowds"
 KINDS_OF_FILES = ("instances_", "panoptic_")  # how the names of COCO's files begin, before the folder's name
-Id = int | str
-WHOLE = re.compile("0|-?[1-9][0-9]{0,18}")  # how an integer is written
 
 
 class Coco(NamedTuple):
-    """The content of a file: `images` are {id: file name}, `names` {id: name of the category}."""
+    """The content of a file: `images` are {id: file name}, `sizes` {id: its stated size, None for none}, and
+    `names` {id: name of the category}.
+    """
 
     path: str
     images: dict[Id, str]
+    sizes: dict[Id, Size | None]
     names: dict[Id, str]
     annotations: list[dict[str, Any]]
     categories: list[dict[str, Any]]
@@ -78,7 +80,11 @@ def read_coco(path: str) -> Coco:
     categories = [item | {"name": _name(item.get("name"))} for item in parts["categories"]]
     names = _by_id(path, "categories", categories, "name")
     images = _by_id(path, "images", parts["images"], "file_name")
-    return Coco(path, images, names, parts["annotations"], categories)
+    sizes = {
+        id: stated_size(item.get("width"), item.get("height"), f"{path}, image {id!r}")
+        for id, item in zip(images, parts["images"], strict=True)
+    }
+    return Coco(path, images, sizes, names, parts["annotations"], categories)
 
 
 def refuse_unknown(path: str, unknown: list[str]) -> None:
@@ -86,32 +92,6 @@ def refuse_unknown(path: str, unknown: list[str]) -> None:
     if unknown:
         more = f" ({len(unknown) - 1:,} more annotations are alike)" if len(unknown) > 1 else ""
         raise DataError(path, None, f"expected the id of an image and of a category: {unknown[0]}{more}")
-
-
-def as_id(value: Any) -> Id | None:
-    """A value of JSON as an id, an integer or a text; None for one that cannot be an id."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value if isinstance(value, int | str) and not isinstance(value, bool) else None
-
-
-def as_number(value: Any) -> int | None:
-    """A value of JSON as an integer, also from the text of one; None for others."""
-    id = as_id(value)
-    if isinstance(id, str):
-        return int(id) if WHOLE.fullmatch(id) else None
-    return id
-
-
-def known_id(value: Any, known: Mapping[Id, Any]) -> Any:
-    """The id among those `known` that a value of JSON stands for, as it is or as 7 does for "7"; None for
-    none.
-    """
-    id = as_id(value)
-    if id is None or id in known:
-        return id
-    other = as_number(id) if isinstance(id, str) else str(id)
-    return other if other in known else None
 
 
 def is_crowd(annotation: dict[str, Any]) -> bool:

@@ -33,6 +33,7 @@ from keras_tfm.data.sources.image_files import (
 )
 from keras_tfm.data.sources.lines import PREPARED, DataError, files_of, numbered_lines, tell_left_out
 from keras_tfm.data.sources.prepared_images import prepared_objects
+from keras_tfm.data.sources.stated_sizes import Size, misfit, tell_scaled
 from keras_tfm.data.sources.voc import voc_images
 
 KINDS = (
@@ -59,14 +60,15 @@ class Objects(NamedTuple):
 
 
 class Found(NamedTuple):
-    """An image as a file describes it: its path or its bytes, its place, its boxes in pixels, and their
-    names.
+    """An image as a file describes it: its path or its bytes, its place, its boxes in pixels, their names,
+    and the size of the image if the file states it, which the boxes have then.
     """
 
     source: str | bytes
     place: str
     boxes: list
     labels: list[str]
+    stated: Size | None = None
 
 
 def read_objects(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRETCHED) -> Objects:
@@ -74,7 +76,8 @@ def read_objects(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRET
 
     Skipped, with a warning that counts them and names some, are images that cannot be decoded, and boxes that
     lie outside their image, have no area, are reversed or not finite. Boxes are clipped at the edges of the
-    image.
+    image. Where COCO or VOC state another size than the file has, boxes are scaled if one number is the ratio
+    of both sides; otherwise the image is skipped.
 
     Raises:
         DataError: for a mistake in a file, for a path that leads out of its folder, and if no image, or no
@@ -94,11 +97,33 @@ def read_objects(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRET
     places = [image.place if isinstance(image.source, bytes) else image.source for image in found]
     images, good = readable(ImageFiles([image.source for image in found], shape, canvas, places))
     found = [found[row] for row in good]
-    sizes = np.array([size_in(image.source) for image in found], "int64")
-    boxes, labels = checked_boxes([(*image[1:3], image.labels) for image in found], sizes)
+    sizes = [size_in(image.source) or (0, 0) for image in found]
+    fitting = _fitting(found, sizes)
+    if len(fitting) < len(found):
+        images, found, sizes = images[fitting], [found[x] for x in fitting], [sizes[x] for x in fitting]
+    drawn_on = np.array([image.stated or size for image, size in zip(found, sizes, strict=True)], "int64")
+    boxes, labels = checked_boxes([(*image[1:3], image.labels) for image in found], drawn_on)
     if not any(map(len, boxes)):
         raise DataError(first, None, "expected boxes, there are none")
-    return Objects(images, sizes, boxes, labels)
+    return Objects(images, np.array(sizes, "int64"), boxes, labels)
+
+
+def _fitting(found: Sequence[Found], sizes: Sequence[Size]) -> np.ndarray:
+    """The rows of images of the stated sizes, also of resized ones; the others are reported.
+
+    DataError if there is none.
+    """
+    problems = {}
+    for image, size in zip(found, sizes, strict=True):
+        if problem := misfit(image.stated, size):
+            problems[image.place] = problem
+    rows = [row for row, image in enumerate(found) if image.place not in problems]
+    if not rows:
+        place, problem = next(iter(problems.items()))
+        raise DataError(place, None, problem)
+    tell_left_out(problems, len(found))
+    tell_scaled([(found[row].place, found[row].stated, sizes[row]) for row in rows])
+    return np.array(rows)
 
 
 def found_in(path: str) -> list[Found]:
@@ -208,7 +233,7 @@ def _coco(path: str) -> list[Found]:
     for id, image, place in content.paths():
         objects = [annotation for annotation in annotations[id] if not is_crowd(annotation)]
         boxes = [_corners(annotation.get("bbox")) for annotation in objects]
-        found.append(Found(image, place, boxes, list(map(content.name_of, objects))))
+        found.append(Found(image, place, boxes, list(map(content.name_of, objects)), content.sizes[id]))
     return found
 
 

@@ -297,9 +297,9 @@ def test_coco_as_tools_write_it(changes, encoding, tmp_path):
     path.write_text(path.read_text(), encoding)
     is_nested = "val" in changes["images"][0]["file_name"]
     image((path.parent if is_nested else tmp_path) / "val" / "a.png")
-    ((source, _, boxes, labels),) = objects.found_in(str(path))
-    assert source.endswith("a.png") and "\\" not in source and (tmp_path / source).is_file()
-    assert boxes == [[2, 1, 12, 6]] and labels == ["cat"]
+    (found,) = objects.found_in(str(path))
+    assert found.source.endswith("a.png") and "\\" not in found.source and os.path.isfile(found.source)
+    assert found.boxes == [[2, 1, 12, 6]] and found.labels == ["cat"]
 
 
 @pytest.mark.parametrize(("name", "text"), [(7, "7"), (7.0, "7"), (0, "0"), ("7", "7"), ("07", "07")])
