@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_tfm.configs import brief, parse_json
+from keras_tfm.configs import brief, number_in, parse_json
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.coco import (
     BOXES_OF_CROWDS,
@@ -75,9 +75,9 @@ def read_objects(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRET
     """The images in one or several files, of this `shape` or decoded when needed, and their objects.
 
     Skipped, with a warning that counts them and names some, are images that cannot be decoded, and boxes that
-    lie outside their image, have no area, are reversed or not finite. Boxes are clipped at the edges of the
-    image. Where COCO or VOC state another size than the file has, boxes are scaled if one number is the ratio
-    of both sides; otherwise the image is skipped.
+    lie outside their image, are empty, have no area, are reversed or not finite. Boxes are clipped at the
+    edges of the image. Where COCO or VOC state another size than the file has, boxes are scaled if one number
+    is the ratio of both sides; otherwise the image is skipped.
 
     Raises:
         DataError: for a mistake in a file, for a path that leads out of its folder, and if no image, or no
@@ -174,9 +174,11 @@ def checked_boxes(
 
 def _box(box: Any, width: int, height: int, place: str) -> list[float] | str:
     """A box in pixels relative to the sides, or the reason why it is invalid; DataError unless it is four
-    numbers.
+    numbers or empty.
     """
     box = box.tolist() if isinstance(box, np.ndarray) else box
+    if box == []:
+        return "empty"
     if not isinstance(box, list | tuple) or len(box) != 4 or not all(map(_is_number, box)):
         raise DataError(place, None, f"expected a box of four numbers, got {brief(box)}")
     left, top, right, bottom = box = list(map(_as_float, box))
@@ -232,14 +234,32 @@ def _coco(path: str) -> list[Found]:
     found = []
     for id, image, place in content.paths():
         objects = [annotation for annotation in annotations[id] if not is_crowd(annotation)]
-        boxes = [_corners(annotation.get("bbox")) for annotation in objects]
+        boxes = [_corners(annotation) for annotation in objects]
         found.append(Found(image, place, boxes, list(map(content.name_of, objects)), content.sizes[id]))
     return found
 
 
-def _corners(box: Any) -> Any:
-    """COCO's (left, top, width, height) as corners; anything else unchanged."""
-    if isinstance(box, list) and len(box) == 4 and all(map(_is_number, box)):
-        left, top, width, height = map(_as_float, box)
-        return [left, top, left + width, top + height]
+def _corners(annotation: dict[str, Any]) -> Any:
+    """COCO's (left, top, width, height), numbers or their texts, as corners; without a box, the corners of
+    the polygons; anything else unchanged.
+    """
+    box = annotation.get("bbox")
+    if not box and (points := _points(annotation.get("segmentation"))):
+        across, down = points[::2], points[1::2]
+        return [min(across), min(down), max(across), max(down)]
+    if isinstance(box, list) and len(box) == 4:
+        try:
+            numbers = [number_in(side) if isinstance(side, str) else side for side in box]
+        except ValueError:
+            return box
+        if all(map(_is_number, numbers)):
+            left, top, width, height = map(_as_float, numbers)
+            return [left, top, left + width, top + height]
     return box
+
+
+def _points(polygons: Any) -> list[float]:
+    """The numbers x, y, x, y, ... of COCO's polygons; none for anything else."""
+    is_one = isinstance(polygons, list) and all(isinstance(x, list) and len(x) % 2 == 0 for x in polygons)
+    points = [number for polygon in polygons for number in polygon] if is_one else []
+    return list(map(_as_float, points)) if all(map(_is_number, points)) else []

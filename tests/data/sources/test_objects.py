@@ -200,17 +200,45 @@ def test_difficult_objects_of_voc_are_skipped_as_crowds(flag, count, tmp_path, c
     assert caplog.messages == ([skipped] if count == 1 else [])
 
 
+SQUARE = [[2, 1, 12, 1, 12, 6, 2, 6]]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "expected"),
+    [
+        ({"bbox": ["2", "1", "10", "5.0"]}, [2, 1, 12, 6]),
+        ({"bbox": ["2", 1, 10, "x"]}, ["2", 1, 10, "x"]),  # refused when boxes are checked
+        ({"bbox": [2, 1, 10]}, [2, 1, 10]),
+        ({"bbox": [2, 1, 10, 5], "segmentation": [[0, 0, 1, 1, 0, 1]]}, [2, 1, 12, 6]),
+        ({"segmentation": SQUARE}, [2, 1, 12, 6]),
+        ({"bbox": None, "segmentation": [[2, 1, 4, 1, 4, 3], [9, 2, 12, 6, 9, 6]]}, [2, 1, 12, 6]),
+        ({"bbox": [], "segmentation": SQUARE}, [2, 1, 12, 6]),
+        ({"bbox": [], "segmentation": []}, []),
+        ({"bbox": [], "segmentation": {"size": [10, 20], "counts": [200]}}, []),
+        ({"segmentation": [[2, 1, "x", 1]]}, None),
+        ({"segmentation": [[2, 1, 3]]}, None),
+        ({}, None),
+    ],
+)
+def test_a_box_of_coco_in_corners(annotation, expected, tmp_path):
+    changes = typed(1, 3)
+    changes["annotations"] = [{"image_id": 1, "category_id": 3, **annotation}]
+    (found,) = objects.found_in(str(coco(tmp_path, **changes)))
+    assert found.boxes == [expected]
+
+
 def test_boxes_that_are_none_are_left_out_and_counted(tmp_path, caplog):
     image(tmp_path / "a.png")
     nan = float("nan")
     boxes = [[2, 1, 12, 6], [30, 0, 40, 5], [5, 5, 5, 9], [9, 2, 3, 8], [nan, 0, 1, 1], [-5, -5, 100, 100]]
-    path = lines(tmp_path, {"image": "a.png", "boxes": boxes, "labels": ["cat"] * 6})
+    boxes.append([])
+    path = lines(tmp_path, {"image": "a.png", "boxes": boxes, "labels": ["cat"] * 7})
     with caplog.at_level(logging.WARNING):
         found = read_objects(path, SHAPE)
     check(found)
     np.testing.assert_allclose(found.boxes[0][1], [0, 0, 1, 1])  # cut off at the edges
     (said,) = caplog.messages
-    assert said.startswith("4 of 6 boxes are skipped: ") and said.endswith("1 more")
+    assert said.startswith("5 of 7 boxes are skipped: ") and said.endswith("2 more")
     for reason in ("box 2 (outside of the image)", "box 3 (of no area)", "box 4 (reversed)"):
         assert reason in said
 
