@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from keras_tfm.data.sources.objects import Objects
-from keras_tfm.data.sources.run_lengths import Size, packed
+from keras_tfm.data.sources.run_lengths import packed
 from keras_tfm.data.sources.segments import SegmentSets
+from keras_tfm.data.sources.stated_sizes import Size
 
 MEASURES = {"ap": 0, "ap50": 1, "ap75": 2}  # their places among COCO's twelve
 Entries = list[dict[str, Any]]

@@ -11,7 +11,7 @@ from keras_tfm.configs import Between, Option
 from keras_tfm.data.batches.masks import NONE, fits_memory, on_canvas
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.mask_files import MANY, MaskFiles, encoded_mask
-from keras_tfm.data.sources.masks import too_few, unknown_values
+from keras_tfm.data.sources.mask_values import too_few, unknown_values
 from keras_tfm.data.sources.segments import MOST_NAMES, PANOPTIC, SegmentSets
 
 Value = Annotated[int, Between(0, MANY - 1)]

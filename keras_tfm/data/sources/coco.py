@@ -1,4 +1,8 @@
-"""COCO's JSON (Lin et al. 2014): images, categories and annotations by ids, and paths within a folder."""
+"""COCO's JSON (Lin et al. 2014): images, categories and annotations by ids, and paths within a folder.
+
+The ids 7, 7.0 and "7" are one, unless a file has both 7 and "7". Paths of Windows, with backslashes, are read
+as well.
+"""
 
 import json
 import logging
@@ -9,20 +13,24 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from keras_tfm.configs import brief, parse_json
-from keras_tfm.data.sources.lines import DataError
+from keras_tfm.data.sources.ids import Id, as_id, known_id
+from keras_tfm.data.sources.lines import DataError, refuse_utf_16
+from keras_tfm.data.sources.stated_sizes import Size, stated_size
 
 LOG = logging.getLogger(__name__)
 MAX_JSON_BYTES = 1 << 29  # COCO's own training set has 450 MB
 BOXES_OF_CROWDS = "boxes around crowds"
 KINDS_OF_FILES = ("instances_", "panoptic_")  # how the names of COCO's files begin, before the folder's name
-Id = int | str
 
 
 class Coco(NamedTuple):
-    """The content of a file: `images` are {id: file name}, `names` {id: name of the category}."""
+    """The content of a file: `images` are {id: file name}, `sizes` {id: its stated size, None for none}, and
+    `names` {id: name of the category}.
+    """
 
     path: str
     images: dict[Id, str]
+    sizes: dict[Id, Size | None]
     names: dict[Id, str]
     annotations: list[dict[str, Any]]
     categories: list[dict[str, Any]]
@@ -37,7 +45,7 @@ class Coco(NamedTuple):
             if problem := self.unknown(annotation, keys):
                 unknown.append(f"annotation {number} has {problem}")
             else:
-                found[annotation["image_id"]].append(annotation)
+                found[known_id(annotation["image_id"], self.images)].append(annotation)
         refuse_unknown(self.path, unknown)
         return found
 
@@ -45,9 +53,13 @@ class Coco(NamedTuple):
         """Which of the `keys` has no id of an image, or of a category; None if all have."""
         for key in keys:
             value, known = annotation.get(key), self.images if key == "image_id" else self.names
-            if not is_id(value) or value not in known:
+            if known_id(value, known) is None:
                 return f'{brief(value)} as "{key}"'
         return None
+
+    def name_of(self, annotation: dict[str, Any]) -> str:
+        """The name of an annotation's category, which is not `unknown`."""
+        return self.names[known_id(annotation["category_id"], self.names)]
 
     def paths(self) -> Iterator[tuple[Id, str, str]]:
         """(Id, path, place) of each image; DataError for a path that leads out of its folder."""
@@ -65,9 +77,14 @@ def read_coco(path: str) -> Coco:
         parts[name] = content.get(name) if isinstance(content, dict) else None
         if not isinstance(parts[name], list) or not all(isinstance(item, dict) for item in parts[name]):
             raise DataError(path, None, f'expected a list of objects as "{name}", got {brief(parts[name])}')
-    names = _by_id(path, "categories", parts["categories"], "name")
+    categories = [item | {"name": _name(item.get("name"))} for item in parts["categories"]]
+    names = _by_id(path, "categories", categories, "name")
     images = _by_id(path, "images", parts["images"], "file_name")
-    return Coco(path, images, names, parts["annotations"], parts["categories"])
+    sizes = {
+        id: stated_size(item.get("width"), item.get("height"), f"{path}, image {id!r}")
+        for id, item in zip(images, parts["images"], strict=True)
+    }
+    return Coco(path, images, sizes, names, parts["annotations"], categories)
 
 
 def refuse_unknown(path: str, unknown: list[str]) -> None:
@@ -77,14 +94,9 @@ def refuse_unknown(path: str, unknown: list[str]) -> None:
         raise DataError(path, None, f"expected the id of an image and of a category: {unknown[0]}{more}")
 
 
-def is_id(value: Any) -> bool:
-    """Whether a value of JSON can be an id."""
-    return isinstance(value, int | str) and not isinstance(value, bool)
-
-
 def is_crowd(annotation: dict[str, Any]) -> bool:
     """Whether an annotation stands for a crowd, whose objects are not told apart."""
-    return annotation.get("iscrowd") not in (None, 0, False)
+    return annotation.get("iscrowd") not in (None, 0, False, "0", "")
 
 
 def tell_crowds(path: str, count: int, skipped: str = "crowds") -> None:
@@ -93,13 +105,19 @@ def tell_crowds(path: str, count: int, skipped: str = "crowds") -> None:
         LOG.warning("%s: %s %s are skipped", path, f"{count:,}", skipped)
 
 
+def _name(value: Any) -> Any:
+    """A name of a category as a text, also where a file has a number; other values unchanged."""
+    number = as_id(value)
+    return str(number) if isinstance(number, int) else value
+
+
 def _by_id(path: str, name: str, items: list[dict], entry: str) -> dict[Id, str]:
     """{id: text of an entry} from COCO's lists; DataError for missing and repeated ids."""
     found: dict[Id, str] = {}
     for number, item in enumerate(items, 1):
-        id: Any = item.get("id")
+        id: Any = as_id(item.get("id"))
         text = item.get(entry)
-        if not is_id(id) or not isinstance(text, str) or not text.strip():
+        if id is None or not isinstance(text, str) or not text.strip():
             raise DataError(
                 path, None, f'"{name}", item {number}: expected "id" and "{entry}", got {brief(item)}'
             )
@@ -114,7 +132,9 @@ def read_json(path: str) -> Any:
     try:
         if (size := os.path.getsize(path)) > MAX_JSON_BYTES:
             raise DataError(path, None, f"expected {MAX_JSON_BYTES:,} bytes at most, got {size:,}")
-        text = pathlib.Path(path).read_bytes().decode("utf-8")
+        data = pathlib.Path(path).read_bytes()
+        refuse_utf_16(path, data[:64])
+        text = data.decode("utf-8-sig")  # "-sig": Windows writes a byte order mark
     except OSError as error:
         raise DataError(path, None, f"cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
@@ -134,20 +154,34 @@ def paths_of(path: str, first: str) -> Callable[[str, str], str]:
     for start in KINDS_OF_FILES:
         named = named.removeprefix(start)
     homes = [home, home / "images", home.parent / "images", home / named, home.parent / named]
+    first = with_slashes(first)
     inside = [folder for folder in homes if _is_plain(first) and (folder / first).is_file()]
     folder = (inside or homes)[0]
     return lambda name, place: path_within(folder, name, place)
 
 
+def with_slashes(name: str) -> str:
+    """A path of Windows as one of this system."""
+    return name.replace("\\", "/")
+
+
+def is_absolute(name: str) -> bool:
+    """Whether a path, of this system or of Windows, begins at a root or a drive."""
+    return os.path.isabs(name) or pathlib.PureWindowsPath(name).is_absolute()
+
+
 def _is_plain(name: str) -> bool:
     """Whether a path, as it is written, stays inside its folder."""
     parts = pathlib.PurePath(name).parts
-    return bool(parts) and not os.path.isabs(name) and not {"..", "\0"} & {*parts, *name} and "\\" not in name
+    return bool(parts) and not is_absolute(name) and not {"..", "\0"} & {*parts, *name}
 
 
 def path_within(folder: pathlib.Path, name: str, place: str) -> str:
-    """The path of a file in a `folder`; DataError if it, or a link on its way, leads out of the folder."""
+    """The path of a file in a `folder`, with slashes or backslashes; DataError if it, or a link on its way,
+    leads out of the folder.
+    """
     problem = f"expected a path within {folder}, got {brief(name)}"
+    name = with_slashes(name)
     if not _is_plain(name):
         raise DataError(place, None, problem)
     path = folder / name

@@ -26,6 +26,7 @@ from keras_tfm.data.sources.image_files import (
 )
 from keras_tfm.data.sources.lines import PREPARED, DataError, files_of, numbered_lines, tell_left_out
 from keras_tfm.data.sources.mask_files import MANY, MaskFiles, decoded_mask
+from keras_tfm.data.sources.mask_values import mixed_values, tell_ignored, too_few, unknown_values, values_of
 from keras_tfm.data.sources.prepared_images import prepared_masks
 
 KINDS = (
@@ -74,7 +75,7 @@ def read_masks(
 
     Skipped, with a warning that counts them and names some, are images without a mask, masks without an
     image, masks of another size than their image or with a value that is no class, and what cannot be
-    decoded.
+    decoded. A warning says where the value `ignored` may be meant as a class.
 
     Args:
         paths: folders, or .jsonl files, as the header of this module describes them.
@@ -85,7 +86,8 @@ def read_masks(
         ignored: the value of pixels without a class, -1 for none.
 
     Raises:
-        DataError: for a mistake in a file, for a path that leads out of its folder, and if no image is left.
+        DataError: for a mistake in a file, for a path that leads out of its folder, if no image is left, and
+            for masks with values of smoothed edges, as in a JPEG, unless the classes are named.
 
     >>> image, mask = np.zeros((2, 2, 3), "uint8"), np.array([[0, 1], [1, 1]], "uint8")[..., None]
     >>> tf.io.write_file("cats/images/1.png", tf.io.encode_png(image))
@@ -99,21 +101,29 @@ def read_masks(
     if not pairs:
         raise DataError(files[0], None, "expected images, there are none")
     names = found if names is None else names
-    checked = list(in_threads(lambda pair: _checked(pair, names, ignored), pairs))
-    problems = {
-        pair.place: problem for pair, (_, problem) in zip(pairs, checked, strict=True) if problem is not None
-    }
-    good = [row for row, (_, problem) in enumerate(checked) if problem is None]
-    if not good:
+    counts = np.zeros((2, MANY), "int64")
+    problems: dict[str, str] = {}
+    kept = []
+    checked = in_threads(lambda pair: _checked(pair, names, ignored), pairs)
+    for pair, (values, problem) in zip(pairs, checked, strict=True):
+        counts += values
+        if problem is None:
+            kept.append(pair)
+        else:
+            problems[pair.place] = problem
+    are_named = names is not None
+    if (not are_named or not kept) and (problem := mixed_values(counts)):
+        raise DataError(files[0], None, problem)
+    if not kept:
         place, problem = next(iter(problems.items()))
         raise DataError(place, None, problem)
     tell_left_out(problems, len(pairs))
     if names is None:
-        values = np.flatnonzero(np.any([checked[row][0] for row in good], axis=0)).tolist()
-        names = {value: str(value) for value in values if value != ignored}
+        occurring = np.flatnonzero(counts[0]).tolist()
+        names = {value: str(value) for value in occurring if value != ignored}
     if problem := too_few(names, ignored):
         raise DataError(files[0], None, problem)
-    kept = [pairs[row] for row in good]
+    tell_ignored(files[0], counts, ignored, are_named)
     sources = [pair.image or "" for pair in kept]
     places = [pair.place if isinstance(pair.image, bytes) else pair.image or "" for pair in kept]
     images, rows = readable(ImageFiles(sources, shape, canvas, places))
@@ -123,8 +133,8 @@ def read_masks(
 
 
 def _checked(pair: Pair, names: Mapping[int, str] | None, ignored: int) -> tuple[np.ndarray, str | None]:
-    """(Which of the values 0 to 255 occur in a pair's mask, why the pair is skipped or None)."""
-    nothing = np.zeros(MANY, bool)
+    """(`values_of` a pair's mask, or zeros without one that fits; why the pair is skipped, or None)."""
+    nothing = np.zeros((2, MANY), "int64")
     if pair.mask is None:
         return nothing, "there is no mask"
     if pair.image is None:
@@ -139,27 +149,8 @@ def _checked(pair: Pair, names: Mapping[int, str] | None, ignored: int) -> tuple
     if size is not None and size != mask.shape:  # None: no image, which is reported when images are read
         (height, width), (rows, columns) = size, mask.shape
         return nothing, f"expected a mask of {width} x {height}, as the image, got {columns} x {rows}"
-    occurs = np.bincount(mask.ravel(), minlength=MANY) > 0
-    return occurs, unknown_values(occurs, names, ignored)
-
-
-def too_few(names: Mapping[int, str], ignored: int) -> str | None:
-    """The error for masks with fewer than two classes; None if there are two or more."""
-    if len(names) > 1:
-        return None
-    hint = f"; {ignored} is ignored unless --ignored is -1" if ignored >= 0 else ""
-    return f"expected masks with two classes or more, got {', '.join(names.values()) or 'none'} alone{hint}"
-
-
-def unknown_values(occurs: np.ndarray, names: Mapping[int, str] | None, ignored: int) -> str | None:
-    """The error for values that occur, by `occurs` (256,), and are no class; None if there is none."""
-    if names is None:
-        return None
-    unknown = [value for value in np.flatnonzero(occurs).tolist() if value not in names and value != ignored]
-    if not unknown:
-        return None
-    more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
-    return f"the value {unknown[0]}{more} in the mask is of no class"
+    values = values_of(mask)
+    return values, unknown_values(values[0] > 0, names, ignored)
 
 
 def pairs_in(files: Sequence[str]) -> tuple[list[Pair], dict[int, str] | None]:

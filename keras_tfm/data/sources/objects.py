@@ -2,16 +2,16 @@
 
 COCO (Lin et al. 2014): {"images": [{"id", "file_name"}], "annotations": [{"image_id", "category_id", "bbox":
 [left, top, width, height]}], "categories": [{"id", "name"}]}; boxes around crowds are skipped. VOC
-(Everingham et al. 2010): a folder with Annotations/*.xml and JPEGImages/, whose pixels are counted from 1, or
-one of its lists, ImageSets/Main/train.txt. JSON lines: {"image": path, "boxes": [[left, top, right, bottom]],
-"labels": [name]}. Boxes are in pixels. Paths are relative to the file's folder, or to a folder of images near
-it, and must stay inside. Sets of TFDS have "image" and "objects", a sequence of {"bbox", "label"}.
+(Everingham et al. 2010): a folder with Annotations/*.xml and JPEGImages/, or one of its lists,
+ImageSets/Main/train.txt; difficult objects are skipped. JSON lines: {"image": path, "boxes": [[left, top,
+right, bottom]], "labels": [name]}. Boxes are in pixels. Paths are relative to the file's folder, or to a
+folder of images near it, and must stay inside. Sets of TFDS have "image" and "objects", a sequence of
+{"bbox", "label"}.
 """
 
 import math
 import os
 import pathlib
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -22,7 +22,6 @@ from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.coco import (
     BOXES_OF_CROWDS,
     is_crowd,
-    path_within,
     paths_of,
     read_coco,
     tell_crowds,
@@ -34,12 +33,13 @@ from keras_tfm.data.sources.image_files import (
 )
 from keras_tfm.data.sources.lines import PREPARED, DataError, files_of, numbered_lines, tell_left_out
 from keras_tfm.data.sources.prepared_images import prepared_objects
+from keras_tfm.data.sources.stated_sizes import Size, misfit, tell_scaled
+from keras_tfm.data.sources.voc import voc_images
 
 KINDS = (
     "COCO's .json, a folder with Annotations/ and JPEGImages/, one of its ImageSets/Main/*.txt, a .jsonl, or "
     "tfds:NAME[/CONFIG][:VERSION]#SPLIT"
 )
-MAX_XML_BYTES = 1 << 24
 STRETCHED = Canvas()
 
 
@@ -60,22 +60,24 @@ class Objects(NamedTuple):
 
 
 class Found(NamedTuple):
-    """An image as a file describes it: its path or its bytes, its place, its boxes in pixels, and their
-    names.
+    """An image as a file describes it: its path or its bytes, its place, its boxes in pixels, their names,
+    and the size of the image if the file states it, which the boxes have then.
     """
 
     source: str | bytes
     place: str
     boxes: list
     labels: list[str]
+    stated: Size | None = None
 
 
 def read_objects(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRETCHED) -> Objects:
     """The images in one or several files, of this `shape` or decoded when needed, and their objects.
 
     Skipped, with a warning that counts them and names some, are images that cannot be decoded, and boxes that
-    lie outside their image, have no area, are reversed or not finite. Boxes are clipped at the edges of the
-    image.
+    lie outside their image, are empty, have no area, are reversed or not finite. Boxes are clipped at the
+    edges of the image. Where COCO or VOC state another size than the file has, boxes are scaled if one number
+    is the ratio of both sides; otherwise the image is skipped.
 
     Raises:
         DataError: for a mistake in a file, for a path that leads out of its folder, and if no image, or no
@@ -95,11 +97,33 @@ def read_objects(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRET
     places = [image.place if isinstance(image.source, bytes) else image.source for image in found]
     images, good = readable(ImageFiles([image.source for image in found], shape, canvas, places))
     found = [found[row] for row in good]
-    sizes = np.array([size_in(image.source) for image in found], "int64")
-    boxes, labels = checked_boxes([(*image[1:3], image.labels) for image in found], sizes)
+    sizes = [size_in(image.source) or (0, 0) for image in found]
+    fitting = _fitting(found, sizes)
+    if len(fitting) < len(found):
+        images, found, sizes = images[fitting], [found[x] for x in fitting], [sizes[x] for x in fitting]
+    drawn_on = np.array([image.stated or size for image, size in zip(found, sizes, strict=True)], "int64")
+    boxes, labels = checked_boxes([(*image[1:3], image.labels) for image in found], drawn_on)
     if not any(map(len, boxes)):
         raise DataError(first, None, "expected boxes, there are none")
-    return Objects(images, sizes, boxes, labels)
+    return Objects(images, np.array(sizes, "int64"), boxes, labels)
+
+
+def _fitting(found: Sequence[Found], sizes: Sequence[Size]) -> np.ndarray:
+    """The rows of images of the stated sizes, also of resized ones; the others are reported.
+
+    DataError if there is none.
+    """
+    problems = {}
+    for image, size in zip(found, sizes, strict=True):
+        if problem := misfit(image.stated, size):
+            problems[image.place] = problem
+    rows = [row for row, image in enumerate(found) if image.place not in problems]
+    if not rows:
+        place, problem = next(iter(problems.items()))
+        raise DataError(place, None, problem)
+    tell_left_out(problems, len(found))
+    tell_scaled([(found[row].place, found[row].stated, sizes[row]) for row in rows])
+    return np.array(rows)
 
 
 def found_in(path: str) -> list[Found]:
@@ -113,12 +137,13 @@ def found_in(path: str) -> list[Found]:
     folder = pathlib.Path(path)
     if path.lower().endswith(".txt") and folder.parent.parent.name == "ImageSets":
         names = [text.split()[0] for _, text in numbered_lines(path) if text.strip()]
-        return _voc(folder.parents[2], names)
+        return [Found(*image) for image in voc_images(folder.parents[2], names)]
     if not os.path.exists(path):
         raise DataError(path, None, "cannot be read: No such file or directory")
     if not (folder / "Annotations").is_dir():
         raise DataError(path, None, f"expected {KINDS}")
-    return _voc(folder, sorted(file.stem for file in (folder / "Annotations").glob("*.xml")))
+    names = sorted(file.stem for file in (folder / "Annotations").glob("*.xml"))
+    return [Found(*image) for image in voc_images(folder, names)]
 
 
 def checked_boxes(
@@ -149,9 +174,11 @@ def checked_boxes(
 
 def _box(box: Any, width: int, height: int, place: str) -> list[float] | str:
     """A box in pixels relative to the sides, or the reason why it is invalid; DataError unless it is four
-    numbers.
+    numbers or empty.
     """
     box = box.tolist() if isinstance(box, np.ndarray) else box
+    if box == []:
+        return "empty"
     if not isinstance(box, list | tuple) or len(box) != 4 or not all(map(_is_number, box)):
         raise DataError(place, None, f"expected a box of four numbers, got {brief(box)}")
     left, top, right, bottom = box = list(map(_as_float, box))
@@ -207,59 +234,32 @@ def _coco(path: str) -> list[Found]:
     found = []
     for id, image, place in content.paths():
         objects = [annotation for annotation in annotations[id] if not is_crowd(annotation)]
-        boxes = [_corners(annotation.get("bbox")) for annotation in objects]
-        found.append(
-            Found(image, place, boxes, [content.names[annotation["category_id"]] for annotation in objects])
-        )
+        boxes = [_corners(annotation) for annotation in objects]
+        found.append(Found(image, place, boxes, list(map(content.name_of, objects)), content.sizes[id]))
     return found
 
 
-def _corners(box: Any) -> Any:
-    """COCO's (left, top, width, height) as corners; anything else unchanged."""
-    if isinstance(box, list) and len(box) == 4 and all(map(_is_number, box)):
-        left, top, width, height = map(_as_float, box)
-        return [left, top, left + width, top + height]
+def _corners(annotation: dict[str, Any]) -> Any:
+    """COCO's (left, top, width, height), numbers or their texts, as corners; without a box, the corners of
+    the polygons; anything else unchanged.
+    """
+    box = annotation.get("bbox")
+    if not box and (points := _points(annotation.get("segmentation"))):
+        across, down = points[::2], points[1::2]
+        return [min(across), min(down), max(across), max(down)]
+    if isinstance(box, list) and len(box) == 4:
+        try:
+            numbers = [number_in(side) if isinstance(side, str) else side for side in box]
+        except ValueError:
+            return box
+        if all(map(_is_number, numbers)):
+            left, top, width, height = map(_as_float, numbers)
+            return [left, top, left + width, top + height]
     return box
 
 
-def _voc(folder: pathlib.Path, names: Sequence[str]) -> list[Found]:
-    found = []
-    for name in names:
-        inside = path_within(folder / "Annotations", f"{name}.xml", os.fspath(folder))
-        root = _read_xml(inside)
-        file = root.findtext("filename") or f"{name}.jpg"
-        path = path_within(folder / "JPEGImages", file.strip(), inside)
-        boxes, labels = [], []
-        for number, item in enumerate(root.findall("object"), 1):
-            label = (item.findtext("name") or "").strip()
-            try:
-                sides = [
-                    number_in(item.findtext(f"bndbox/{side}") or "")
-                    for side in ("xmin", "ymin", "xmax", "ymax")
-                ]
-            except ValueError:
-                raise DataError(inside, None, f"object {number}: expected a bndbox of four numbers") from None
-            if not label:
-                raise DataError(inside, None, f"object {number}: expected a name, there is none")
-            boxes.append([sides[0] - 1, sides[1] - 1, *sides[2:]])  # VOC counts pixels from 1
-            labels.append(label)
-        found.append(Found(path, inside, boxes, labels))
-    return found
-
-
-def _read_xml(path: str) -> ElementTree.Element:
-    """The root of an XML file; DataError if it declares a document type, whose entities could expand without
-    limit.
-    """
-    try:
-        with open(path, "rb") as stream:
-            data = stream.read(MAX_XML_BYTES + 1)
-    except OSError as error:
-        raise DataError(path, None, f"cannot be read: {error.strerror or error}") from None
-    is_suspect = b"<!DOCTYPE" in data or b"\0" in data  # a NUL is a sign of UTF-16, which could hide one
-    if len(data) > MAX_XML_BYTES or is_suspect:
-        raise DataError(path, None, f"expected XML without a DOCTYPE, of {MAX_XML_BYTES:,} bytes at most")
-    try:
-        return ElementTree.fromstring(data)
-    except (ElementTree.ParseError, ValueError, LookupError) as error:
-        raise DataError(path, None, f"expected XML: {error}") from None
+def _points(polygons: Any) -> list[float]:
+    """The numbers x, y, x, y, ... of COCO's polygons; none for anything else."""
+    is_one = isinstance(polygons, list) and all(isinstance(x, list) and len(x) % 2 == 0 for x in polygons)
+    points = [number for polygon in polygons for number in polygon] if is_one else []
+    return list(map(_as_float, points)) if all(map(_is_number, points)) else []

@@ -1,7 +1,7 @@
 """Data sets of TFDS that say where things are in an image: boxes around objects, or a mask.
 
-Objects are the feature "objects", a sequence of {"bbox", "label"} and perhaps "is_crowd", as in coco and voc;
-masks are images, "segmentation_mask" for example, as in oxford_iiit_pet.
+Objects are the feature "objects", a sequence of {"bbox", "label"} and perhaps "is_crowd", as in coco, or
+"is_difficult", as in voc; masks are images, "segmentation_mask" for example, as in oxford_iiit_pet.
 """
 
 from collections.abc import Iterator
@@ -11,6 +11,7 @@ from keras_tfm.data.sources.coco import BOXES_OF_CROWDS, tell_crowds
 from keras_tfm.data.sources.image_files import size_of
 from keras_tfm.data.sources.images import IMAGES, bytes_of
 from keras_tfm.data.sources.rows import Columns, Row, one_of_each, read_all
+from keras_tfm.data.sources.voc import DIFFICULT
 
 OBJECTS = ("objects",)
 MASKS = ("segmentation_mask", "segmentation_label", "mask", "annotation")
@@ -20,21 +21,21 @@ PICTURES = (*IMAGES, "image_left")  # of cityscapes
 def prepared_objects(path: str) -> Iterator[tuple[bytes, str, list, list[str]]]:
     """(Bytes of an image, its place, its boxes in pixels, their names) of each example of "tfds:NAME#SPLIT".
 
-    TFDS has boxes as (top, left, bottom, right) in parts of the sides. Those around crowds are skipped, with
-    a warning.
+    TFDS has boxes as (top, left, bottom, right) in parts of the sides. Boxes around crowds, and of difficult
+    objects, are skipped, with a warning.
     """
-    num_crowds = 0
+    skipped = {"is_crowd": 0, "is_difficult": 0}
     chosen = Columns(("image", "objects"), one_of_each(PICTURES, OBJECTS))
     for row in read_all(path, chosen, "images and their objects"):
         data, objects = bytes_of(row), row.cells[1]
         if not isinstance(objects, dict) or not {"bbox", "label"} <= objects.keys():
             row.refuse(f'expected a sequence of "bbox" and "label" as {row.names[1]}, got {brief(objects)}')
         height, width = size_of(data) or (1, 1)
-        crowds = objects.get("is_crowd") or [False] * len(objects["label"])
-        num_crowds += sum(map(bool, crowds))
+        flags = [objects.get(name) or [False] * len(objects["label"]) for name in skipped]
         boxes, labels = [], []
-        for box, label, is_crowd in zip(objects["bbox"], objects["label"], crowds, strict=True):
-            if is_crowd:
+        for box, label, *marks in zip(objects["bbox"], objects["label"], *flags, strict=True):
+            if any(marks):
+                skipped["is_crowd" if marks[0] else "is_difficult"] += 1
                 continue
             if label is None:
                 row.refuse("expected a label for each box, one has none")
@@ -42,7 +43,8 @@ def prepared_objects(path: str) -> Iterator[tuple[bytes, str, list, list[str]]]:
             boxes.append([left * width, top * height, right * width, bottom * height])
             labels.append(str(label))
         yield data, _place(row), boxes, labels
-    tell_crowds(path, num_crowds, BOXES_OF_CROWDS)
+    tell_crowds(path, skipped["is_crowd"], BOXES_OF_CROWDS)
+    tell_crowds(path, skipped["is_difficult"], DIFFICULT)
 
 
 def prepared_masks(path: str) -> Iterator[tuple[bytes, bytes, str]]:

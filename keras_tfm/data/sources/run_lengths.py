@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from keras_tfm.configs import brief
+from keras_tfm.data.sources.stated_sizes import Size, resized
 
-Size = tuple[int, int]  # (height, width)
 EXPECTED = 'expected polygons or an RLE as "segmentation", got'
 
 
@@ -30,18 +30,20 @@ def unpacked(runs: bytes, size: Size) -> np.ndarray:
     return library.decode({"size": list(size), "counts": runs}).astype(bool)
 
 
-def mask_of(segmentation: Any, size: Size) -> np.ndarray | str:
+def mask_of(segmentation: Any, size: Size, stated: Size | None = None) -> np.ndarray | str:
     """The mask (H, W), boolean, of COCO's "segmentation" in an image of this `size`, or the reason why there
     is none. ValueError for what is neither polygons nor run lengths.
+
+    Polygons, and run lengths of that size, are scaled from the `stated` size of the image.
     """
     if isinstance(segmentation, dict):
-        return _of_runs(segmentation, size)
+        return _of_runs(segmentation, size, stated or size)
     if not isinstance(segmentation, list) or not segmentation:
         raise ValueError(f"{EXPECTED} {brief(segmentation)}")
-    return _of_polygons(segmentation, size)
+    return _of_polygons(segmentation, size, stated or size)
 
 
-def _of_polygons(polygons: list, size: Size) -> np.ndarray | str:
+def _of_polygons(polygons: list, size: Size, stated: Size) -> np.ndarray | str:
     """The union of polygons [x, y, x, y, ...], cut off at the edges of the image. Points outside by more than
     its size are moved to that distance, since drawing takes memory by the length of the lines.
     """
@@ -58,13 +60,14 @@ def _of_polygons(polygons: list, size: Size) -> np.ndarray | str:
             return "not finite"
         if not np.isfinite(points).all():
             return "not finite"
-        sides = np.array([width, height])
-        drawn.append(np.clip(points, -sides, 2 * sides).ravel().tolist())
+        own = np.array(stated[::-1])
+        points = np.clip(points, -own, 2 * own) * ([width, height] / own)
+        drawn.append(points.ravel().tolist())
     runs = library.merge(library.frPyObjects(drawn, height, width))
     return library.decode(runs).astype(bool)
 
 
-def _of_runs(encoded: dict, size: Size) -> np.ndarray | str:
+def _of_runs(encoded: dict, size: Size, stated: Size) -> np.ndarray | str:
     """The mask of {"size": [height, width], "counts": run lengths, a list or packed as a text}."""
     own, counts = encoded.get("size"), encoded.get("counts")
     if not isinstance(own, list) or len(own) != 2 or not all(type(side) is int for side in own):
@@ -75,13 +78,13 @@ def _of_runs(encoded: dict, size: Size) -> np.ndarray | str:
         runs = counts
     else:
         raise ValueError(f'expected run lengths as the "counts" of an RLE, got {brief(counts)}')
-    height, width = size
+    height, width = stated if own == list(stated) else size
     if own != [height, width]:
         return f"an RLE of {brief(own[1])} x {brief(own[0])}, the image has {width} x {height}"
     if runs is None or min(runs, default=0) < 0 or sum(runs) != height * width:
         return f"an RLE whose runs are not {height * width:,} pixels"
     inside = np.repeat(np.arange(len(runs)) % 2 == 1, runs)
-    return inside.reshape(width, height).T
+    return resized(inside.reshape(width, height).T, size)
 
 
 def run_lengths(text: str) -> list[int] | None:

@@ -17,7 +17,16 @@ import numpy as np
 
 from keras_tfm.configs import brief
 from keras_tfm.data.sources.canvas import Canvas
-from keras_tfm.data.sources.coco import Coco, is_crowd, path_within, read_coco, refuse_unknown, tell_crowds
+from keras_tfm.data.sources.coco import (
+    Coco,
+    is_crowd,
+    path_within,
+    read_coco,
+    refuse_unknown,
+    tell_crowds,
+    with_slashes,
+)
+from keras_tfm.data.sources.ids import as_number
 from keras_tfm.data.sources.image_files import (
     ImageFiles,
     in_threads,
@@ -26,7 +35,8 @@ from keras_tfm.data.sources.image_files import (
 )
 from keras_tfm.data.sources.lines import DataError, files_of, tell_left_out
 from keras_tfm.data.sources.mask_files import decoded_numbers
-from keras_tfm.data.sources.run_lengths import Size, mask_of, packed, unpacked
+from keras_tfm.data.sources.run_lengths import mask_of, packed, unpacked
+from keras_tfm.data.sources.stated_sizes import Size, misfit, resized, tell_scaled
 
 KINDS = "COCO's instances, a .json; COCO's panoptic segments, a .json and its folder of PNGs"
 INSTANCES, PANOPTIC = "instances", "panoptic"
@@ -122,13 +132,15 @@ class Segments(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """An image as a file describes it: its path and place, and its segments. Those of instances are (name,
-    "segmentation"); panoptic ones are {number: name} in the colours of the file `mask`.
+    """An image as a file describes it: its path and place, its segments, and its size if the file states it.
+    Instances are (name, "segmentation"); panoptic segments are {number: name} in the colours of the file
+    `mask`.
     """
 
     path: str
     place: str
     segments: list[tuple[str, Any]] | Mapping[int, str | None]
+    stated: Size | None = None
     mask: str | None = None
 
 
@@ -142,7 +154,9 @@ def read_segments(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRE
 
     Skipped, with a warning that counts them and names some, are images that cannot be decoded, panoptic masks
     of another size than their image or with a number that is no segment's, and segments without area, with
-    run lengths of another size, or not finite. Polygons are cut off at the edges of the image.
+    run lengths of another size, or not finite. Polygons are cut off at the edges of the image. Where the file
+    states another size than an image has, polygons and masks of that size are scaled if one number is the
+    ratio of both sides; otherwise the image is skipped.
 
     Raises:
         DataError: for a mistake in a file, for a path that leads out of its folder, and if no image, or no
@@ -176,8 +190,11 @@ def read_segments(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRE
     tell_left_out(wrong, len(wrong) + sum(map(len, segments)), "segments")
     if not any(segments):
         raise DataError(files[0], None, "expected segments, there are none")
-    sizes = np.array([size_in(pictures[row].path) for row in kept], "int64")
-    return Segments(images, sizes, SegmentSets(sizes.tolist(), segments, names, stuff, kind))
+    sizes = [size_in(pictures[row].path) or (0, 0) for row in kept]
+    tell_scaled(
+        [(pictures[row].place, pictures[row].stated, size) for row, size in zip(kept, sizes, strict=True)]
+    )
+    return Segments(images, np.array(sizes, "int64"), SegmentSets(sizes, segments, names, stuff, kind))
 
 
 def described(files: Sequence[str]) -> tuple[list[Picture], list[str], list[str], str]:
@@ -222,10 +239,11 @@ def _instances(content: Coco) -> list[Picture]:
             path,
             place,
             [
-                (content.names[item["category_id"]], item.get("segmentation"))
+                (content.name_of(item), item.get("segmentation"))
                 for item in by_image[id]
                 if not is_crowd(item)
             ],
+            content.sizes[id],
         )
         for id, path, place in content.paths()
     ]
@@ -253,17 +271,17 @@ def _panoptic(content: Coco, folder: str | None) -> list[Picture]:
             )
         names: dict[int, str | None] = {}
         for item in segments:
-            number = item.get("id")
-            if type(number) is not int or not 0 < number < 1 << 24 or number in names:
+            number = as_number(item.get("id"))
+            if number is None or not 0 < number < 1 << 24 or number in names:
                 raise DataError(
-                    place, None, f'expected an "id" of its own for a segment, got {brief(number)}'
+                    place, None, f'expected an "id" of its own for a segment, got {brief(item.get("id"))}'
                 )
             if problem := content.unknown(item, ("category_id",)):
                 unknown.append(f"a segment of the image {id!r} has {problem}")
                 continue
-            names[number] = None if is_crowd(item) else content.names[item["category_id"]]
+            names[number] = None if is_crowd(item) else content.name_of(item)
         num_crowds += sum(name is None for name in names.values())
-        found.append(Picture(image, place, names, path_within(masks, file, place)))
+        found.append(Picture(image, place, names, content.sizes[id], path_within(masks, file, place)))
     refuse_unknown(path, unknown)
     tell_crowds(path, num_crowds)
     return found
@@ -275,7 +293,9 @@ def _folder_of_masks(path: str, first: Any) -> pathlib.Path:
     """
     home = pathlib.Path(path).absolute().parent
     homes = [home / pathlib.Path(path).stem, home]
-    return next((x for x in homes if isinstance(first, str) and (x / first).is_file()), homes[0])
+    return next(
+        (x for x in homes if isinstance(first, str) and (x / with_slashes(first)).is_file()), homes[0]
+    )
 
 
 def _checked(picture: Picture) -> tuple[list[tuple[str, bytes]], dict[str, str]] | str:
@@ -290,12 +310,14 @@ def _checked(picture: Picture) -> tuple[list[tuple[str, bytes]], dict[str, str]]
         return [], {}
     if picture.mask is not None:
         return _of_colours(picture, size)
+    if problem := misfit(picture.stated, size):
+        return problem
     segments, problems = [], {}
     assert isinstance(picture.segments, list)
     for number, (name, segmentation) in enumerate(picture.segments, 1):
         place = f"{picture.place}, segment {number}"
         try:
-            mask = mask_of(segmentation, size)
+            mask = mask_of(segmentation, size, picture.stated)
         except ValueError as error:
             raise DataError(place, None, str(error)) from None
         if isinstance(mask, str) or not mask.any():
@@ -311,6 +333,8 @@ def _of_colours(picture: Picture, size: Size) -> tuple[list[tuple[str, bytes]], 
     numbers = decoded_numbers(picture.mask)
     if isinstance(numbers, str):
         return f"{picture.mask}: {numbers}"
+    if numbers.shape == picture.stated and misfit(picture.stated, size) is None:
+        numbers = resized(numbers, size)
     if numbers.shape != size:
         (height, width), (rows, columns) = size, numbers.shape
         return f"expected a mask of {width} x {height}, as the image, got {columns} x {rows}"

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 
 import numpy as np
 import PIL.Image
@@ -78,22 +79,25 @@ def test_sets_of_tfds(tmp_path, prepared, caplog):
     for name in ("a", "b"):
         image(tmp_path / f"{name}.png")
     inner = {"bbox": tfds.features.BBoxFeature(), "label": tfds.features.ClassLabel(names=["cat", "dog"])}
-    inner["is_crowd"] = np.bool_
+    inner |= {"is_crowd": np.bool_, "is_difficult": np.bool_}
     features = {"image": tfds.features.Image(shape=(10, 20, 3)), "objects": tfds.features.Sequence(inner)}
     cat = {
         "bbox": tfds.features.BBox(ymin=0.1, xmin=0.2, ymax=0.6, xmax=0.9),
         "label": "cat",
         "is_crowd": False,
+        "is_difficult": False,
     }  # top, left, ...
     examples = [
         {"image": str(tmp_path / "a.png"), "objects": [cat, {**cat, "label": "dog", "is_crowd": True}]},
-        {"image": str(tmp_path / "b.png"), "objects": []},
+        {"image": str(tmp_path / "b.png"), "objects": [{**cat, "is_difficult": True}] * 2},
     ]
     path = prepared("tiny_objects", features, examples)
     with caplog.at_level(logging.WARNING):
         found = read_objects(path, SHAPE)
     np.testing.assert_allclose(found.boxes[0], [[0.2, 0.1, 0.9, 0.6]], atol=1e-6)  # left, top, right, bottom
-    assert found.labels == [["cat"], []] and "1 boxes around crowds are skipped" in caplog.text
+    assert found.labels == [["cat"], []]
+    assert "1 boxes around crowds are skipped" in caplog.text
+    assert "2 boxes of difficult objects are skipped" in caplog.text
     assert objects.found_in(path)[1].place == f"{path}, example 2"
     features = {"image": features["image"], "objects": tfds.features.Sequence({"area": np.int64})}
     path = prepared("tiny_areas", features, [{"image": str(tmp_path / "a.png"), "objects": [{"area": 3}]}])
@@ -126,17 +130,115 @@ def test_voc_and_one_of_its_lists(tmp_path):
     assert len(read_objects(folder / "ImageSets" / "Main" / "train.txt", SHAPE).images) == 1
 
 
+@pytest.mark.parametrize(
+    ("stated", "files", "expected"),
+    [
+        ("one.png", ["one.png", "one.jpg"], "one.png"),
+        (" one.png\n", ["one.png"], "one.png"),
+        ("one", ["one.png"], "one.png"),
+        ("one.jpg", ["one.png"], "one.png"),
+        ("one.png", ["one.PNG"], "one.PNG"),
+        ("ONE.JPG", ["one.jpg"], "one.jpg"),
+        ("IMG_0001.jpg", ["one.png"], "one.png"),
+        ("two.jpg", ["one.png", "two.png"], "two.png"),
+        ("v1.0", ["v1.0.png", "v1.png"], "v1.0.png"),
+        ("one.jpg", ["one.png", "one.txt", "one.xml", ".one.jpg"], "one.png"),
+        (None, ["one.png"], "one.png"),
+        ("", ["one.png"], "one.png"),
+        ("C:\\data\\IMG_1.png", ["IMG_1.png", "one.png"], "IMG_1.png"),
+        ("c:/data/IMG_1.jpg", ["IMG_1.png"], "IMG_1.png"),
+        ("\\\\host\\photos\\one.png", ["one.png"], "one.png"),
+        ("/home/me/one.png", ["one.png"], "one.png"),
+        ("photos\\one.png", ["one.png"], "one.png"),
+        ("photos/one.png", ["one.png"], "one.png"),
+        ("photos\\one.png", ["one.png", "photos/one.png"], "photos/one.png"),
+        ("two.png", ["three.png"], "two.png"),  # counted later, when images are read
+    ],
+)
+def test_the_image_of_an_annotation_of_voc(stated, files, expected, tmp_path):
+    filename = "" if stated is None else f"<filename>{stated}</filename>"
+    folder = voc(tmp_path, f"<annotation>{filename}{OBJECT}</annotation>")
+    for name in files:
+        (folder / "JPEGImages" / name).parent.mkdir(exist_ok=True)
+        (folder / "JPEGImages" / name).write_bytes(b"")
+    (found,) = objects.found_in(str(folder))
+    # A file system that ignores case has one.PNG under the name one.png too.
+    assert found.source.lower() == str(folder / "JPEGImages" / expected).lower()
+    assert os.path.isfile(found.source) == ("three.png" not in files)
+
+
+@pytest.mark.parametrize("path", ["C:\\data\\two.png", "..\\..\\two.jpg", "/home/me/two.png"])
+def test_the_path_of_voc_is_its_last_part(path, tmp_path):
+    folder = voc(tmp_path, f"<annotation><path>{path}</path>{OBJECT}</annotation>")
+    for name in ("one", "two"):
+        image(folder / "JPEGImages" / f"{name}.png")
+    (found,) = objects.found_in(str(folder))
+    assert found.source.endswith("two.png")
+
+
+@pytest.mark.parametrize(
+    ("flag", "count"),
+    [
+        ("1", 1),
+        (" 1 ", 1),
+        ("True", 1),
+        ("yes", 1),
+        ("0", 2),
+        ("", 2),
+        ("false", 2),
+        ("Unspecified", 2),
+        (None, 2),
+    ],
+)
+def test_difficult_objects_of_voc_are_skipped_as_crowds(flag, count, tmp_path, caplog):
+    mark = "" if flag is None else f"<difficult>{flag}</difficult>"
+    folder = voc(tmp_path, XML.format(OBJECT + OBJECT.replace("<name>", f"{mark}<name>")))
+    with caplog.at_level(logging.WARNING):
+        (found,) = objects.found_in(str(folder))
+    assert found.boxes == [[2, 1, 12, 6]] * count and len(found.labels) == count
+    skipped = f"{folder}: 1 boxes of difficult objects are skipped"
+    assert caplog.messages == ([skipped] if count == 1 else [])
+
+
+SQUARE = [[2, 1, 12, 1, 12, 6, 2, 6]]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "expected"),
+    [
+        ({"bbox": ["2", "1", "10", "5.0"]}, [2, 1, 12, 6]),
+        ({"bbox": ["2", 1, 10, "x"]}, ["2", 1, 10, "x"]),  # refused when boxes are checked
+        ({"bbox": [2, 1, 10]}, [2, 1, 10]),
+        ({"bbox": [2, 1, 10, 5], "segmentation": [[0, 0, 1, 1, 0, 1]]}, [2, 1, 12, 6]),
+        ({"segmentation": SQUARE}, [2, 1, 12, 6]),
+        ({"bbox": None, "segmentation": [[2, 1, 4, 1, 4, 3], [9, 2, 12, 6, 9, 6]]}, [2, 1, 12, 6]),
+        ({"bbox": [], "segmentation": SQUARE}, [2, 1, 12, 6]),
+        ({"bbox": [], "segmentation": []}, []),
+        ({"bbox": [], "segmentation": {"size": [10, 20], "counts": [200]}}, []),
+        ({"segmentation": [[2, 1, "x", 1]]}, None),
+        ({"segmentation": [[2, 1, 3]]}, None),
+        ({}, None),
+    ],
+)
+def test_a_box_of_coco_in_corners(annotation, expected, tmp_path):
+    changes = typed(1, 3)
+    changes["annotations"] = [{"image_id": 1, "category_id": 3, **annotation}]
+    (found,) = objects.found_in(str(coco(tmp_path, **changes)))
+    assert found.boxes == [expected]
+
+
 def test_boxes_that_are_none_are_left_out_and_counted(tmp_path, caplog):
     image(tmp_path / "a.png")
     nan = float("nan")
     boxes = [[2, 1, 12, 6], [30, 0, 40, 5], [5, 5, 5, 9], [9, 2, 3, 8], [nan, 0, 1, 1], [-5, -5, 100, 100]]
-    path = lines(tmp_path, {"image": "a.png", "boxes": boxes, "labels": ["cat"] * 6})
+    boxes.append([])
+    path = lines(tmp_path, {"image": "a.png", "boxes": boxes, "labels": ["cat"] * 7})
     with caplog.at_level(logging.WARNING):
         found = read_objects(path, SHAPE)
     check(found)
     np.testing.assert_allclose(found.boxes[0][1], [0, 0, 1, 1])  # cut off at the edges
     (said,) = caplog.messages
-    assert said.startswith("4 of 6 boxes are skipped: ") and said.endswith("1 more")
+    assert said.startswith("5 of 7 boxes are skipped: ") and said.endswith("2 more")
     for reason in ("box 2 (outside of the image)", "box 3 (of no area)", "box 4 (reversed)"):
         assert reason in said
 
@@ -190,9 +292,75 @@ def test_lines_that_are_refused(row, message, tmp_path):
     assert "\n" not in str(refusal.value)
 
 
+def typed(image_id, category_id, image=1, category=3, name="cat", file="a.png"):
+    """COCO's content with ids, a name and a path of these values; the first image has a cat."""
+    return {
+        "images": [{"id": image, "file_name": file}],
+        "categories": [{"id": category, "name": name}],
+        "annotations": [{"image_id": image_id, "category_id": category_id, "bbox": [2, 1, 10, 5]}],
+    }
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        typed("1", 3),
+        typed(1, "3"),
+        typed(1.0, 3.0),
+        typed(1, 3, image="1", category="3"),
+        typed("1", "3", image=1.0, category=3.0),
+        typed("007", "x3", image="007", category="x3"),
+        typed("a", 3, image="a", category=3.0),
+        typed(-1, "-1", image="-1", category=-1),
+        typed(1, 3, file=".\\a.png"),
+        typed(1, 3, file="val\\a.png"),
+        typed(1, 3, file="./val/a.png"),
+        {**typed(1, 3), "categories": [{"id": 3, "name": "cat"}, {"id": "3", "name": "dog"}]},
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_coco_as_tools_write_it(changes, encoding, tmp_path):
+    """Ids as texts or whole floats, backslashes, a byte order mark."""
+    path = coco(tmp_path, **changes)
+    path.write_text(path.read_text(), encoding)
+    is_nested = "val" in changes["images"][0]["file_name"]
+    image((path.parent if is_nested else tmp_path) / "val" / "a.png")
+    (found,) = objects.found_in(str(path))
+    assert found.source.endswith("a.png") and "\\" not in found.source and os.path.isfile(found.source)
+    assert found.boxes == [[2, 1, 12, 6]] and found.labels == ["cat"]
+
+
+@pytest.mark.parametrize(("name", "text"), [(7, "7"), (7.0, "7"), (0, "0"), ("7", "7"), ("07", "07")])
+def test_numbers_are_names_of_categories(name, text, tmp_path):
+    (found,) = objects.found_in(str(coco(tmp_path, **typed(1, 3, name=name))))
+    assert found.labels == [text]
+
+
+@pytest.mark.parametrize(
+    ("iscrowd", "count"), [(0, 1), (0.0, 1), (False, 1), (None, 1), ("0", 1), (1, 0), (True, 0), ("1", 0)]
+)
+def test_crowds_of_coco(iscrowd, count, tmp_path):
+    changes = typed(1, 3)
+    changes["annotations"][0]["iscrowd"] = iscrowd
+    (found,) = objects.found_in(str(coco(tmp_path, **changes)))
+    assert len(found.boxes) == count
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        (typed("01", 3), "annotation 1 has '01' as \"image_id\""),
+        (typed(1.5, 3), 'annotation 1 has 1.5 as "image_id"'),
+        (typed(1, "³"), 'annotation 1 has \'³\' as "category_id"'),
+        (typed(1, 3, image=1.5), '"images", item 1: expected "id" and "file_name"'),
+        (typed(1, 3, name=True), '"categories", item 1: expected "id" and "name"'),
+        (typed(1, 3, name=7.5), '"categories", item 1: expected "id" and "name"'),
+        (typed(1, 3, file="..\\a.png"), "expected a path within"),
+        (typed(1, 3, file="val\\..\\..\\a.png"), "expected a path within"),
+        (typed(1, 3, file="C:\\data\\a.png"), "expected a path within"),
+        (typed(1, 3, file="\\\\host\\a.png"), "expected a path within"),
+        (typed(1, 3) | {"images": [{"id": 1, "file_name": "a"}, {"id": 1.0, "file_name": "b"}]},
+         "item 2: the id 1 occurs before"),
         ({"images": 3}, 'expected a list of objects as "images", got 3'),
         ({"annotations": ["x"]}, 'expected a list of objects as "annotations"'),
         ({"images": [{"file_name": "a.png"}]}, '"images", item 1: expected "id" and "file_name"'),
@@ -223,23 +391,30 @@ def test_coco_that_is_refused(changes, message, tmp_path):
         (XML.format("<object><name>x</name></object>"), "object 1: expected a bndbox of four numbers"),
         (XML.format(OBJECT.replace("cat", "")), "object 1: expected a name"),
         (XML.format("").replace("one.png", "../../one.png"), "expected a path within"),
+        (XML.format("").replace("one.png", "..\\..\\one.png"), "expected a path within"),
+        (XML.format("").replace("one.png", "two.jpg"), r"image 'two.jpg', or .*, got two.gif, two.png"),
+        (XML.format(OBJECT.replace("<name>", "<difficult>2</difficult><name>")),
+         "object 1: expected 0 or 1 as \"difficult\", got '2'"),
         (XML.format(""), "expected boxes, there are none"),
     ],
-)
+)  # fmt: skip
 def test_voc_that_is_refused(content, message, tmp_path):
     folder = voc(tmp_path, content)
-    image(folder / "JPEGImages" / "one.png")
+    for name in ("one.png", "two.png", "two.gif"):
+        image(folder / "JPEGImages" / name)
     with pytest.raises(DataError, match=message):
         read_objects(folder, SHAPE)
 
 
 def test_other_files_are_refused(tmp_path, monkeypatch):
+    (tmp_path / "wide.json").write_text("[]", "utf-16")
     for name, content in (("a.json", "[1"), ("b.json", "[]"), ("a.csv", "x"), ("c.json", "\xff")):
         (tmp_path / name).write_bytes(content.encode("latin-1"))
     for name, message in (
         ("a.json", "expected JSON"),
         ("b.json", 'expected a list of objects as "images", got None'),
         ("c.json", "expected UTF-8"),
+        ("wide.json", "got UTF-16; to convert: iconv"),
         ("a.csv", "expected COCO's .json, a folder"),
         ("none", "cannot be read: No such file"),
         ("none.json", "cannot be read: No such file"),

@@ -126,6 +126,25 @@ def test_panoptic_segments(folder, tmp_path, caplog):
     assert (data.segments.kind, data.segments.stuff) == ("panoptic", ("sky",))
 
 
+@pytest.mark.parametrize("kind", ["instances", "panoptic"])
+def test_ids_names_and_paths_as_tools_write_them(kind, tmp_path):
+    """Texts and whole floats as ids, numbers as names, backslashes, a byte order mark."""
+    if kind == "instances":
+        path = write(tmp_path, [instance(SQUARE, "1", 3.0)])
+    else:
+        infos = [{"id": "70000", "category_id": "3"}, {"id": 5.0, "category_id": 9.0}]
+        path = panoptic(tmp_path, infos=infos, image="1", file_name="sub\\a.png")
+        colours(tmp_path / "panoptic_val" / "sub" / "a.png", MAP)
+    content = json.loads(path.read_text())
+    content["images"] = [{"id": 1, "file_name": "val\\a.png"}]
+    content["categories"] = [{"id": "3", "name": 7}, {"id": 9, "name": "sky", "isthing": 0}]
+    path.write_text(json.dumps(content), "utf-8-sig")
+    data = read_segments(path, SHAPE)
+    ((masks, labels),) = data.segments
+    assert data.segments.names == ("7", "sky") and labels == ["7", "sky"][: len(masks)]
+    assert np.array_equal(masks[0], square() if kind == "instances" else np.array(MAP) == 70_000)
+
+
 def test_crowds_and_segments_without_area(tmp_path, caplog):
     infos = [{"id": 70_000, "category_id": 3, "iscrowd": 1}, {"id": 5, "category_id": 9}]
     infos += [{"id": 6, "category_id": 3}]

@@ -1,0 +1,72 @@
+"""The sizes that COCO and VOC state for their images, compared with the sizes of the files.
+
+Images are often resized after they were annotated. Boxes and masks of the stated size are scaled to the file
+where one number is the ratio of both sides, up to rounding to whole pixels; any other file is not the image
+that was annotated.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_tfm.configs import brief
+from keras_tfm.data.sources.ids import as_number
+from keras_tfm.data.sources.lines import MOST_TOLD, DataError
+
+LOG = logging.getLogger(__name__)
+Size = tuple[int, int]  # (height, width)
+
+
+def stated_size(width: Any, height: Any, place: str) -> Size | None:
+    """The size that a file states; None where a side is missing, or not positive, as tools write that do not
+    know it. DataError for what is no whole number.
+    """
+    sides = [None if side in (None, "") else as_number(side) for side in (height, width)]
+    for name, given, side in zip(("height", "width"), (height, width), sides, strict=True):
+        if side is None and given not in (None, ""):
+            raise DataError(place, None, f'expected a whole number as "{name}", got {brief(given)}')
+    rows, columns = sides
+    return None if rows is None or columns is None or min(rows, columns) < 1 else (rows, columns)
+
+
+def misfit(stated: Size | None, size: Size) -> str | None:
+    """Why an image of a `size` is not the one of the `stated` size; None if it is, perhaps resized."""
+    if stated is None or stated == size:
+        return None
+    least = max((side - 1) / was for side, was in zip(size, stated, strict=True))
+    most = min((side + 1) / was for side, was in zip(size, stated, strict=True))
+    return None if least < most else f"expected an image of {_shown(stated)}, as stated, got {_shown(size)}"
+
+
+def tell_scaled(images: Sequence[tuple[str, Size | None, Size]]) -> None:
+    """Warn, in one line, about the resized ones of images (place, stated size, size), if there are any."""
+    resized = [
+        f"{place} (stated {_shown(stated)}, got {_shown(size)})"
+        for place, stated, size in images
+        if stated not in (None, size)
+    ]
+    if resized:
+        LOG.warning(
+            "%s of %s images do not have the stated size, annotations of that size are scaled: %s",
+            f"{len(resized):,}",
+            f"{len(images):,}",
+            ", ".join(resized[:MOST_TOLD]) + (", …" if len(resized) > MOST_TOLD else ""),
+        )
+
+
+def resized(values: np.ndarray, size: Size) -> np.ndarray:
+    """A mask (H, W) at a `size`, each pixel from the nearest one."""
+    if values.shape == size:
+        return values
+    rows, columns = (
+        ((np.arange(side) + 0.5) * was / side).astype(int)
+        for side, was in zip(size, values.shape, strict=True)
+    )
+    return values[rows[:, None], columns]
+
+
+def _shown(size: Size | None) -> str:
+    height, width = size or (0, 0)
+    return f"{width} x {height}"
