@@ -31,6 +31,15 @@ def as_integers(ids, name):
     return ops.where(is_whole, whole, -1)
 
 
+def refuse_outside(indices, size, name):
+    """Raise ValueError for `indices` of a table that do not lie in [0, size), unless a graph is traced."""
+    if ops.is_tensor(indices) and not hasattr(indices, "numpy"):
+        return
+    values = ops.convert_to_numpy(indices)
+    if wrong := values[(values < 0) | (values >= size)].tolist():
+        raise ValueError(f"`{name}` must lie in [0, {size:,}); one of them is {wrong[0]:,}.")
+
+
 def refuse_complex(x, name):
     """Raise ValueError for an array or tensor of complex numbers, of which TensorFlow would drop a part."""
     if "complex" in str(getattr(x, "dtype", "")):

@@ -93,7 +93,8 @@ class SpanBoundaryHead(Layer):
         """(B, T, D) -> (B, M, V)."""
         before, after = (ops.squeeze(place, -1) for place in ops.split(span_boundaries, 2, axis=-1))
         places = ops.cast(mask_positions, before.dtype) - before - 1
-        position = self.position(places) + outside_is_nan(places, self.max_length, self.compute_dtype)
+        position = ops.cast(self.position(places), self.compute_dtype)  # a table in 8 bits gives float32
+        position = position + outside_is_nan(places, self.max_length, self.compute_dtype)
         x = ops.concatenate([take_positions(x, before), take_positions(x, after), position], axis=-1)
         for dense, norm in zip(self.dense, self.norms, strict=True):
             x = norm(dense(x))

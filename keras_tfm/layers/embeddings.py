@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.inputs import as_integers
+from keras_tfm.inputs import as_integers, refuse_outside
 from keras_tfm.layers.base import Layer, own, require_sizes
 from keras_tfm.layers.compiler.products import multiply_transposed
 from keras_tfm.layers.positions import PositionEmbedding, outside_is_nan
@@ -16,8 +16,9 @@ class TokenEmbedding(Layer):
     """Token embeddings without positions: ids (B, T) -> vectors (B, T, D).
 
     `logits` is the output projection by the transposed table (Press and Wolf 2017). An id outside the
-    vocabulary raises, or gives NaN where a compiled graph cannot raise (XLA, GPU). Ids may be whole numbers
-    in float32, which is what a `keras.Sequential` passes to its first layer.
+    vocabulary is refused with a ValueError; in a graph it raises, or gives NaN where a compiled graph cannot
+    raise (XLA, GPU). Ids may be whole numbers in float32, which is what a `keras.Sequential` passes to its
+    first layer.
 
     Args:
         vocabulary_size: V, the number of rows of the table.
@@ -61,6 +62,7 @@ class TokenEmbedding(Layer):
     def call(self, token_ids):
         """(B, T) -> (B, T, D)."""
         token_ids = as_integers(token_ids, "token_ids")
+        refuse_outside(token_ids, self.vocabulary_size, "token_ids")
         x = self.token(token_ids)
         return (x * self.dim**0.5 if self.scale else x) + outside_is_nan(
             token_ids, self.vocabulary_size, x.dtype
@@ -126,6 +128,7 @@ class TokenAndPositionEmbedding(TokenEmbedding):
         x = super().call(token_ids)
         if self.segment is not None:
             segment_ids = ops.zeros_like(token_ids) if segment_ids is None else segment_ids
+            refuse_outside(segment_ids, self.num_segments, "segment_ids")
             x = x + self.segment(segment_ids) + outside_is_nan(segment_ids, self.num_segments, x.dtype)
         return self.position(x, positions=positions)
 

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_tfm.inputs import refuse_outside
 from keras_tfm.layers.base import Layer, own, require_sizes
 from keras_tfm.layers.signatures import Initializer
 
@@ -99,7 +100,10 @@ class PositionEmbedding(Layer):
                     f"it has {x.shape[1]}."
                 )
             positions = ops.arange(ops.shape(x)[1], dtype="int32")
-        return x + self.embedding(positions) + outside_is_nan(positions, self.max_length, x.dtype)
+        else:
+            refuse_outside(positions, self.max_length, "positions")
+        vectors = ops.cast(self.embedding(positions), x.dtype)  # a table in 8 bits gives float32
+        return x + vectors + outside_is_nan(positions, self.max_length, x.dtype)
 
     def compute_output_shape(self, x_shape, positions_shape=None):
         return tuple(x_shape)

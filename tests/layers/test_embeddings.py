@@ -7,6 +7,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_tfm import layers
+from keras_tfm.training.quantization import quantize
 from tests import contract
 from tests.contract import Case, ids
 from tests.layers import reference
@@ -67,7 +68,7 @@ def test_logits_are_the_transposed_table():
 @pytest.mark.parametrize("argument", ["token_ids", "segment_ids"])
 @pytest.mark.parametrize("wrong", [-1, 11])
 def test_an_id_outside_the_vocabulary_is_loud(argument, wrong):
-    """It raises, or its vector is NaN, and its alone: never one of the table, never zero."""
+    """It is refused by name; in a graph its vector is NaN, and its alone: never one of the table or zero."""
     layer = built(11, 9, 6, num_segments=2)
     right = {"token_ids": np.array([[1, 2]]), "segment_ids": np.array([[0, 1]])}
     given = right | {argument: np.array([[right[argument][0, 0], wrong]])}
@@ -75,10 +76,26 @@ def test_an_id_outside_the_vocabulary_is_loud(argument, wrong):
     y = compiled({name: tf.constant(x) for name, x in given.items()})[0]
     assert np.isnan(y[1]).all()
     np.testing.assert_allclose(y[0], layer(**right)[0, 0], rtol=1e-6)
-    try:
-        assert np.isnan(layer(**given)[0, 1]).all()
-    except tf.errors.InvalidArgumentError as error:
-        assert f"{wrong} is not in [0" in str(error)
+    size = {"token_ids": 11, "segment_ids": 2}[argument]
+    with pytest.raises(ValueError, match=rf"`{argument}` must lie in \[0, {size}\); one of them is {wrong}"):
+        layer(**given)
+
+
+@pytest.mark.parametrize("wrong", [-1, 9])
+def test_a_position_outside_the_table_is_refused(wrong):
+    with pytest.raises(ValueError, match=rf"`positions` must lie in \[0, 9\); one of them is {wrong}"):
+        built(11, 9, 6)(np.array([[1, 2]]), positions=np.array([0, wrong]))
+
+
+@pytest.mark.parametrize("precision", ["mixed_bfloat16", "bfloat16"])
+def test_tables_in_8_bits_compute_in_half_precision(precision):
+    layer = Embedding(11, 9, 6, num_segments=2, dtype=precision)
+    model = keras.Sequential([keras.Input((None,), dtype="int32"), layer])
+    expected = model(token_ids := np.array([[1, 2, 10]]))
+    quantize(model)
+    y = model(token_ids)
+    assert y.dtype == expected.dtype == layer.compute_dtype
+    np.testing.assert_allclose(ops.cast(y, "float32"), ops.cast(expected, "float32"), atol=2e-3)
 
 
 def test_fractional_ids_are_refused():
