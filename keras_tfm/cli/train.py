@@ -39,9 +39,7 @@ def _add_options(verb: argparse.ArgumentParser, task_class: Any) -> None:
         how |= {"dest": name, "metavar": metavar, "help": help.replace("%", "%%")}
         group.add_argument(flag, default=argparse.SUPPRESS, **how)
 
-    share, most = task_class.held_out
-    apart = f"{share:.0%} of --train" + (f", at most {most:,}" if most else "")
-    validation = f"{task_class.unit} for validation after each epoch (default: {apart})"
+    validation = f"{task_class.unit} for validation after each epoch (default: {task_class.held_out})"
     counts = " or ".join(map(str, task_class.columns))
     data = verb.add_argument_group("data")
     add(data, "--train", "Command.train", "FILE", task_class.files, nargs="+")

@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.image_files import ImageFiles, size_in
 from keras_tfm.tasks.image_task import (
@@ -35,7 +36,7 @@ class CanvasTask(ImageTask, FineTunedTask):
 
     unit = "images"
     digits = 2
-    held_out = (0.1, None)
+    held_out = HeldOut(0.1)
     gives_new_heads = True
     config: Any
 

@@ -14,6 +14,7 @@ import tensorflow as tf
 import keras_tfm.models
 from keras_tfm.configs import Between, Config, Count, Option, Rate, Size, checked
 from keras_tfm.data.batches.encoding import EncodedBatches, Ragged, in_chunks, model_inputs
+from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.tokenizers.bert import BERTTokenizer
 from keras_tfm.data.tokenizers.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
@@ -82,7 +83,7 @@ class EncoderTask(FineTunedTask):
 
     training = FineTuning(epochs=3, batch_tokens=1_024, learning_rate=5e-5)
     model_options = FamilyOptions
-    held_out = (0.05, 1_000)
+    held_out = HeldOut(0.1, 1_000, least=100)
     examples_class: ClassVar[Any]
     gives_new_heads = True
     head_class: type

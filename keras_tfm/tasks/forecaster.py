@@ -13,6 +13,7 @@ import tensorflow as tf
 
 import keras_tfm.models
 from keras_tfm.configs import Between, Config, Count, Length, Option, Size
+from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.batches.series import SeriesBatches, windows_of
 from keras_tfm.data.sources.inputs import Inputs
 from keras_tfm.data.sources.series import parse_numbers, read_histories, read_series
@@ -86,7 +87,7 @@ class Forecaster(TrainableTask):
     columns = (1,)
     unit = "values"
     digits = 6
-    held_out = (0.1, None)
+    held_out = HeldOut(0.1)
     training = SeriesTraining(epochs=50, learning_rate=1e-2, weight_decay=0.0, patience=10)
     model_options = ForecastOptions
     config_class = ForecasterConfig
@@ -146,7 +147,7 @@ class Forecaster(TrainableTask):
 
     def hold_out(self, series: np.ndarray, share: float | None, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """The series without its last `share`; and that share, preceded by one window."""
-        count = max(1, round(len(series) * (self.held_out[0] if share is None else share)))
+        count = max(1, round(len(series) * (self.held_out.share if share is None else share)))
         if not 0 < count < len(series) - self.window:
             raise ValueError(
                 f"The series must have more than {self.window + count} values, a window, one to learn from "

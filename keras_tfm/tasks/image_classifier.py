@@ -12,6 +12,7 @@ import tensorflow as tf
 import keras_tfm.models
 from keras_tfm.configs import Option, Rate, Size
 from keras_tfm.data.batches.augmentation import Augmentation
+from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.batches.images import ImageBatches
 from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.images import read_labelled_images
@@ -134,7 +135,7 @@ class ImageClassifier(ImageTask, FineTunedTask):
     )
     columns = (2,)
     unit = "images"
-    held_out = (0.1, None)
+    held_out = HeldOut(0.1, least=100)
     training = ImageTraining(epochs=30, patience=None, schedule="cosine", weight_decay=0.05)
     rate_divisor = 10
     gives_new_heads = True

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from keras_tfm.configs import Option
-from keras_tfm.data.batches.epochs import Batches, hold_out
+from keras_tfm.data.batches.epochs import Batches, HeldOut, hold_out
 from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.images import read_unlabelled_images
 from keras_tfm.models import DETR, ViTMAE
@@ -82,7 +82,7 @@ class ImagePretrainer(ImageTask, TrainableTask):
     columns = (1, 2)
     unit = "images"
     made_of_examples = False
-    held_out = (0.05, 1_000)
+    held_out = HeldOut(0.05, 1_000)
     training = PretrainImagesTraining(
         epochs=100, patience=None, learning_rate=5e-4, schedule="cosine", weight_decay=0.05
     )
@@ -214,7 +214,7 @@ class ImagePretrainer(ImageTask, TrainableTask):
                 "examples: expected (images, labels), since labels are needed to test the vectors."
             )
         images, labels = examples
-        known, asked = hold_out(len(images), seed, PROBED, None)
+        known, asked = hold_out(len(images), seed, HeldOut(PROBED))
         vectors = self.predict(images)
         kernel, bias, names = linear_probe(vectors[known], labels[known])
         probed = names[(vectors[asked] @ kernel + bias).argmax(-1)]

@@ -14,7 +14,7 @@ import keras
 import numpy as np
 
 from keras_tfm.configs import Config, kinds_of
-from keras_tfm.data.batches.epochs import hold_out
+from keras_tfm.data.batches.epochs import HeldOut, hold_out
 from keras_tfm.data.sources.files import fingerprint
 from keras_tfm.data.sources.text_stream import TextStream
 from keras_tfm.serving.examples import as_columns, check_column, listed, not_text, reasons, refuse_rows
@@ -83,7 +83,7 @@ class LearningTask(Task):
     column_kinds: ClassVar[Mapping[str, Callable[[Any], str | None]]] = {}
     unit: ClassVar[str] = "examples"
     digits: ClassVar[int] = 4  # `evaluate` rounds its metrics to these
-    held_out: ClassVar[tuple[float, int | None]] = (0.02, 1_000)  # the share for validation, and a maximum
+    held_out: ClassVar[HeldOut] = HeldOut(0.02, 1_000)  # how many examples are for validation
     judged_by: Any = ("val_loss", "min")  # which metric chooses the best epoch, and its better end
 
     # What a subclass defines -----------------------------------------------------------------------------
@@ -161,10 +161,16 @@ class LearningTask(Task):
         return {}
 
     def hold_out(self, examples: Any, share: float | None, seed: int, /) -> tuple[Any, Any]:
-        """Split examples into those to train on and those for validation, by default the share `held_out`."""
-        share, most = self.held_out if share is None else (share, None)
-        parts = hold_out(len(columns_of(examples)[0]), seed, share, most)
+        """Split examples into those to train on and those for validation: a share, by default `held_out`."""
+        held = self.held_out if share is None else HeldOut(share)
+        parts = hold_out(len(columns_of(examples)[0]), seed, held, self.classes_in(examples))
         return tuple(rows_of(examples, rows) for rows in parts)
+
+    def classes_in(self, examples: Any) -> np.ndarray | None:
+        """The class of each of the checked `examples`, a number (N,), or None if they are not of one class
+        each. Validation holds its share of every class.
+        """
+        return None
 
     @classmethod
     def describe(cls, examples: Any) -> str:

@@ -13,6 +13,7 @@ import scipy.sparse
 import tensorflow as tf
 
 from keras_tfm.configs import Between, Config, Option, Size
+from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.sources.inputs import Inputs, read_users
 from keras_tfm.data.sources.ratings import Ratings, first_problem, rating_problem, read_ratings, repeated
 from keras_tfm.serving.examples import as_numbers, listed, not_id
@@ -96,7 +97,7 @@ class Recommender(LearningTask):
     examples_class = Ratings
     column_kinds = types.MappingProxyType({"users": not_id, "items": not_id})
     unit = "ratings"
-    held_out = (0.1, 100_000)
+    held_out = HeldOut(0.1, 100_000)
     judged_by = ("val_rmse", "min")
     training = Sweeps(patience=3)
     model_options = FactorOptions
