@@ -231,9 +231,14 @@ class Forecaster(TrainableTask):
     def export_endpoints(self) -> Endpoints:
         def answer(values: tf.Tensor, steps: int) -> dict[str, tf.Tensor]:
             mean, scale = self.config.mean, self.config.scale
+            message = f"A history needs {self.window} values or more."
+            with tf.control_dependencies(
+                [tf.debugging.assert_greater_equal(tf.shape(values)[1], self.window, message)]
+            ):
+                values = values[:, -self.window :]  # (B, window)
             return {"forecast": self._ahead((values - mean) / scale, tf.constant(steps)) * scale + mean}
 
-        signature = [tf.TensorSpec([None, self.window], tf.float32, "values")]
+        signature = [tf.TensorSpec([None, None], tf.float32, "values")]
         return {"serving_default": (functools.partial(answer, steps=self.config.horizon), signature)}
 
     def describe_model(self) -> dict[str, Any]:

@@ -5,8 +5,9 @@ import json
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from keras_tfm import tasks
+from keras_tfm import serving, tasks
 from keras_tfm.cli import main
 from keras_tfm.data.batches.series import SeriesBatches, windows_of
 from keras_tfm.data.sources.lines import DataError
@@ -96,6 +97,10 @@ def test_a_folder_and_an_export_tell_the_same(learnt, tmp_path):
     window = series(200)[-WINDOW:].tolist()
     served = ask(tmp_path / "served", of_text=False, values=[window])["forecast"][0]
     np.testing.assert_allclose(served, learnt.forecast(series(200)), rtol=1e-4)
+    answering = serving.load(tmp_path / "served")  # of a longer history the end is read, as `predict` does
+    np.testing.assert_allclose(answering([series(200), series(200)])["forecast"], [served] * 2, rtol=1e-4)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="A history needs 4 values or more"):
+        answering([window[1:]])
 
 
 def test_a_series_is_read_from_tables(tmp_path):
