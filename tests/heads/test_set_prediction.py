@@ -79,14 +79,6 @@ def test_a_perfect_prediction_and_a_shifted_one():
     assert clone.get_config() == loss.get_config()
 
 
-def test_the_losses_of_masks_by_hand():
-    targets, logits = np.array([[1.0, 0.0]]), np.zeros((1, 2), "float32")
-    focal = (0.25 + 0.75) * 0.25 * np.log(2) / 2
-    np.testing.assert_allclose(heads.focal_loss(targets, logits), [focal], rtol=1e-6)
-    np.testing.assert_allclose(heads.dice_loss(targets, logits), [1 - 2 / 3], rtol=1e-6)
-    assert float(heads.focal_loss([[1.0]], [[-200.0]])[0]) == pytest.approx(0.25 * 200)
-
-
 @pytest.mark.parametrize("blocks", [1, 2])
 @pytest.mark.parametrize(
     ("loss", "class_costs"),
@@ -182,3 +174,20 @@ def test_a_batch_without_objects_is_finite():
     _, predictions = draw_predictions(np.random.default_rng(0))
     for loss in (heads.FocalSetPredictionLoss(), heads.VarifocalSetPredictionLoss()):
         assert float(loss(np.full((2, 1, 5), -1.0, "float32"), predictions)) == 0.0
+
+
+def test_the_loss_of_denoising_queries_by_hand():
+    """Of three blocks the last two have them, two pairs of parts for two places: near ones, then far ones."""
+    target, box, none = [0.5, 0.5, 0.4, 0.2], [0.5, 0.5, 0.2, 0.2], [0.1, 0.1, 0.1, 0.1]
+    targets = np.array([[[0, *target], [1, *target]], [[1, *target], [-1, 0, 0, 0, 0]]], "float32")
+    near, far = [[0.0, 0.0, *box]] * 2, [[np.log(3.0), -50.0, *none]] * 2  # p = 1/2 twice; 3/4 and 0
+    predictions = np.array([[[0.0] * 6] * 3 + [*near, *far] * 4] * 2, "float32")
+    loss = heads.DenoisingSetPredictionLoss(num_blocks=3, num_queries=1, weights=(3.0, 5.0, 2.0))
+    *_, (of_class, count), (of_boxes, same) = loss.means(targets, predictions)
+    # In each of 2 x 2 pairs of parts three queries have an object, whose logit weighs the IoU 1/2 and learns
+    # it, and five logits learn 0 at p = 1/2; four far queries learn 0 at p = 3/4, and at p = 0 for nothing.
+    of_pair = (3 / 2 + 5 * 0.75 / 4) * np.log(2) + 4 * 0.75 * (3 / 4) ** 2 * np.log(4)
+    assert float(of_class) == pytest.approx(3 * 4 * of_pair, rel=1e-5)
+    assert float(of_boxes) == pytest.approx(4 * 3 * (5 * 0.2 + 2 * 0.5), rel=1e-5)
+    assert float(count) == float(same) == 2 * 3
+    assert type(loss).from_config(loss.get_config()).get_config() == loss.get_config()
