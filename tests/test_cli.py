@@ -24,7 +24,7 @@ def check_refusal(arguments, message, capsys):
     output = capsys.readouterr()
     *said, error = output.err.splitlines()
     assert message in error and not output.out
-    assert all(re.search(" read$|weights,|to train on", line) for line in said)
+    assert all(re.search(" read$|weights,|to train on|^baselines|^a new ", line) for line in said)
     assert not arguments[arguments.index("--out") + 1].exists()
 
 

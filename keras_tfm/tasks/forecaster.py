@@ -18,6 +18,7 @@ from keras_tfm.data.batches.series import SeriesBatches, windows_of
 from keras_tfm.data.sources.inputs import Inputs
 from keras_tfm.data.sources.series import parse_numbers, read_histories, read_series
 from keras_tfm.serving.examples import as_numbers
+from keras_tfm.tasks.baselines import LAST_VALUE, MEAN, Baselines
 from keras_tfm.tasks.learning import TABLES, ModelOptions
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import describe_backbone, make_backbone
@@ -160,6 +161,11 @@ class Forecaster(TrainableTask):
     ) -> SeriesBatches:
         seed = None if is_validation else training.seed
         return SeriesBatches(self._normalise(series), self.window, training.batch_size, seed)
+
+    def baselines(self, series: np.ndarray, validation: np.ndarray, seed: int) -> Baselines:
+        values, targets = windows_of(self._normalise(validation), self.window)
+        rules = {MEAN: np.mean(np.square(targets)), LAST_VALUE: np.mean(np.square(values[:, -1:] - targets))}
+        return Baselines("val_loss", "min", {name: float(x) for name, x in rules.items()}, len(targets))
 
     def objective(self, training: SeriesTraining) -> dict[str, Any]:
         return {"loss": keras.losses.MeanSquaredError("mean_with_sample_weight", name="loss")}

@@ -12,7 +12,7 @@ from keras_tfm import tasks
 from keras_tfm.data import ImageFiles
 from keras_tfm.models import Swin, ViT
 from keras_tfm.tasks import ImageClassifier, ImageClassifierConfig, TaskError
-from keras_tfm.tasks.image_classifier import FAMILIES, ImageOptions
+from keras_tfm.tasks.image_families import FAMILIES, ImageOptions
 from tests.fresh_process import ask
 from tests.tasks.interrupting import interrupted_at
 
@@ -224,9 +224,9 @@ def test_parts_of_a_model_learn(options, still):
 
 def test_what_is_gone_on_with_learns_slower():
     usual = ImageClassifier.training
-    assert ImageClassifier.training_of(None) is usual
+    assert ImageClassifier.training_of(is_given=False) is usual
     expected = dataclasses.replace(usual, learning_rate=1e-4)
-    assert ImageClassifier.training_of("run") == expected and usual.learning_rate == 1e-3
+    assert ImageClassifier.training_of(is_given=True) == expected and usual.learning_rate == 1e-3
 
 
 def test_save_and_load(task, tmp_path):

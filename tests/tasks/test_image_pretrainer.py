@@ -18,7 +18,7 @@ from keras_tfm.tasks import (
     linear_probe,
     nearest_neighbours,
 )
-from keras_tfm.tasks.image_classifier import ImageOptions
+from keras_tfm.tasks.image_families import ImageOptions
 from tests.fresh_process import ask
 from tests.tasks.interrupting import interrupted_at
 from tests.tasks.test_image_classifier import NAMES, SMALL, examples

@@ -177,7 +177,7 @@ def test_going_on(learnt, tmp_path):
     assert ImageTextMatcher.adopt(task, None) is task
     other = ImageTextMatcher.adopt(task, None, interpolation="bicubic")
     assert other.model is task.model and other.config.interpolation == "bicubic"
-    assert ImageTextMatcher.training_of(folder).learning_rate == pytest.approx(1e-5)
+    assert ImageTextMatcher.training_of(is_given=True).learning_rate == pytest.approx(1e-5)
     reading = ImageTextMatcher.reading(MatcherOptions(), {}, folder)
     assert reading["image_shape"] == (8, 8, 3)
     classifier = ImageClassifier.from_size("tiny", ["a", "b"], **CLASSIFIER)

@@ -31,7 +31,7 @@ NUMBERS = (TEXTS * 8, [1.0, -1.0] * 24)
 
 def make(examples, **options):
     keras.utils.set_random_seed(0)
-    options = {"max_length": 24, "head": {"dropout": 0.0}} | options
+    options = {"max_length": 24, "pooling": "first", "head": {"dropout": 0.0}} | options
     return TextClassifier.from_examples(examples, "tiny", 400, changes=TINY, **options)
 
 
@@ -57,6 +57,17 @@ def test_texts_are_classified(learnt):
     np.testing.assert_allclose(learnt.predict(TEXTS[::-1], True)[::-1], chances, atol=1e-6)
     measures = learnt.evaluate(EXAMPLES)
     assert measures["accuracy"] == measures["macro_f1"] == 1 and measures["examples"] == 48
+
+
+def test_fresh_and_given_weights_have_recipes_of_their_own(learnt):
+    fresh = TextClassifier.from_examples(EXAMPLES, "tiny", 400, changes=TINY, max_length=24)
+    given = TextClassifier.from_backbone(learnt.model.backbone, learnt.tokenizer, EXAMPLES, max_length=24)
+    for task, pooling, rate in ((fresh, "mean", 1e-3), (given, "first", 5e-5)):
+        training, _ = task._told(None, {})
+        assert (task.config.pooling, training.learning_rate) == (pooling, rate)
+        training, _ = task._told(None, {"learning_rate": 3e-4})
+        assert training.learning_rate == 3e-4
+    assert fresh._told(None, {})[0].epochs > given._told(None, {})[0].epochs
 
 
 @pytest.mark.slow  # the maximum is tested always
