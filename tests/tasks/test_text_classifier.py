@@ -59,7 +59,7 @@ def test_texts_are_classified(learnt):
     assert measures["accuracy"] == measures["macro_f1"] == 1 and measures["examples"] == 48
 
 
-@pytest.mark.slow  # the maximum is tested always
+@pytest.mark.slow
 def test_a_mean_of_the_tokens_classifies(tmp_path):
     task = make(EXAMPLES, pooling="mean")
     assert not any("pooler" in weight.path for weight in task.model.weights)
@@ -73,6 +73,7 @@ def test_a_mean_of_the_tokens_classifies(tmp_path):
         task.save_huggingface(tmp_path / "theirs")
 
 
+@pytest.mark.slow
 def test_a_maximum_of_the_tokens_is_kept_and_exported(tmp_path):
     task = make(EXAMPLES, pooling="max")
     assert not any("pooler" in weight.path for weight in task.model.weights)
@@ -108,6 +109,7 @@ def test_long_texts_are_cut_and_counted(learnt):
     np.testing.assert_allclose(first, second, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_pairs_of_texts():
     task = make(PAIRS)
     assert task.config.pairs and task.config.labels == ("False", "True")
@@ -120,6 +122,7 @@ def test_pairs_of_texts():
         task.predict(["alone"])
 
 
+@pytest.mark.slow
 def test_several_labels_at_once():
     task = make(NAMED, problem="multi-label")
     learn(task, NAMED, epochs=8)
@@ -127,6 +130,7 @@ def test_several_labels_at_once():
     assert task.evaluate(NAMED) == {"micro_f1": 1.0, "exact_match": 1.0, "examples": 48}
 
 
+@pytest.mark.slow
 def test_numbers(tmp_path):
     task = make(NUMBERS, problem="regression")
     learn(task, NUMBERS, epochs=8)
@@ -156,6 +160,7 @@ def test_a_run_is_kept_and_resumed_exactly(tmp_path):
     assert kept.config == whole.config and kept.predict(TEXTS) == whole.predict(TEXTS)
 
 
+@pytest.mark.slow
 def test_frozen_blocks_stay():
     task = make(EXAMPLES)
     before = {w.path: w.numpy() for w in task.model.weights}
@@ -195,6 +200,7 @@ def test_the_saved_model_answers_alone(learnt, tmp_path):
     assert ask(tmp_path / "served", text=np.array([], "U"))["label"].shape == (0,)
 
 
+@pytest.mark.slow
 def test_folders_of_hugging_face(learnt, tmp_path):
     learnt.save_huggingface(tmp_path / "folder")
     entries = json.loads((tmp_path / "folder" / "config.json").read_text("utf-8"))
