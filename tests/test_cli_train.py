@@ -75,6 +75,7 @@ def test_a_run_has_a_model_card(trained, tmp_path):
     assert tasks.load(tmp_path / "again").record == {}
 
 
+@pytest.mark.slow
 def test_options_of_a_run_make_the_same_again(trained, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     again = "train", "classify", "--options", trained / "training.json", "--out"
@@ -157,6 +158,7 @@ def test_what_was_given_may_be_given_again(data, trained, tmp_path):
     assert asked.run.resume and asked.command.model["size"] == "tiny"
 
 
+@pytest.mark.slow
 def test_a_run_made_in_python_is_resumed_with_its_files(data, trained, tmp_path, capsys):
     task = tasks.load(trained)
     task.fit(
@@ -219,6 +221,7 @@ def test_a_translator_of_theirs_learns_to_sum_up(tmp_path):
         )
 
 
+@pytest.mark.slow
 def test_images_from_folders(tmp_path, capsys):
     generator = np.random.default_rng(0)
     for label, least in (("dark", 0), ("light", 150)):

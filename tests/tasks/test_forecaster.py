@@ -43,6 +43,7 @@ def test_a_wave_on_a_line_is_predicted_far_beyond_what_was_seen(learnt):
     assert measures["mae"] < 0.05 * measures["naive_mae"] and measures["values"] == 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["dense", "recurrent"])
 def test_other_models_learn_it_too(kind):
     task = Forecaster.from_series(series(200), kind, window=9, horizon=9)
@@ -89,6 +90,7 @@ def test_windows_and_the_part_for_validation():
     assert len(learnt) == 18 and list(held_out) == [15, 16, 17, 18, 19]  # a window, and two values
 
 
+@pytest.mark.slow
 def test_a_folder_and_an_export_tell_the_same(learnt, tmp_path):
     learnt.save(tmp_path / "run")
     again = tasks.load(tmp_path / "run")

@@ -108,6 +108,7 @@ def test_image_files_are_answered_too(task, tmp_path):
         task.predict(paths, batch_size=2)
 
 
+@pytest.mark.slow
 def test_preprocessing_is_in_the_export(tmp_path):
     """Files of any size, in a process without this package, answer as the task does."""
     keras.utils.set_random_seed(2)
@@ -189,6 +190,7 @@ def test_every_family_classifies(name):
     assert task.model.output.shape == (None, 3) and set(task.model.input) == {"images"}
 
 
+@pytest.mark.slow
 def test_soft_labels_are_learnt_from_images_on_the_disk(tmp_path):
     images, labels = examples(64, seed=9)
     paths = [tmp_path / f"{number}.png" for number in range(64)]
@@ -204,6 +206,7 @@ def test_soft_labels_are_learnt_from_images_on_the_disk(tmp_path):
     assert task.evaluate((files, labels)) == task.evaluate((images, labels))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "still"),
     [
@@ -353,6 +356,7 @@ def test_configurations_survive_json():
     assert ImageClassifierConfig(**json.loads(json.dumps(vars(config)))) == config
 
 
+@pytest.mark.slow
 def test_a_published_folder_gets_a_head_for_other_classes(tmp_path):
     """What `--from` does: its own head where it has the classes of the examples, else a new one."""
     published = ImageClassifier.from_size("tiny", NAMES, **SMALL)

@@ -84,6 +84,7 @@ def test_a_mean_of_the_tokens_classifies(tmp_path):
         task.save_huggingface(tmp_path / "theirs")
 
 
+@pytest.mark.slow
 def test_a_maximum_of_the_tokens_is_kept_and_exported(tmp_path):
     task = make(EXAMPLES, pooling="max")
     assert not any("pooler" in weight.path for weight in task.model.weights)
@@ -119,6 +120,7 @@ def test_long_texts_are_cut_and_counted(learnt):
     np.testing.assert_allclose(first, second, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_pairs_of_texts():
     task = make(PAIRS)
     assert task.config.pairs and task.config.labels == ("False", "True")
@@ -131,6 +133,7 @@ def test_pairs_of_texts():
         task.predict(["alone"])
 
 
+@pytest.mark.slow
 def test_several_labels_at_once():
     task = make(NAMED, problem="multi-label")
     learn(task, NAMED, epochs=8)
@@ -138,6 +141,7 @@ def test_several_labels_at_once():
     assert task.evaluate(NAMED) == {"micro_f1": 1.0, "exact_match": 1.0, "examples": 48}
 
 
+@pytest.mark.slow
 def test_numbers(tmp_path):
     task = make(NUMBERS, problem="regression")
     learn(task, NUMBERS, epochs=8)
@@ -167,6 +171,7 @@ def test_a_run_is_kept_and_resumed_exactly(tmp_path):
     assert kept.config == whole.config and kept.predict(TEXTS) == whole.predict(TEXTS)
 
 
+@pytest.mark.slow
 def test_frozen_blocks_stay():
     task = make(EXAMPLES)
     before = {w.path: w.numpy() for w in task.model.weights}
@@ -206,6 +211,7 @@ def test_the_saved_model_answers_alone(learnt, tmp_path):
     assert ask(tmp_path / "served", text=np.array([], "U"))["label"].shape == (0,)
 
 
+@pytest.mark.slow
 def test_folders_of_hugging_face(learnt, tmp_path):
     learnt.save_huggingface(tmp_path / "folder")
     entries = json.loads((tmp_path / "folder" / "config.json").read_text("utf-8"))

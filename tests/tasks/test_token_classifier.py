@@ -98,6 +98,7 @@ def test_words_beyond_the_length_are_outside(learnt):
     assert learnt.evaluate(([long], [["B-PER"] * 20]))["recall"] <= 14 / 20
 
 
+@pytest.mark.slow
 def test_kept_exported_and_given_away(learnt, tmp_path):
     learnt.export(tmp_path / "served")
     served = ask(tmp_path / "served", text=["Ada Lovelace met Bob", "", "Paris slept"])
