@@ -137,7 +137,7 @@ def test_resume_needs_nothing_else(data, trained, tmp_path, monkeypatch, capsys)
         ),
         (("--from", "{trained}"), "--from (now {trained}, then None)"),
         (("--config", "{data}/other.json"), "--config (now {{'dim': 16}}, then {{'num_layers': 1,"),
-        (("--learning-rate", "1"), "learning_rate (now 1.0, then 5e-05)"),
+        (("--learning-rate", "1"), "learning_rate (now 1.0, then 0.001)"),
         (("--train", "{data}/valid.tsv"), "data (now "),
         (("--columns", "1"), "--columns: expected two, A,B or three, A,B,C; got 1"),
     ],

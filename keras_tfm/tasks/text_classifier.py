@@ -165,7 +165,7 @@ class TextClassifier(EncoderTask):
         return label_ids(examples.labels, self.config.labels) if is_one else None
 
     def baselines(self, examples: LabelledTexts, validation: LabelledTexts, seed: int) -> Baselines | None:
-        if self.config.problem == "multi-label":
+        if self.config.problem == "multi-label" or not (examples.labels and validation.labels):
             return None
         count = len(validation.texts)
         if self.config.problem == "regression":
