@@ -1,11 +1,12 @@
 """Tiny RUNs of every task, and what they answered when they were recorded.
 
-    python -m tests.recorded.record                 # makes all anew
-    python -m tests.recorded.record caption detect  # those alone
+    python -m tests.recorded.record                 # the answers of all, as they are now
+    python -m tests.recorded.record caption detect  # of those alone
 
 kept/NAME/ is a RUN as `save` wrote it, answers.json what `predict` and each export answered to INPUTS. The
 weights are drawn, so that no bias is zero. A change that shall keep every answer runs test_answers.py; one
-that changes answers records them anew and says why.
+that changes answers records them anew and says why. RUNs stay as old versions wrote them: one that is missing
+is made.
 """
 
 import json
@@ -114,9 +115,9 @@ def plain(answer):
 def main(names):
     known = json.loads(ANSWERS.read_text("utf-8")) if names else {}
     for name in names or INPUTS:
-        task = make(name)
-        task.save(RUNS / name, overwrite=True)
-        known[name] = answers_of(task, name)
+        if not (RUNS / name).is_dir():
+            make(name).save(RUNS / name)
+        known[name] = answers_of(tasks.load(RUNS / name), name)
         size = sum(path.stat().st_size for path in (RUNS / name).iterdir())
         print(f"{name}: {size / 1000:.0f} kB, {', '.join(known[name])}", flush=True)
     ANSWERS.write_text(json.dumps(known, ensure_ascii=False, sort_keys=True) + "\n", "utf-8")
