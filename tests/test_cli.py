@@ -7,6 +7,7 @@ import pytest
 
 from keras_tfm.cli import main
 from keras_tfm.data.sources.dates import date_pairs
+from tests.tasks.interrupting import interrupting_at
 
 
 def run(*arguments):
@@ -34,6 +35,8 @@ def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     for name, lines in zip(("source.txt", "target.txt"), date_pairs(48, seed=3), strict=True):
         (folder / name).write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    (folder / "typo.json").write_text('{"dropuot": 0.3}')
+    (folder / "labels.tsv").write_text("good\t+\nbad\t-\n" * 4)
     (folder / "changes.json").write_text('{"dim": 32, "intermediate_dim": 64, "num_layers": 1}')
     return folder
 
@@ -74,6 +77,10 @@ def test_train_evaluate_predict_export(data, trained, tmp_path, capsys):
 
 
 def test_resume_goes_on(data, trained, capsys):
+    with interrupting_at(1):
+        assert run(*train(data, trained), "--resume", "--epochs", 2) == 130
+    resume = f"interrupted; to go on: keras-tfm train translate --out {trained} --resume"
+    assert resume in capsys.readouterr().err
     assert run(*train(data, trained), "--resume", "--epochs", 2) == 0
     assert "epoch 2/2" in capsys.readouterr().err
     header, *rows = (trained / "metrics.csv").read_text().splitlines()
@@ -199,8 +206,21 @@ ALONE = ("train", "translate", "--train", "a", "--out", "b")
     ("arguments", "message"),
     [
         (("train", "fly", "--train", "a"), "invalid choice: 'fly'"),
+        (("train", "clasify", "--train", "a"), "(did you mean classify?)"),
+        (("predicts", "a"), "(did you mean predict?)"),
+        ((*ALONE, "--learnig-rate", "1"), "--learnig-rate 1 (did you mean --learning-rate?)"),
+        ((*ALONE, "--family=transfomer"), "(did you mean transformer?)"),
+        (("train", "classify", *ALONE[2:], "--size", "tny"), "(did you mean tiny?)"),
+        (("train", "classify-images", *ALONE[2:], "--family", "vitt"), "(did you mean vit?)"),
+        (("train", "detect", *ALONE[2:], "--family", "detrr"), "(did you mean detr?)"),
+        ((*ALONE, "--config", "{data}/typo.json"), "(did you mean dropout?)"),
+        (("plot", "nowhere"), "nowhere: there is no such folder"),
+        (
+            ("train", "classify", "--train", "{data}/labels.tsv", "--out", "{data}/x", "--from", "./nowhere"),
+            "./nowhere: there is no such folder",
+        ),
         (("predict",), "the following arguments are required: RUN"),
-        (("predict", "nowhere"), "nowhere: no task folder"),
+        (("predict", "nowhere"), "nowhere: there is no such folder"),
         (("evaluate", "{trained}", "--data", "{data}/missing.tsv"), "missing.tsv"),
         (
             ("evaluate", "{trained}", "--data", "{data}/source.txt", "--columns", "a"),

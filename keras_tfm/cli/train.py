@@ -7,6 +7,9 @@ import argparse
 import contextlib
 import dataclasses
 import functools
+import pathlib
+import shlex
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -19,7 +22,7 @@ from keras_tfm.cli.generated import add_options, defaults_of, in_flags
 from keras_tfm.cli.outputs import refuse_folder, refuse_inside
 from keras_tfm.tasks import TASKS, LearningTask
 from keras_tfm.training import strategy
-from keras_tfm.training.folder import refuse_running
+from keras_tfm.training.folder import is_run, refuse_running
 from keras_tfm.training.strategy import num_workers, sum_over_workers, worker_index
 
 
@@ -89,7 +92,7 @@ def run(task_class: Any, arguments: argparse.Namespace) -> None:
     tell(f"{task.model.count_params():,} weights{tokens}")
     is_written = num_workers(devices) > 1 and not plan.run.resume  # see `_begin`
     kept = dataclasses.replace(plan.run, overwrite=True) if is_written else plan.run
-    with in_flags(type(plan.training)):  # of bounds that the model sets
+    with in_flags(type(plan.training)), _saying_how_to_resume(task_class, plan):  # of bounds of the model
         history = task.fit(examples, validation, run=kept, **dataclasses.asdict(plan.training))
     name, mode = task.judged_by
     values = history.get(name)
@@ -100,6 +103,18 @@ def run(task_class: Any, arguments: argparse.Namespace) -> None:
     tell(f"{best}the model is in {plan.run.folder}")
 
 
+@contextlib.contextmanager
+def _saying_how_to_resume(task_class: Any, plan: Plan) -> Iterator[None]:
+    """A scope in which an interrupt says how the training goes on, once there is a RUN."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not is_run(pathlib.Path(plan.run.folder)):
+            raise
+        command = f"keras-tfm train {task_class.name} --out {shlex.quote(plan.run.folder)} --resume"
+        raise KeyboardInterrupt(f"to go on: {command}") from None
+
+
 def _prepare(plan: Plan, files: list) -> Any:
     """The devices of --strategy. Also sets the seed and --deterministic, and checks that RUN may be
     written: it does not replace the `files` that were read, paths or None.
@@ -108,6 +123,10 @@ def _prepare(plan: Plan, files: list) -> Any:
     if worker_index(devices) == 0:
         if not plan.run.resume:
             _refuse_out(plan, files)
+            if plan.command.start is not None:
+                from keras_tfm.convert.folder import refuse_missing
+
+                refuse_missing(plan.command.start)
         refuse_running(plan.run.folder)
     if plan.command.deterministic:
         tf.config.experimental.enable_op_determinism()

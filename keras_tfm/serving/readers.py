@@ -5,7 +5,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .examples import check_row, not_choices, not_image, not_pair, not_question, not_text, not_words
+from .examples import (
+    check_row,
+    not_choices,
+    not_image,
+    not_pair,
+    not_question,
+    not_text,
+    not_words,
+    words_in,
+)
 from .image_headers import FORMATS, NOT_WHOLE, Header, header_of, problem_of, read_bytes, turned
 from .packages import imported
 from .tokens import by_tokenizers, spans_by_tokenizers
@@ -80,20 +89,20 @@ class Texts(Reader):
 
 
 class Words(Texts):
-    """Lists of words, or strings split at white space: of each word's tokens the first is answered for.
+    """Lists of words, or strings split by `words_in`: of each word's tokens the first is answered for.
 
-    `before` is what a word is spelled with in front, `empty` what an empty word is read as, and `unknown` the
-    id of a word without tokens.
+    `marks` are words of their own at the ends of others, `before` is what a word is spelled with in front,
+    `empty` what an empty word is read as, and `unknown` the id of a word without tokens.
     """
 
-    def __init__(self, folder, unknown: int, before: str = "", empty: str = "", **options):
+    def __init__(self, folder, unknown: int, before: str = "", empty: str = "", marks: str = "", **options):
         super().__init__(folder, **options)
-        self._unknown, self._before, self._empty = unknown, before, empty
+        self._unknown, self._before, self._empty, self._marks = unknown, before, empty, marks
 
     def row(self, example, place):
         """(token ids, their number, where the first token of each word stands, how many words there are)."""
         check_row(example, place, not_words)
-        words = example.split() if isinstance(example, str) else list(example)
+        words = words_in(example, self._marks) if isinstance(example, str) else list(example)
         ids: list[int] = []
         firsts: list[int] = []
         for word in words:

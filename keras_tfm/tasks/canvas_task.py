@@ -5,6 +5,7 @@ The model reads an image whole, on a canvas of its own size; answers are in pixe
 
 import abc
 import dataclasses
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -80,6 +81,13 @@ class CanvasTask(ImageTask, FineTunedTask):
     @property
     def file_fields(self) -> dict[str, Any]:
         return {"image_shape": self.image_shape, **dataclasses.asdict(self.preprocessing)}
+
+    def records(self, images: Any, /, *rest: Any, **options: Any) -> list[dict[str, Any]]:
+        """ "answer", as `as_line` writes it: without masks; see `Task.records`."""
+        task: Any = self
+        return [
+            {"answer": json.loads(self.as_line(answer))} for answer in task.predict(images, *rest, **options)
+        ]
 
     def model_inputs(self, images: Any) -> dict[str, tf.Tensor]:
         """The model's inputs for images, as `ImageTask` has them; DataError for a broken file."""

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.configs import Between, Config, Count, Option, Rate, Size, checked
+from keras_tfm.configs import Between, Config, Count, Option, Rate, Size, checked, meant
 from keras_tfm.data.batches.encoding import EncodedBatches, Ragged, in_chunks, model_inputs
 from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.tokenizers.bert import BERTTokenizer
@@ -142,7 +142,10 @@ class EncoderTask(FineTunedTask):
             ValueError: for an unknown family or size.
         """
         if family not in FAMILIES:
-            raise ValueError(f"There is no encoder family {family!r}; there are {', '.join(FAMILIES)}.")
+            raise ValueError(
+                f"There is no encoder family {family!r}{meant(family, FAMILIES)}; there are "
+                f"{', '.join(FAMILIES)}."
+            )
         examples = cls.as_examples(examples)
         texts = cls.texts_of(examples)
         sample = texts[:: -(-len(texts) // VOCABULARY_TEXTS) or 1]

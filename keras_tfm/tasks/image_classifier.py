@@ -35,9 +35,11 @@ from keras_tfm.tasks.image_task import (
     shape_and_preprocessing,
     with_image_size,
 )
+from keras_tfm.tasks.judgements import Judgements, judged_classes
 from keras_tfm.tasks.learning import rows_of
 from keras_tfm.tasks.measures import cross_entropy
-from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served
+from keras_tfm.tasks.records import records_of
+from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served, labels_beside
 from keras_tfm.tasks.task import describe_backbone, label_entries, load_any, make_backbone
 from keras_tfm.tasks.task_folder import is_task_folder
 from keras_tfm.tasks.trainable import FineTunedTask
@@ -93,11 +95,13 @@ class ImageClassifier(ImageTask, FineTunedTask):
     """
 
     name = "classify-images"
+    record_fields = ("answer", "confidence")
     start = "a RUN of this task or a related one, or a folder or hub id of transformers or timm"
     help = "train an image classifier: a Transformer, or another model of images"
     files = (
         "a folder with a folder of images per class; .npz or idx files (train-images-idx3-ubyte.gz, its "
-        "labels beside it); or images and labels in .parquet files or tfds:NAME[/CONFIG][:VERSION]#SPLIT"
+        "labels beside it); images and labels in .parquet files or tfds:NAME[/CONFIG][:VERSION]#SPLIT; or a "
+        ".csv, .tsv or .jsonl table of paths, relative to it, and labels"
     )
     columns = (2,)
     unit = "images"
@@ -176,11 +180,15 @@ class ImageClassifier(ImageTask, FineTunedTask):
         cls,
         paths: Sequence[Path],
         columns: ColumnNames = None,
+        in_memory: bool = True,
         **fields: Any,
     ) -> tuple[np.ndarray | ImageFiles, np.ndarray]:
-        """Images, of the shape and preprocessing that the fields describe, and the names of their classes."""
+        """Images, of the shape and preprocessing that the fields describe, and the names of their classes.
+
+        With `in_memory=False` files are decoded when they are needed, and keep their names.
+        """
         shape, preprocessing = shape_and_preprocessing(**fields)
-        found = read_labelled_images(paths, *shape, columns, preprocessing)
+        found = read_labelled_images(paths, *shape, columns, preprocessing, in_memory)
         return found.images, np.array(found.class_names)[found.labels]
 
     @classmethod
@@ -296,15 +304,26 @@ class ImageClassifier(ImageTask, FineTunedTask):
         values = self.probabilities(images, batch_size)
         return values if probabilities else self.class_names[values.argmax(-1)]
 
+    def records(self, images: Any, probabilities: bool = False, batch_size: int = 64) -> list[dict[str, Any]]:
+        """ "answer" and "confidence", the probability of the class; see `Task.records`."""
+        values = self.probabilities(images, batch_size)
+        names = self.config.class_names
+        answers = [names[place] for place in values.argmax(-1)]
+        return records_of(answers, values.max(-1), names, values if probabilities else None)
+
     def probabilities(self, images: np.ndarray, batch_size: int = 64) -> np.ndarray:
         """The probability of each class for each image, (B, classes)."""
         return self.answers(images, self._classify, len(self.class_names), batch_size)
 
     def measure(self, examples: tuple[np.ndarray, np.ndarray]) -> dict[str, Any]:
         """ "accuracy" from 0 to 1, and "loss", the mean cross-entropy in nats."""
+        return self.judge(examples).measures
+
+    def judge(self, examples: tuple[Any, np.ndarray]) -> Judgements:
         images, labels = examples
         values = self.probabilities(images)
-        return {"accuracy": np.mean(values.argmax(-1) == labels), "loss": cross_entropy(values, labels)}
+        measures = {"accuracy": np.mean(values.argmax(-1) == labels), "loss": cross_entropy(values, labels)}
+        return judged_classes(measures, self.config.class_names, labels, values)
 
     def classify(self, images: tf.Tensor) -> tf.Tensor:
         """Raw images (B, H, W, C) to probabilities (B, classes). Runs in a graph."""
@@ -350,7 +369,8 @@ class ImageClassifier(ImageTask, FineTunedTask):
         def answer(images: tf.Tensor) -> dict[str, tf.Tensor]:
             probabilities = self.classify(images)
             labels = tf.gather(names, tf.argmax(probabilities, axis=-1))
-            return {"label": labels, "probabilities": probabilities}
+            beside = labels_beside(self.class_names, probabilities)
+            return {"label": labels, "probabilities": probabilities, "labels": beside}
 
         return self.endpoints(answer)
 

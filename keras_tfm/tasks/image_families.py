@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import keras
 
 import keras_tfm.models
-from keras_tfm.configs import Option
+from keras_tfm.configs import Option, meant
 from keras_tfm.tasks.learning import ModelOptions
 
 READ_MORE = "ViTMAE", "AutoFormerSupernet"  # have further inputs: the mask, the choice of a subnet
@@ -34,7 +34,10 @@ class ImageOptions(ModelOptions):
     def model_class(self) -> Any:
         """The class of the family; ValueError for an unknown family."""
         if self.family not in FAMILIES:
-            raise ValueError(f"There is no family {self.family!r}; there are {', '.join(FAMILIES)}.")
+            raise ValueError(
+                f"There is no family {self.family!r}{meant(self.family, FAMILIES)}; there are "
+                f"{', '.join(FAMILIES)}."
+            )
         return FAMILIES[self.family]
 
     def base(self) -> Any:
@@ -42,8 +45,11 @@ class ImageOptions(ModelOptions):
         if self.size == "tiny":
             return keras_tfm.models.tiny_config(family)
         if self.size not in family.sizes:
-            known = ", ".join(dict.fromkeys(["tiny", *family.sizes]))
-            raise ValueError(f"{family.__name__} has no size {self.size!r}; it has {known}.")
+            known = list(dict.fromkeys(["tiny", *family.sizes]))
+            raise ValueError(
+                f"{family.__name__} has no size {self.size!r}{meant(self.size, known)}; it has "
+                f"{', '.join(known)}."
+            )
         return family.sizes[self.size]
 
     def model(self, changes: Mapping[str, Any]) -> keras.Model:

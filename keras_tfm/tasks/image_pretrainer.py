@@ -123,7 +123,7 @@ class ImagePretrainer(ImageTask, TrainableTask):
         shape, preprocessing = shape_and_preprocessing(**fields)
         return read_unlabelled_images(paths, shape, columns, preprocessing)
 
-    def read_examples(self, paths: Sequence[Path], columns: ColumnNames = None) -> Any:
+    def read_examples(self, paths: Sequence[Path], columns: ColumnNames = None, **options: Any) -> Any:
         """(images, names of their classes), which `evaluate` takes."""
         return ImageClassifier.read_files(paths, columns, **self.file_fields)
 

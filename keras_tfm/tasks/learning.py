@@ -14,12 +14,13 @@ from typing import Any, ClassVar, Self
 import keras
 import numpy as np
 
-from keras_tfm.configs import Config, kinds_of
+from keras_tfm.configs import Config, kinds_of, meant
 from keras_tfm.data.batches.epochs import HeldOut, hold_out
 from keras_tfm.data.sources.files import fingerprint
 from keras_tfm.data.sources.text_stream import TextStream
 from keras_tfm.serving.examples import as_columns, check_column, listed, not_text, reasons, refuse_rows
 from keras_tfm.tasks.baselines import Baselines
+from keras_tfm.tasks.judgements import Judgements
 from keras_tfm.tasks.signatures import ColumnNames
 from keras_tfm.tasks.task import Task, load_any, refuse_columns
 from keras_tfm.tasks.task_folder import is_task_folder
@@ -281,9 +282,10 @@ class LearningTask(Task):
         of_training = kinds_of(type(self.training))
         of_run = [name for name in kinds_of(self.kept) if name != "folder"]
         if unknown := options.keys() - of_training.keys() - set(of_run):
+            names, known = sorted(unknown), [*of_training, "run", *of_run]
             raise TypeError(
-                f"fit of {self.name!r} has no option {', '.join(sorted(unknown))}; "
-                f"it has {', '.join([*of_training, 'run', *of_run])}."
+                f"fit of {self.name!r} has no option {', '.join(names)}{meant(names[0], known)}; "
+                f"it has {', '.join(known)}."
             )
         defaults = self.training_of(self.has_given_weights)
         chosen = {name: value for name, value in options.items() if name in of_training}
@@ -321,21 +323,32 @@ class LearningTask(Task):
 
     def evaluate(self, examples: Any, **options: Any) -> dict[str, Any]:
         """The metrics of the answers to `examples`, rounded, and the number of examples."""
+        return self.judged(examples, **options)[0]
+
+    def judged(self, examples: Any, **options: Any) -> tuple[dict[str, Any], Judgements | None]:
+        """What `evaluate` returns, and the answers beside the truth, of tasks that `judge` them."""
         examples = self.check_examples(examples)
         if isinstance(examples, TextStream):
             raise ValueError("A stream is for training alone: measure by texts, such as its `sample`.")
-        measures = self.measure(examples, **options)
+        judgements = self.judge(examples)
+        measures = self.measure(examples, **options) if judgements is None else judgements.measures
         rounded = {
             name: value if isinstance(value, int | str) else round(float(value), self.digits)
             for name, value in measures.items()
         }
-        return {**rounded, self.unit: len(columns_of(examples)[0])}
+        return {**rounded, self.unit: len(columns_of(examples)[0])}, judgements
 
-    def read_examples(self, paths: Sequence[Path], columns: ColumnNames = None) -> Any:
-        """Read what `evaluate` takes from files."""
+    def judge(self, examples: Any) -> Judgements | None:
+        """The measures of the answers to checked `examples`, by class and by row; None for a task that gives
+        `measure` alone.
+        """
+        return None
+
+    def read_examples(self, paths: Sequence[Path], columns: ColumnNames = None, **options: Any) -> Any:
+        """Read what `evaluate` takes from files; `options` are further arguments of `read_files`."""
         if not self.columns:
             refuse_columns(columns, f"{self.name!r} reads no tables: {self.files}")
-        return self.read_files(paths, columns, **self.file_fields)
+        return self.read_files(paths, columns, **self.file_fields, **options)
 
     @property
     def file_fields(self) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from keras_tfm.models import DETR, RTDETR, SMCA, DeformableDETR, DETRConfig, Res
 from keras_tfm.tasks import Detector, ImageClassifier
 from keras_tfm.tasks.average_precision import average_precision
 from keras_tfm.tasks.detection import DetectorOptions
+from keras_tfm.tasks.drawing import beside
 from tests.contract import randomise
 from tests.fresh_process import ask
 
@@ -275,10 +276,12 @@ def test_the_command_line(tmp_path, capsys):
     pictures = tmp_path / "pictures"
     main(["predict", run, "--input", data, "--threshold", "0", "--draw", str(pictures)])
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 12 and json.loads(lines[0]).keys() == {"boxes", "labels", "scores"}
+    name, answer = lines[0].split("\t")
+    assert len(lines) == 12 and name.endswith("0.png")
+    assert json.loads(answer).keys() == {"boxes", "labels", "scores"}
     assert len(list(pictures.glob("*.png"))) == 12
     with PIL.Image.open(pictures / "0.png") as picture:
-        assert picture.size == (32, 24) and picture.mode == "RGB"
+        assert picture.size == (320, 240) and picture.mode == "RGB"  # ten times as large, for the names
         colours = np.asarray(picture)
         assert (colours.min(-1) < colours.max(-1)).any()  # a box in colour over greys
     with pytest.raises(SystemExit):
@@ -336,3 +339,17 @@ def test_refusals(task, tmp_path):
     path.write_text(json.dumps(content))
     with pytest.raises(tasks.TaskError, match="`depths` is 5,000, and there are"):
         tasks.load(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("box", "place"),
+    [
+        ((20, 30, 60, 70), (20, 20)),  # above
+        ((20, 5, 60, 70), (20, 70)),  # below
+        ((20, 5, 60, 95), (20, 5)),  # inside
+        ((80, 30, 95, 70), (60, 20)),  # moved to the left
+        ((0, 0, 100, 100), (0, 0)),
+    ],
+)
+def test_names_stand_beside_their_boxes(box, place):
+    assert beside((40, 10), box, (100, 100)) == place

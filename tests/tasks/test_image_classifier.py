@@ -276,6 +276,7 @@ def test_the_exports_signatures(exported):
         outputs = signatures[name].structured_outputs
         assert {key: spec.dtype for key, spec in outputs.items()} == {
             "label": tf.string,
+            "labels": tf.string,
             "probabilities": tf.float32,
         }
 

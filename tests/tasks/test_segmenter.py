@@ -91,6 +91,8 @@ def test_the_export_answers_as_the_task(learnt, keep_aspect, tmp_path):
     task.export(tmp_path / "served")
     served = ask(tmp_path / "served", of_text=False, image_bytes=files)
     assert served["masks"].shape == served["scores"].shape == (3, 16, 24)
+    assert served["labels"].tolist() == [list(task.class_names)] * 3
+    assert served["label_values"].tolist() == [list(task.config.class_values)] * 3
     for row, answer in enumerate(task.predict(files)):
         mask = tf.io.decode_png(served["png"][row].encode("utf-8", "surrogateescape"), 1)[..., 0]
         assert np.mean(np.asarray(mask) == answer["mask"]) > 0.999
@@ -201,7 +203,8 @@ def test_the_command_line(tmp_path, capsys):
     ask = ["predict", run, "--input", data]
     main([*ask, "--masks", str(tmp_path / "out"), "--draw", str(tmp_path / "drawn")])
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 12 and json.loads(lines[0])["size"] == [16, 24]
+    name, answer = lines[0].split("\t")
+    assert len(lines) == 12 and name.endswith("0.png") and json.loads(answer)["size"] == [16, 24]
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert names[0] == "0.png" and names == sorted(path.name for path in (tmp_path / "drawn").iterdir())
     # No answer replaces an image, a true mask, or without --overwrite an earlier answer.

@@ -208,6 +208,7 @@ def test_the_saved_model_answers_alone(learnt, tmp_path):
     learnt.export(tmp_path / "served")
     served = ask(tmp_path / "served", text=["a dull mess", "i liked it"])
     assert served["label"].tolist() == ["bad", "good"] and served["probabilities"].shape == (2, 2)
+    assert served["labels"].tolist() == [["bad", "good"]] * 2
     assert ask(tmp_path / "served", text=np.array([], "U"))["label"].shape == (0,)
 
 

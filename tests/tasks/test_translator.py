@@ -225,7 +225,7 @@ def test_a_folder_cut_short_is_refused(tmp_path):
         config.write_text(broken)
         with pytest.raises(TaskError, match=message):
             Translator.load(tmp_path / "task")
-    with pytest.raises(TaskError, match="no task folder"):
+    with pytest.raises(TaskError, match="no such folder"):
         tasks.load(tmp_path / "nowhere")
 
 

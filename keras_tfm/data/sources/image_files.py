@@ -188,12 +188,15 @@ def has_sixteen_bits(source: Source) -> bool:
     return data.startswith(b"\x89PNG") and data[24:25] == b"\x10"
 
 
-def without_bad(files: ImageFiles, labels: np.ndarray) -> tuple[np.ndarray | ImageFiles, np.ndarray]:
-    """(Images, labels) of the images that can be decoded, in memory if they fit; the others are reported.
+def without_bad(
+    files: ImageFiles, labels: np.ndarray, in_memory: bool = True
+) -> tuple[np.ndarray | ImageFiles, np.ndarray]:
+    """(Images, labels) of the images that can be decoded; the others are reported. They are held in memory if
+    they fit, unless `in_memory` is False.
 
     DataError for a class none of whose images can be decoded.
     """
-    images, good, problems = _read_good(files)
+    images, good, problems = _read_good(files, in_memory)
     for row, problem in problems.items():
         if not np.any(labels[good] == labels[row]):
             raise DataError(files.place(row), None, problem)
@@ -214,11 +217,14 @@ def readable(files: ImageFiles) -> tuple[np.ndarray | ImageFiles, np.ndarray]:
     return images, good
 
 
-def _read_good(files: ImageFiles) -> tuple[np.ndarray | ImageFiles, np.ndarray, dict[int, str]]:
+def _read_good(
+    files: ImageFiles, in_memory: bool = True
+) -> tuple[np.ndarray | ImageFiles, np.ndarray, dict[int, str]]:
     """(The decodable images, in memory if all fit; their rows; {row: reason} of the others)."""
-    images, problems = files.read(is_kept=files.fits_memory)
+    is_kept = in_memory and files.fits_memory
+    images, problems = files.read(is_kept)
     good = np.array([row for row in range(len(files)) if row not in problems], int)
-    if not files.fits_memory:
+    if not is_kept:
         return files[good] if problems else files, good, problems
     return images[good] if problems else images, good, problems
 
