@@ -1,6 +1,7 @@
 """Detecting: what is learnt, answers in the pictures' own pixels, COCO's measure, folders, refusals."""
 
 import dataclasses
+import io
 import json
 import logging
 
@@ -101,6 +102,10 @@ def test_the_export_answers_as_the_task(task, tmp_path):
     rng = np.random.default_rng(0)
     pictures = [rng.integers(0, 256, (*size, 1), "uint8") for size in ((24, 32), (30, 20), (9, 50))]
     files = [tf.io.encode_png(picture).numpy() for picture in pictures]
+    buffer, exif = io.BytesIO(), PIL.Image.Exif()
+    exif[0x0112] = 6  # turned by its orientation
+    PIL.Image.fromarray(pictures[0][..., 0]).save(buffer, "JPEG", exif=exif)
+    files.append(buffer.getvalue())
     task.export(tmp_path / "served")
     served = ask(tmp_path / "served", of_text=False, image_bytes=files)
     for row, answer in enumerate(task.predict(files, 0.0)):

@@ -1,10 +1,13 @@
 """The image classifier: from raw images to class names, kept, exported and asked."""
 
 import dataclasses
+import io
 import json
 
 import keras
 import numpy as np
+import PIL.Image
+import PIL.ImageOps
 import pytest
 import tensorflow as tf
 
@@ -253,8 +256,14 @@ def test_save_and_load(task, tmp_path):
 
 
 def test_the_export_answers_alike_where_keras_and_this_package_are_missing(task, exported):
-    images, _ = examples(30, seed=5)
-    files = [tf.io.encode_png(image[..., None]).numpy() for image in images]
+    files, shown = [], []
+    for number, image in enumerate(examples(30, seed=5)[0]):
+        picture, exif, buffer = PIL.Image.fromarray(image), PIL.Image.Exif(), io.BytesIO()
+        exif[0x0112] = number % 8 + 1  # the orientation
+        picture.save(buffer, "PNG", exif=exif)
+        files.append(buffer.getvalue())
+        shown.append(np.asarray(PIL.ImageOps.exif_transpose(PIL.Image.open(buffer))))
+    images = np.stack(shown)
     served = ask(exported, of_text=False, image_bytes=files)
     assert served["label"].tolist() == task.predict(images).tolist()
     np.testing.assert_allclose(served["probabilities"], task.probabilities(images), atol=1e-6)
