@@ -31,6 +31,7 @@ REQUIREMENTS = [
     "safetensors>=0.5",
     "sentencepiece>=0.2.3",  # trains the sub-word tokenizer, compiles its normalisation
     "tokenizers>=0.22,<0.24",  # trains the byte-level one
+    "scikit-learn>=1.5",  # the baseline of a text classifier, and F1; seqeval brings it
     "sacrebleu>=2.4,<3",
     "rouge-score>=0.1.2,<0.2",  # Google's ROUGE, of which the papers' numbers are
     "seqeval>=1.2.2,<2",  # whole entities, counted as CoNLL's script does
@@ -63,7 +64,6 @@ TEST = [
     *CTRANSLATE2,
     "pytest>=8.3",
     "hypothesis>=6.100",
-    "scikit-learn>=1.5",  # handwritten digits, used by tests and examples
     "pyyaml>=6.0",  # reads the manifests of docs/
     "pillow>=10.4",  # writes the image files that tests read back
     "playwright>=1.49,<2",  # drives Debian's Chromium, where there is one: pages that are drawn

@@ -25,7 +25,7 @@ def check_refusal(arguments, message, capsys):
     output = capsys.readouterr()
     *said, error = output.err.splitlines()
     assert message in error and not output.out
-    assert all(re.search(" read$|weights,|to train on", line) for line in said)
+    assert all(re.search(" read$|weights,|to train on|^baselines|^a new ", line) for line in said)
     assert not arguments[arguments.index("--out") + 1].exists()
 
 
@@ -134,6 +134,7 @@ def test_a_language_model_from_text_to_export(data, generator, tmp_path, capsys)
     assert capsys.readouterr().out.startswith("1 May\nJune")
 
 
+@pytest.mark.slow
 def test_a_language_model_is_exported_and_trained_on(data, generator, tmp_path, capsys):
     assert run("export", generator, "--out", tmp_path / "served", "--max-new-tokens", 4) == 0
     assert (tmp_path / "served" / "saved_model.pb").is_file()
@@ -170,6 +171,7 @@ def test_prompts_that_cannot_be_continued(content, options, message, generator, 
     assert message in output.err and output.err.count("\n") == 1 and not output.out
 
 
+@pytest.mark.slow
 def test_options_of_decoding_reach_translations(data, trained, tmp_path, capsys):
     (tmp_path / "asked").write_text("1 May 2000\n", "utf-8")
     assert run("predict", trained, "--input", tmp_path / "asked", "--beam", 2, "--length-penalty", 0.6) == 0
@@ -181,7 +183,8 @@ def test_options_of_decoding_reach_translations(data, trained, tmp_path, capsys)
     assert json.loads(capsys.readouterr().out)["pairs"] == 48
 
 
-@pytest.mark.parametrize("family", [pytest.param("transformer", marks=pytest.mark.slow), "gpt2"])
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["transformer", "gpt2"])
 def test_a_summarizer_from_pairs(family, data, tmp_path, capsys):
     lines = zip(*((data / f"{side}.txt").read_text("utf-8").splitlines() for side in ("source", "target")),
                 strict=True)  # fmt: skip

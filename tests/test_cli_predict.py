@@ -223,6 +223,7 @@ def test_what_is_no_text_is_refused():
         list(arriving(StandardInput(io.BytesIO(bytes(70_000_000)))))
 
 
+@pytest.mark.slow
 def test_each_line_is_answered_before_the_next_comes(folder):
     command = [sys.executable, "-m", "keras_tfm", "predict", str(folder / "classes"), "--quiet"]
     process = subprocess.Popen(

@@ -80,6 +80,7 @@ def rater():
     del TASKS["rate"]
 
 
+@pytest.mark.slow
 def test_a_task_of_one_class(tmp_path, capsys):
     rows = [f"{'word ' * count}end\t{count}" for count in range(1, 11)] * 4
     (tmp_path / "train.tsv").write_text("\n".join(rows) + "\n", "utf-8")

@@ -18,7 +18,7 @@ import tensorflow as tf
 from keras_tfm.cli.columns import add_table_options, layout_of
 from keras_tfm.cli.command import Command, Plan, plan_of
 from keras_tfm.cli.console import say, tell_untrained
-from keras_tfm.cli.generated import add_options, in_flags
+from keras_tfm.cli.generated import add_options, defaults_of, in_flags
 from keras_tfm.cli.outputs import refuse_folder, refuse_inside
 from keras_tfm.tasks import TASKS, LearningTask
 from keras_tfm.training import strategy
@@ -66,12 +66,15 @@ def _add_options(verb: argparse.ArgumentParser, task_class: Any) -> None:
         text = 'JSON file with changes to the model configuration, for example {"dropout": 0.3}'
         add(model, "--config", "Command.changes", "FILE", text)
     add_options(model, task_class.model_options)
-    add_options(model, task_class.config_class)
+    usual = defaults_of(task_class.config_class)
+    with_from = {name: usual[name] for name in task_class.fresh_fields}
+    add_options(model, task_class.config_class, usual | task_class.fresh_fields, with_from)
 
     training = task_class.training
     group = verb.add_argument_group("training", type(training).__doc__)
     names = [field.name for field in dataclasses.fields(training)]
-    add_options(group, type(training), {name: getattr(training, name) for name in names})
+    defaults = {name: getattr(training, name) for name in names}
+    add_options(group, type(training), defaults, task_class.given_weights)
     if task_class.has_devices:
         add_options(verb.add_argument_group("devices"), Command)
 

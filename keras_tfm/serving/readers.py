@@ -1,7 +1,6 @@
 """What comes before the exported function: raw inputs as arrays of numbers."""
 
 import io
-import pathlib
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +15,7 @@ from .examples import (
     not_words,
     words_in,
 )
+from .image_headers import FORMATS, NOT_WHOLE, Header, header_of, problem_of, read_bytes, turned
 from .packages import imported
 from .tokens import by_tokenizers, spans_by_tokenizers
 
@@ -210,7 +210,7 @@ class Images(Reader):
     def row(self, example, place):
         check_row(example, place, not_image)
         if not isinstance(example, np.ndarray):
-            return self._resized(_pixels(bytes_of(example), self._shape[2], place))
+            return self._resized(_pixels(bytes_of(example, place), self._shape[2], place))
         image = example[..., None] if example.ndim == 2 else example
         if image.shape == self._shape:
             return from_0_to_1(image)
@@ -228,9 +228,12 @@ class Images(Reader):
         top, left = (whole - self._shape[:2]) // 2
         picture = pillow.fromarray(image[..., 0] if image.shape[2] == 1 else image)
         kernel = getattr(pillow.Resampling, self._interpolation)
-        picture = picture.resize((int(whole[1]), int(whole[0])), kernel)
-        box = left, top, left + self._shape[1], top + self._shape[0]
-        return from_0_to_1(np.asarray(picture.crop(tuple(map(int, box)))).reshape(self._shape))
+        # Only the part that is kept is computed: the whole of a resized panorama may be large.
+        scale = size / whole
+        ends = np.array([left, top, left + self._shape[1], top + self._shape[0]]) * np.tile(scale[::-1], 2)
+        box = tuple(np.minimum(ends, np.tile(size[::-1], 2)).tolist())
+        picture = picture.resize((self._shape[1], self._shape[0]), kernel, box)
+        return from_0_to_1(np.asarray(picture).reshape(self._shape))
 
     def length(self, row):
         return 1
@@ -240,15 +243,16 @@ class Images(Reader):
 
 
 def _pixels(data, channels, place):
-    """The bytes of an image file as 8-bit pixels (H, W, channels): alpha and orientation are ignored."""
+    """The bytes of an image file as 8-bit pixels (H, W, channels), turned as its EXIF says, without alpha."""
     pillow = imported("PIL.Image", "Pillow")
+    header = header_of(data) or Header((0, 0))
     try:
-        picture = pillow.open(io.BytesIO(data))
+        picture = pillow.open(io.BytesIO(data), formats=FORMATS)
         if picture.mode.startswith("I;16"):  # which Pillow would clip
             picture = pillow.fromarray((np.asarray(picture) >> 8).astype("uint8"))
-        pixels = np.asarray(picture.convert("RGB"))
-    except (OSError, ValueError, SyntaxError) as error:
-        raise ValueError(f"row {place}: expected a whole PNG or JPEG image ({error})") from None
+        pixels = turned(np.asarray(picture.convert("RGB")), header.orientation)
+    except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:
+        raise ValueError(f"row {place}: {NOT_WHOLE} ({error})") from None
     if channels == 3:
         return pixels
     grey = np.rint(pixels.astype("float32") @ np.array([0.299, 0.587, 0.114], "float32"))
@@ -272,9 +276,17 @@ def fitting(length, widths):
     return next(width for width in widths if width >= length) if widths else length
 
 
-def bytes_of(image):
-    """The bytes of an image file, given by itself or by its path."""
-    return image if isinstance(image, bytes) else pathlib.Path(image).read_bytes()
+def bytes_of(image, place):
+    """The bytes of an image file, given by itself or by its path; ValueError, naming its `place`, for one
+    that its header refuses, and for what is no file, which may be waited for in vain.
+    """
+    try:
+        data = read_bytes(image)
+    except OSError as error:
+        raise ValueError(f"row {place}: cannot be read: {error.strerror or error}") from None
+    if (problem := problem_of(data)) is not None:
+        raise ValueError(f"row {place}: {problem}")
+    return data
 
 
 def from_0_to_1(image):

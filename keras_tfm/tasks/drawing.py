@@ -1,14 +1,16 @@
 """Pictures with the boxes of detected objects over them, with Pillow, which the extra `plot` brings."""
 
-import io
 import os
 import pathlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
-from keras_tfm.data.sources.image_files import ImageFiles, read_bytes
+from keras_tfm.data.sources.image_files import ImageFiles
+from keras_tfm.data.sources.preprocessing import decode_pixels, in_channels
+from keras_tfm.serving.image_headers import read_bytes
 from keras_tfm.training.folder import Path, new_file
 
 LEAST_SIDE = 240  # pixels of a picture's shorter side, in which a few names have room
@@ -24,8 +26,7 @@ def draw_objects(images: Any, found: Sequence[dict[str, Any]], class_names: list
     PIL = pillow()
     paths = new_pictures(images, folder)
     for row, (answer, path) in enumerate(zip(found, paths, strict=True)):
-        with PIL.Image.open(io.BytesIO(png_or_file(images, row))) as opened:
-            picture = opened.convert("RGB")
+        picture = PIL.Image.fromarray(pixels_of(images, row))
         scale = -(-LEAST_SIDE // min(picture.size))
         picture = picture.resize([scale * side for side in picture.size], PIL.Image.Resampling.NEAREST)
         pen = PIL.ImageDraw.Draw(picture)
@@ -64,17 +65,13 @@ def pillow() -> Any:
     return PIL
 
 
-def png_or_file(images: Any, row: int) -> bytes:
-    """An image file's bytes, or those of a PNG of an array."""
+def pixels_of(images: Any, row: int) -> np.ndarray:
+    """An image at its own size, 8-bit RGB (H, W, 3), as a task reads it."""
     if isinstance(images, ImageFiles):
-        return read_bytes(images.sources[row])
-    import PIL.Image
-
+        return decode_pixels(tf.constant(read_bytes(images.sources[row])), 3).numpy()
     pixels = np.asarray(images[row])
     pixels = pixels if pixels.dtype == np.uint8 else np.round(pixels * 255).astype("uint8")
-    buffer = io.BytesIO()
-    PIL.Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels).save(buffer, "PNG")
-    return buffer.getvalue()
+    return in_channels(tf.constant(pixels), 3).numpy()
 
 
 def new_pictures(images: Any, folder: Path) -> list[pathlib.Path]:

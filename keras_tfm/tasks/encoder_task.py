@@ -92,6 +92,7 @@ class EncoderTask(FineTunedTask):
 
     def __init__(self, backbone: keras.Model, tokenizer: Tokenizer, config: Any):
         self.tokenizer, self.config = tokenizer, config
+        self.has_given_weights = True
         check_head(config.head)
         self.model = backbone if hasattr(backbone, "backbone") else self._add_head(backbone)
         check_length(config.max_length, self.model.backbone.config)
@@ -151,7 +152,9 @@ class EncoderTask(FineTunedTask):
         tokenizer = BERTTokenizer.train(sample, vocabulary_size, lowercase)
         changes = {**(changes or {}), "vocabulary_size": tokenizer.vocabulary_size}
         backbone = FAMILIES[family].from_size(size, **changes)
-        return cls(backbone, tokenizer, cls.config_for(examples, **options))
+        task = cls(backbone, tokenizer, cls.config_for(examples, **{**cls.fresh_fields, **options}))
+        task.has_given_weights = False
+        return task
 
     @classmethod
     def make(

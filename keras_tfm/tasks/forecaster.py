@@ -18,6 +18,7 @@ from keras_tfm.data.batches.series import SeriesBatches, windows_of
 from keras_tfm.data.sources.inputs import Inputs
 from keras_tfm.data.sources.series import parse_numbers, read_histories, read_series
 from keras_tfm.serving.examples import as_numbers
+from keras_tfm.tasks.baselines import LAST_VALUE, MEAN, Baselines
 from keras_tfm.tasks.learning import TABLES, ModelOptions
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import describe_backbone, make_backbone
@@ -161,6 +162,11 @@ class Forecaster(TrainableTask):
         seed = None if is_validation else training.seed
         return SeriesBatches(self._normalise(series), self.window, training.batch_size, seed)
 
+    def baselines(self, series: np.ndarray, validation: np.ndarray, seed: int) -> Baselines:
+        values, targets = windows_of(self._normalise(validation), self.window)
+        rules = {MEAN: np.mean(np.square(targets)), LAST_VALUE: np.mean(np.square(values[:, -1:] - targets))}
+        return Baselines("val_loss", "min", {name: float(x) for name, x in rules.items()}, len(targets))
+
     def objective(self, training: SeriesTraining) -> dict[str, Any]:
         return {"loss": keras.losses.MeanSquaredError("mean_with_sample_weight", name="loss")}
 
@@ -231,9 +237,14 @@ class Forecaster(TrainableTask):
     def export_endpoints(self) -> Endpoints:
         def answer(values: tf.Tensor, steps: int) -> dict[str, tf.Tensor]:
             mean, scale = self.config.mean, self.config.scale
+            message = f"A history needs {self.window} values or more."
+            with tf.control_dependencies(
+                [tf.debugging.assert_greater_equal(tf.shape(values)[1], self.window, message)]
+            ):
+                values = values[:, -self.window :]  # (B, window)
             return {"forecast": self._ahead((values - mean) / scale, tf.constant(steps)) * scale + mean}
 
-        signature = [tf.TensorSpec([None, self.window], tf.float32, "values")]
+        signature = [tf.TensorSpec([None, None], tf.float32, "values")]
         return {"serving_default": (functools.partial(answer, steps=self.config.horizon), signature)}
 
     def describe_model(self) -> dict[str, Any]:

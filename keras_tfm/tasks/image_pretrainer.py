@@ -14,8 +14,9 @@ from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.images import read_unlabelled_images
 from keras_tfm.models import DETR, ViTMAE
 from keras_tfm.serving.examples import check_column, not_id, refuse_single
-from keras_tfm.tasks.image_classifier import FAMILIES, ImageClassifier, ImageOptions
+from keras_tfm.tasks.image_classifier import ImageClassifier
 from keras_tfm.tasks.image_encoder import ImageEncoder
+from keras_tfm.tasks.image_families import FAMILIES, ImageOptions
 from keras_tfm.tasks.image_task import (
     ImageTask,
     check_reads_images,

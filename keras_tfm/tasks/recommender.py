@@ -17,6 +17,7 @@ from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.sources.inputs import Inputs, read_users
 from keras_tfm.data.sources.ratings import Ratings, first_problem, rating_problem, read_ratings, repeated
 from keras_tfm.serving.examples import as_numbers, listed, not_id
+from keras_tfm.tasks.baselines import MEAN, Baselines
 from keras_tfm.tasks.ids import Ids, as_ids
 from keras_tfm.tasks.learning import TABLES, LearningTask, ModelOptions
 from keras_tfm.tasks.served_factors import ServedFactors
@@ -211,6 +212,11 @@ class Recommender(LearningTask):
             callbacks=callbacks,
             **keeping,
         )
+
+    def baselines(self, examples: Ratings, validation: Ratings, seed: int) -> Baselines:
+        errors = np.asarray(validation.ratings) - np.mean(examples.ratings)
+        rules = {MEAN: float(np.sqrt(np.mean(np.square(errors))))}
+        return Baselines("val_rmse", "min", rules, len(validation.ratings))
 
     def _see(self, ratings: Any, users: np.ndarray, items: np.ndarray) -> None:
         """Remember which items each user has rated: those in the matrix `ratings`, and the given pairs."""

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pathlib
+import types
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -84,7 +85,7 @@ class Segmenter(CanvasTask):
     training = SegmentationTraining(
         epochs=50, patience=None, learning_rate=1e-3, schedule="cosine", weight_decay=0.01
     )
-    rate_divisor = 10
+    given_weights = types.MappingProxyType({"learning_rate": 1e-4})
     model_options = SegmenterOptions
     config_class = SegmenterConfig
     config: SegmenterConfig

@@ -12,7 +12,7 @@ from keras_tfm.heads.mask_classifier import MaskClassifier, PointMaskClassifier
 from keras_tfm.heads.panoptic_detector import PanopticDetector
 from keras_tfm.heads.segmentation import DECODERS, SemanticSegmenter
 from keras_tfm.models import DETR, GatedAxialUNet, Mask2Former, MaskFormer, MaxDeepLab, MedT
-from keras_tfm.tasks.image_classifier import FAMILIES, ImageOptions
+from keras_tfm.tasks.image_families import FAMILIES, ImageOptions
 from keras_tfm.tasks.task import describe_backbone, make_backbone
 
 SegmentingModel = SemanticSegmenter | MaskClassifier | PanopticDetector

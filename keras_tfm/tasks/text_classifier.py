@@ -24,6 +24,7 @@ from keras_tfm.serving.examples import (
     not_texts,
     shown,
 )
+from keras_tfm.tasks.baselines import MEAN, Baselines, of_classes, of_words
 from keras_tfm.tasks.class_weights import class_weights
 from keras_tfm.tasks.encoder_task import (
     EncoderTask,
@@ -31,6 +32,7 @@ from keras_tfm.tasks.encoder_task import (
     as_pairs,
     check_labels,
     label_ids,
+    parts_of,
     published_labels,
     with_parts,
 )
@@ -48,6 +50,7 @@ PUBLISHED = dict(
     zip(PROBLEMS, ("single_label_classification", "multi_label_classification", "regression"), strict=True)
 )
 
+SOME = 200  # answers, to see whether all are the same
 LABELS = {"classes": not_text, "multi-label": not_texts, "regression": not_number}
 
 
@@ -104,7 +107,9 @@ class TextClassifier(EncoderTask):
     files = f"a text (or two texts) and its label in {TABLES}"
     columns = (2, 3)
     config_class = TextClassifierConfig
-    training = ClassTraining(**dataclasses.asdict(EncoderTask.training))
+    training = ClassTraining(epochs=15, batch_tokens=1_024, learning_rate=1e-3)
+    given_weights = types.MappingProxyType({"epochs": 3, "learning_rate": 5e-5})
+    fresh_fields = types.MappingProxyType({"pooling": "mean"})
     examples_class = LabelledTexts
     column_kinds = types.MappingProxyType({"texts": not_text_or_pair})
     head_class = Classifier
@@ -160,6 +165,25 @@ class TextClassifier(EncoderTask):
         examples = super().check_examples(examples)
         check_column(examples.labels, "labels", LABELS[self.config.problem])
         return examples
+
+    def classes_in(self, examples: LabelledTexts) -> np.ndarray | None:
+        is_one = self.config.problem == "classes"
+        return label_ids(examples.labels, self.config.labels) if is_one else None
+
+    def baselines(self, examples: LabelledTexts, validation: LabelledTexts, seed: int) -> Baselines | None:
+        if self.config.problem == "multi-label" or not (examples.labels and validation.labels):
+            return None
+        count = len(validation.texts)
+        if self.config.problem == "regression":
+            mean, truth = np.mean(examples.labels), np.array(validation.labels)
+            return Baselines("val_loss", "min", {MEAN: float(np.mean((truth - mean) ** 2))}, count)
+        known, asked = (label_ids(part.labels, self.config.labels) for part in (examples, validation))
+        sides = [[" ".join(parts_of(text)) for text in part.texts] for part in (examples, validation)]
+        rules = of_classes(known, asked) | of_words(sides[0], known, sides[1], asked, seed)
+        return Baselines("val_accuracy", "max", rules, count)
+
+    def some_answers(self, validation: LabelledTexts) -> list | None:
+        return list(self.predict(validation.texts[:SOME])) if self.config.problem == "classes" else None
 
     def _encode(self, texts: Any, seconds: tf.Tensor | None = None) -> Ragged:
         if not tf.is_tensor(texts):

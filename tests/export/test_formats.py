@@ -157,6 +157,7 @@ def test_images_are_answered_as_by_the_task(images, name, tmp_path):
     np.testing.assert_allclose(found["probabilities"], images.probabilities(pictures), atol=0.02)
 
 
+@pytest.mark.slow
 def test_image_files_are_resized_as_by_the_task(images, tmp_path):
     """Pillow and TensorFlow differ by a grey level, in few pixels."""
     options = {
@@ -184,6 +185,7 @@ def test_image_files_are_resized_as_by_the_task(images, tmp_path):
         served([files[0], files[1][:40]])
 
 
+@pytest.mark.slow
 def test_pairs_tags_and_vectors(classifier, tmp_path):
     tokenizer, backbone = classifier.tokenizer, classifier.model.backbone
     pairs = [("a warm film", "no"), ("what a great story " * 9, "so bad"), ("no", "it hurts " * 30)]

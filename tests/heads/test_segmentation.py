@@ -50,13 +50,13 @@ test_contract = contract.check(
     ("decoder", "config", "size"),
     [
         ("mlp", SMALL, (6, 10)),
-        ("naive", SMALL, (3, 5)),
-        ("pup", SMALL, (12, 20)),
-        ("mla", SMALL, (12, 20)),
-        ("mlp", PLAIN, (2, 3)),
-        ("naive", PLAIN, (2, 3)),
-        ("pup", PLAIN, (8, 12)),
-        ("mla", PLAIN, (8, 12)),
+        pytest.param("naive", SMALL, (3, 5), marks=pytest.mark.slow),
+        pytest.param("pup", SMALL, (12, 20), marks=pytest.mark.slow),
+        pytest.param("mla", SMALL, (12, 20), marks=pytest.mark.slow),
+        pytest.param("mlp", PLAIN, (2, 3), marks=pytest.mark.slow),
+        pytest.param("naive", PLAIN, (2, 3), marks=pytest.mark.slow),
+        pytest.param("pup", PLAIN, (8, 12), marks=pytest.mark.slow),
+        pytest.param("mla", PLAIN, (8, 12), marks=pytest.mark.slow),
     ],
 )
 def test_the_size_of_logits(decoder, config, size):

@@ -95,6 +95,7 @@ def test_answers_are_in_the_pixels_of_each_picture(task, tmp_path):
     assert all((answer["scores"] >= median).all() for answer in told)
 
 
+@pytest.mark.slow
 def test_the_export_answers_as_the_task(task, tmp_path):
     """Files of any size, in a process without this package."""
     rng = np.random.default_rng(0)
@@ -214,6 +215,7 @@ def test_average_precision_by_hand():
     assert average_precision(truth, [perfect, other]) == pytest.approx(half)
 
 
+@pytest.mark.slow
 def test_folders_of_transformers_both_ways(tmp_path):
     published = Detector(DETR(dataclasses.replace(SMALL, frozen_norms=True)), NAMES)
     randomise(published.model, 1)
@@ -231,6 +233,7 @@ def test_folders_of_transformers_both_ways(tmp_path):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 def test_a_classifiers_backbone_goes_on(tmp_path):
     classifier = ImageClassifier(ResNet(SMALL.of_backbone), ["x", "y"])
     randomise(classifier.model, 1)
@@ -253,6 +256,7 @@ def test_a_classifiers_backbone_goes_on(tmp_path):
             assert np.array_equal(a, b) == (is_kept or made is larger)
 
 
+@pytest.mark.slow
 def test_the_command_line(tmp_path, capsys):
     images, boxes, labels = examples(12)
     rows = []

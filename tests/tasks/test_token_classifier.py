@@ -130,6 +130,7 @@ def test_the_marks_are_those_of_the_examples():
     assert TokenClassifierConfig.from_json({"labels": ["a", "b"]}).marks == ""  # of an older folder
 
 
+@pytest.mark.slow
 def test_kept_exported_and_given_away(learnt, tmp_path):
     config = dataclasses.replace(learnt.config, marks=".,")  # as of a training with punctuation
     apart = TokenClassifier(learnt.model, learnt.tokenizer, config)

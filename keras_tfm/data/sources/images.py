@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.data.sources import image_arrays
-from keras_tfm.data.sources.image_files import ImageFiles, problem_of, read_bytes, readable, without_bad
+from keras_tfm.data.sources.image_files import ImageFiles, readable, without_bad
 from keras_tfm.data.sources.lines import DataError, Path, Paths, files_of
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.sources.rows import (
@@ -23,6 +23,7 @@ from keras_tfm.data.sources.rows import (
     parse_layout,
     read_all,
 )
+from keras_tfm.serving.image_headers import problem_of, read_bytes
 
 IMAGES = ("image", "img", "picture", "path", "file", "filename", "file_name", "image_path", "filepath")
 LABELS = ("label", "labels", "fine_label", "class", "category", "target", "class_name")
@@ -73,6 +74,8 @@ def read_labelled_images(
     ((3, 28, 28, 1), [1, 0, 1], ['1', '7'])
     """
     files = files_of(path)
+    for file in files:
+        refuse_special(file)
     if all(map(image_arrays.is_array_file, files)):
         return _read_arrays(files, (height, width, channels), columns, preprocessing)
     if not all(map(is_table, files)):
@@ -235,6 +238,7 @@ def read_images(
     places: list[str] = []
     files = files_of(path)
     for found in files:
+        refuse_special(found)
         if is_table(found):
             for row in read_all(found, chosen, "images"):
                 images.append(source_of(row))
@@ -245,16 +249,19 @@ def read_images(
             places += [f"{found}, image {number}" for number in range(1, len(arrays.images) + 1)]
         else:
             inside = _image_files(pathlib.Path(found))
-            if (
-                inside == [pathlib.Path(found)]
-                and len(files) == 1
-                and (problem := problem_of(read_bytes(found)))
-            ):
+            is_alone = inside == [pathlib.Path(found)] and len(files) == 1
+            if is_alone and (problem := problem_of(read_bytes(found))):
                 # A single path that is no folder is meant to be an image.
                 raise DataError(found, None, problem)
             images += inside
             places += map(str, inside)
     return images, places
+
+
+def refuse_special(path: str) -> None:
+    """Raise DataError for a pipe or a device, which may be waited for in vain."""
+    if os.path.exists(path) and not os.path.isdir(path) and not os.path.isfile(path):
+        raise DataError(path, None, "expected a file or a folder, got a pipe or a device")
 
 
 def _image_files(path: pathlib.Path) -> list[pathlib.Path]:

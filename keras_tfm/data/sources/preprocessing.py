@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.configs import Between, Config, Option
+from keras_tfm.data.sources import image_formats, orientations
 
 # Keys's kernel with a = -1/2, and Lanczos's of radius 3, as in Pillow
 KERNELS = {"bilinear": "triangle", "bicubic": "keyscubic", "lanczos": "lanczos3"}
@@ -109,22 +110,25 @@ class Preprocessing(Config):
         """Raw images (B, H, W, C) as the input of a model of images (B, height, width, C)."""
         return self.normalized(self.fitted(images, height, width))
 
-    def decoded(self, data: tf.Tensor, height: int, width: int, channels: int) -> tf.Tensor:
+    def decoded(
+        self, data: tf.Tensor, height: int, width: int, channels: int, orientation: int | None = None
+    ) -> tf.Tensor:
         """The bytes of an image file, a string (), as 8-bit pixels (height, width, channels)."""
-        return self.resized(decode_pixels(data, channels)[None], height, width)[0]
+        return self.resized(decode_pixels(data, channels, orientation)[None], height, width)[0]
 
 
-def decode_pixels(data: tf.Tensor, channels: int) -> tf.Tensor:
+@tf.autograph.experimental.do_not_convert  # which takes seconds
+def decode_pixels(data: tf.Tensor, channels: int, orientation: int | None = None) -> tf.Tensor:
     """The bytes of an image file, a string (), as 8-bit pixels (H, W, channels) at the image's own size.
 
     PNG, JPEG, GIF, BMP and WebP are decoded; of an animation, the first image. With 1 channel, colours become
-    luminance; with 3, grey is repeated. CMYK becomes RGB, 16-bit values keep their upper 8 bits, alpha is
-    dropped, and EXIF orientations are ignored. InvalidArgumentError, also in a graph, if the bytes are not an
-    image.
+    luminance; with 3, grey is repeated. CMYK becomes RGB, 16-bit values keep their upper 8 bits, and alpha is
+    dropped. The image is turned as the orientation in its EXIF says, which is read from the bytes unless it
+    is given. InvalidArgumentError, also in a graph, if the bytes are not an image.
     """
-    image = tf.io.decode_image(data, channels=3, expand_animations=False)  # not all formats support 1
-    image.set_shape((None, None, 3))
-    return in_channels(image, channels)
+    image = image_formats.decoded(data)  # not all formats support 1 channel
+    orientation = orientations.orientation_in(data) if orientation is None else orientation
+    return in_channels(orientations.turned(image, orientation), channels)
 
 
 def in_channels(images: tf.Tensor, channels: int) -> tf.Tensor:
