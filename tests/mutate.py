@@ -133,10 +133,12 @@ def passes(tests, folder):
     """Whether the files `tests` pass on the copy of the package in the `folder`."""
     process = multiprocessing.get_context("fork").Process(target=run_tests, args=(tests, folder))
     process.start()
-    process.join(WAIT)
-    if process.exitcode is None:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.join()
+    try:
+        process.join(WAIT)
+    finally:
+        if process.exitcode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.join()
     return process.exitcode == 0
 
 

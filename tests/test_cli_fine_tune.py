@@ -145,10 +145,10 @@ def test_training_from_the_encoder_of_others(data, trained, tmp_path, capsys):
         (("--columns", "sentence"), "--columns: expected two, A,B or three, A,B,C; got sentence"),
         (("--size", "huge"), "no size 'huge'"),
         (("--layer-decay", "2"), "argument --layer-decay: must be at most 1; it is 2"),
-        (("--freeze", "9"), "`num_blocks` must lie in [0, 1]; it is 9"),
+        (("--freeze", "9"), "--freeze must lie in [0, 1]; it is 9"),
         (("--lora", "100000"), "--lora must be 1 to 32, the smaller side of the largest kernel in the bl"),
         (("--from", "{data}"), "a folder of Hugging Face's or a hub id; {data} has no config.json"),
-        (("--max-length", "1000"), "`max_length` must be at most the model's, 512; it is 1000"),
+        (("--max-length", "1000"), "--max-length must be at most the model's, 512; it is 1000"),
     ],
 )
 def test_mistakes_are_one_line_and_leave_no_run(options, message, data, tmp_path, capsys):

@@ -16,6 +16,7 @@ RUN = {
     "config.json": json.dumps({"keras_tfm": "0.1", "task": "classify"}),
     "model.safetensors": "weights",
     "checkpoints/step-00000004/state.json": "{}",
+    "training.json": json.dumps({"task": "classify", "options": {}, "command": {}}),
 }
 EXPORT = {"serving.json": json.dumps({"keras_tfm": "0.1"}), "model.onnx": "graph"}
 
@@ -96,6 +97,13 @@ def refused(command, capsys):
         ("plot runs/x --out photo.png", "photo.png exists already"),
         ("plot runs/x --out runs/y/model.safetensors --overwrite", "model.safetensors is a file of "),
         ("train classify --train corpus/c.txt --from runs/x --out runs/x --overwrite", "/runs/x is read"),
+        ("train classify --train corpus/c.txt --options runs/y/training.json --out runs/y --overwrite",
+         "runs/y: runs/y/training.json is read from there, and not replaced"),
+        ("train classify --train corpus/c.txt --out runs/y --overwrite "
+         "--config other/y/checkpoints/step-00000004/state.json",
+         "runs/y: other/y/checkpoints/.*state.json is read from there"),
+        ("train masked-lm --train corpus/c.txt --tokenizer runs/y --out runs/y --overwrite",
+         "/runs/y is read from there|runs/y: runs/y is read"),
         ("train classify --train corpus --out corpus/new", "folder outside of --train .*/corpus, got"),
         ("train classify --train corpus --out linked/new", "folder outside of --train .*/corpus, got"),
         ("train translate --train a.txt --valid corpus --out corpus/new", "outside of --valid .*/corpus, g"),

@@ -82,10 +82,12 @@ def _add_options(verb: argparse.ArgumentParser, task_class: Any) -> None:
 def run(task_class: Any, arguments: argparse.Namespace) -> None:
     """train: a RUN folder from files."""
     plan = plan_of(task_class, arguments)
-    devices = _prepare(plan)
+    files = [getattr(arguments, name, None) for name in ("options", "Command.changes")]  # of --config
+    devices = _prepare(plan, files)
     tell = say if worker_index(devices) == 0 else (lambda text: None)
     begin = _resume if plan.run.resume else _begin
-    task, examples, validation = begin(task_class, plan, devices, tell)
+    with in_flags(task_class.config_class, task_class.model_options):
+        task, examples, validation = begin(task_class, plan, devices, tell)
     tokens = f", {task.tokenizer.vocabulary_size:,} tokens" if task.tokenizer is not None else ""
     tell(f"{task.model.count_params():,} weights{tokens}")
     is_written = num_workers(devices) > 1 and not plan.run.resume  # see `_begin`
@@ -113,14 +115,14 @@ def _saying_how_to_resume(task_class: Any, plan: Plan) -> Iterator[None]:
         raise KeyboardInterrupt(f"to go on: {command}") from None
 
 
-def _prepare(plan: Plan) -> Any:
+def _prepare(plan: Plan, files: list) -> Any:
     """The devices of --strategy. Also sets the seed and --deterministic, and checks that RUN may be
-    written.
+    written: it does not replace the `files` that were read, paths or None.
     """
     devices = strategy(plan.command.strategy)  # before anything else makes TensorFlow choose its devices
     if worker_index(devices) == 0:
         if not plan.run.resume:
-            _refuse_out(plan)
+            _refuse_out(plan, files)
             if plan.command.start is not None:
                 from keras_tfm.convert.folder import refuse_missing
 
@@ -132,10 +134,13 @@ def _prepare(plan: Plan) -> Any:
     return devices
 
 
-def _refuse_out(plan: Plan) -> None:
-    """Raise OSError or ValueError if RUN would replace what it must not, or lie among the data."""
+def _refuse_out(plan: Plan, files: list) -> None:
+    """Raise OSError or ValueError if RUN would replace what it must not, the `files` among it, or lie among
+    the data.
+    """
     command, out = plan.command, plan.run.folder
-    read = [*command.train, *command.valid, command.start, getattr(plan.training, "teacher", None)]
+    folders = [getattr(plan.training, "teacher", None), getattr(plan.model_options, "tokenizer", None)]
+    read = [*files, *command.train, *command.valid, command.start, *folders]
     refuse_folder(out, read, plan.run.overwrite, "pass --resume or --overwrite", as_run=True)
     refuse_inside(out, "--train", command.train)
     refuse_inside(out, "--valid", command.valid)

@@ -10,6 +10,7 @@ from keras import ops
 from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.compiler.fused import fused
+from keras_tfm.layers.compiler.gradients import custom_gradient
 from keras_tfm.layers.signatures import Tensor
 from keras_tfm.registry import register
 
@@ -189,7 +190,7 @@ def token_cross_entropy(labels: Tensor, logits: Tensor, label_smoothing: float =
 def _token_cross_entropy(labels, logits, *, label_smoothing):
     logits, size = ops.cast(logits, "float32"), logits.shape[-1]
 
-    @ops.custom_gradient
+    @custom_gradient
     def cross_entropy(logits):
         highest = ops.max(logits, axis=-1, keepdims=True)
         exponentials = ops.exp(logits - highest)  # the only tensor of this size that is kept for the gradient

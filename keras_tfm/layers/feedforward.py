@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from keras_tfm.layers.base import Layer, own, require_sizes
+from keras_tfm.layers.compiler.gradients import custom_gradient
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.masks import in_float32
 from keras_tfm.layers.regularization import Dropout
@@ -24,7 +25,7 @@ def gelu(x):
     is written out.
     """
 
-    @ops.custom_gradient
+    @custom_gradient
     def in_higher_precision(x):
         probability = 0.5 + 0.5 * ops.erf(x * 2**-0.5)
 

@@ -1,11 +1,15 @@
 """Private names of TensorFlow 2.21."""
 
 import collections
+import weakref
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.distribute.input_lib import DistributedDataset
 from tensorflow.python.distribute.mirrored_strategy import MirroredExtended
 from tensorflow.python.eager.polymorphic_function import concrete_function
+from tensorflow.python.framework.ops import gradient_registry
+from tensorflow.python.ops import custom_gradient
 from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 from tensorflow.python.saved_model.save_context import save_context
 
@@ -17,8 +21,10 @@ ATTRIBUTES: dict = {
         "_cross_device_ops",
         "_make_collective_ops_with_fallbacks",
     ),
+    type(gradient_registry): ("_registry",),
 }
 READ: dict = {
+    custom_gradient._graph_mode_decorator: "d5a977ad34b2231c",
     MirroredExtended._make_collective_ops_with_fallbacks: "df90b44f836881a0",
     concrete_function._inference_name: "4317c36316ed2f42",
     concrete_function._forward_name: "abc4b26797d4808e",
@@ -84,3 +90,18 @@ def number_functions_by_name():
 def is_in_xla():
     """Whether XLA will compile the graph that is being built."""
     return GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
+
+
+def keep_gradient_with(output):
+    """Keep the gradient of a function of `tf.custom_gradient` with the operation of its `output` in a graph.
+
+    TensorFlow keeps it in a table of the process, and so the graph, its tensors and the variables that they
+    read. The table gets a function that finds it at the operation, and loses that with the operation.
+    """
+    if not tf.is_symbolic_tensor(output):
+        return
+    table, operation = gradient_registry._registry, output.op
+    name = operation.get_attr("_gradient_op_type").decode()
+    operation.gradient_of_function = table[name]["type"]
+    holder: Any = weakref.ref(operation, lambda _: table.pop(name, None))
+    table[name]["type"] = lambda _, *upstream: holder().gradient_of_function(_, *upstream)

@@ -130,7 +130,7 @@ def _header_of_jpeg(data: bytes) -> Header | None:
             continue
         marker = data[place + 1]
         if marker in JPEG_END:
-            return size and Header(size, orientation_of(exif))
+            return None if size is None else Header(size, orientation_of(exif))
         (length,) = struct.unpack_from(">H", data, place + 2)
         if marker in JPEG_SIZES and size is None:
             size = struct.unpack_from(">HH", data, place + 5)

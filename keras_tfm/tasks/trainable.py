@@ -148,5 +148,5 @@ class FineTunedTask(TrainableTask):
                     refuse_rank(self.model, training.lora_rank, "lora_rank")
                     parts.enter_context(adapted(self.model, training.lora_rank, training.seed))
                 if training.num_frozen is not None:
-                    freeze(self.model, training.num_frozen)
+                    freeze(self.model, training.num_frozen, "num_frozen")
             yield

@@ -39,10 +39,11 @@ def trainable_kept(model: keras.Model) -> Iterator[None]:
             variable.trainable = trainable
 
 
-def freeze(model: keras.Model, num_blocks: int | None = None) -> None:
+def freeze(model: keras.Model, num_blocks: int | None = None, name: str = "num_blocks") -> None:
     """Freeze the embeddings and the lowest `num_blocks` blocks of each stack; None freezes all blocks.
 
-    Compile the model afterwards; `trainable_kept` undoes it. ValueError for more blocks than there are.
+    Compile the model afterwards; `trainable_kept` undoes it. ValueError for more blocks than there are, with
+    the `name` of the option.
 
     >>> model = keras_tfm.models.BERT.from_size("tiny", vocabulary_size=100)
     >>> before = len(model.trainable_variables)
@@ -53,7 +54,7 @@ def freeze(model: keras.Model, num_blocks: int | None = None) -> None:
     most = max(sizes_of_stacks(model).values())
     num_blocks = most if num_blocks is None else num_blocks
     if not 0 <= num_blocks <= most:
-        raise ValueError(f"`num_blocks` must lie in [0, {most}]; it is {num_blocks}.")
+        raise ValueError(f"`{name}` must lie in [0, {most}]; it is {num_blocks}.")
     places, embeddings = places_of(model), embeddings_of(model)
     for variable in model.trainable_variables:
         _, index = places.get(variable.path, ("", -1 if variable.path in embeddings else most))

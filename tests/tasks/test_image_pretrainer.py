@@ -37,7 +37,7 @@ def fresh(method, **changes):
     return ImagePretrainer.make(None, ImageOptions(), SIZES | changes, method=method, **METHODS[method])
 
 
-@pytest.fixture(scope="module", params=METHODS)
+@pytest.fixture(scope="module", params=["mae", pytest.param("dino", marks=pytest.mark.slow)])
 def run(request, tmp_path_factory):
     """(The task that has learnt, its RUN)."""
     folder = tmp_path_factory.mktemp(request.param) / "run"

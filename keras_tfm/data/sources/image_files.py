@@ -162,9 +162,8 @@ def decoded_or_problem(
         return f"cannot be read: {error.strerror or error}"
     if problem := problem_of(data):
         return problem
-    header = header_of(data)
     try:
-        return preprocessing.decoded(tf.constant(data), *shape, header and header.orientation).numpy()
+        return preprocessing.decoded(tf.constant(data), *shape).numpy()
     except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError):
         return NOT_WHOLE
 

@@ -7,7 +7,7 @@ refuses to drop a WebP's alpha, and decodes all images of an animation.
 import tensorflow as tf
 
 from keras_tfm.data.sources.orientations import are, bytes_of, number_of
-from keras_tfm.serving.image_headers import BMP_MASKS
+from keras_tfm.serving.image_headers import BMP_MASKS, MAX_PARTS
 
 LITTLE = True
 ALPHA = 0x10  # of a WebP's flags
@@ -23,10 +23,34 @@ def decoded(data: tf.Tensor) -> tf.Tensor:
         [
             (are(first[:2], b"BM"), lambda: _decoded_bmp(data)),
             (are(first[:4], b"RIFF") & are(first[8:], b"WEBP"), lambda: _decoded_webp(data)),
+            (are(first[:4], b"GIF8"), lambda: _decoded_gif(data)),
         ],
         default=lambda: tf.io.decode_image(data, channels=3, expand_animations=False),
     )
     return tf.ensure_shape(image, (None, None, 3))
+
+
+def _decoded_gif(data: tf.Tensor) -> tf.Tensor:
+    """The first image of a GIF, which must cover its screen: TensorFlow would cut off another."""
+
+    def goes_on(place: tf.Tensor, is_inside: tf.Tensor) -> tf.Tensor:
+        return is_inside | are(bytes_of(data, place, 1), b"\x21")
+
+    def after(place: tf.Tensor, is_inside: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        length = bytes_of(data, place, 1)[0]  # of a block of an extension, of which an empty one is the last
+        return place + tf.where(is_inside, 1 + length, 2), (length != 0) | ~is_inside
+
+    first = bytes_of(data, 0, 13)
+    colours = tf.where(first[10] >= 0x80, 3 * 2 ** (first[10] % 8 + 1), 0)
+    start = 13 + colours, tf.constant(False)
+    place, _ = tf.while_loop(goes_on, after, start, maximum_iterations=MAX_PARTS)
+    frame, screen = (
+        number_of(tf.reshape(x, (-1, 2)), LITTLE) for x in (bytes_of(data, place + 1, 8), first[6:10])
+    )
+    is_whole = tf.reduce_all(frame[:2] == 0) & tf.reduce_all(frame[2:] >= screen)
+    check = tf.debugging.Assert(is_whole, ["expected a GIF whose first frame covers the screen"])
+    with tf.control_dependencies([] if check is None else [check]):
+        return tf.io.decode_image(tf.identity(data), channels=3, expand_animations=False)
 
 
 def _decoded_webp(data: tf.Tensor) -> tf.Tensor:
@@ -54,8 +78,11 @@ def _first_image(data: tf.Tensor, first: tf.Tensor) -> tf.Tensor:
     (place,) = tf.while_loop(is_before, after, (tf.constant(12, tf.int64),), maximum_iterations=16)
     frame = bytes_of(data, place, 24)  # its kind and length, its left, top, width and height
     is_whole = are(frame[8:14], bytes(6)) & tf.reduce_all(frame[14:20] == first[24:30])
-    tf.debugging.Assert(are(frame[:4], b"ANMF") & is_whole, ["expected a WebP whose first image is whole"])
-    length = number_of(frame[4:8], LITTLE)
+    check = tf.debugging.Assert(
+        are(frame[:4], b"ANMF") & is_whole, ["expected a WebP whose first image is whole"]
+    )
+    with tf.control_dependencies([] if check is None else [check]):
+        length = number_of(frame[4:8], LITTLE)
     begin = tf.minimum(place + 24, size)
     content = tf.strings.substr(data, begin, tf.maximum(length - 16, 0))
     flags = tf.where(are(bytes_of(content, 0, 4), b"ALPH"), ALPHA, 0)

@@ -56,7 +56,7 @@ def turned(pixels: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
     ):
         is_one = tf.reduce_any(orientation == tf.constant(sorted(orientations)))
         pixels = tf.cond(is_one, lambda x=pixels, turn=turn: turn(x), lambda x=pixels: x)
-    return pixels
+    return tf.ensure_shape(pixels, (None, None, 3))
 
 
 def _exif_in(data: tf.Tensor, place: int, part_of: Callable[[tf.Tensor], Part]) -> tf.Tensor:

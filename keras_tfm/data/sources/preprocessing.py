@@ -110,25 +110,26 @@ class Preprocessing(Config):
         """Raw images (B, H, W, C) as the input of a model of images (B, height, width, C)."""
         return self.normalized(self.fitted(images, height, width))
 
-    def decoded(
-        self, data: tf.Tensor, height: int, width: int, channels: int, orientation: int | None = None
-    ) -> tf.Tensor:
+    def decoded(self, data: tf.Tensor, height: int, width: int, channels: int) -> tf.Tensor:
         """The bytes of an image file, a string (), as 8-bit pixels (height, width, channels)."""
-        return self.resized(decode_pixels(data, channels, orientation)[None], height, width)[0]
+        return self.resized(decode_pixels(data, channels)[None], height, width)[0]
 
 
-@tf.autograph.experimental.do_not_convert  # which takes seconds
-def decode_pixels(data: tf.Tensor, channels: int, orientation: int | None = None) -> tf.Tensor:
+def decode_pixels(data: tf.Tensor, channels: int) -> tf.Tensor:
     """The bytes of an image file, a string (), as 8-bit pixels (H, W, channels) at the image's own size.
 
     PNG, JPEG, GIF, BMP and WebP are decoded; of an animation, the first image. With 1 channel, colours become
     luminance; with 3, grey is repeated. CMYK becomes RGB, 16-bit values keep their upper 8 bits, and alpha is
-    dropped. The image is turned as the orientation in its EXIF says, which is read from the bytes unless it
-    is given. InvalidArgumentError, also in a graph, if the bytes are not an image.
+    dropped. The image is turned as the orientation in its EXIF says. InvalidArgumentError, also in a graph,
+    if the bytes are not an image.
     """
-    image = image_formats.decoded(data)  # not all formats support 1 channel
-    orientation = orientations.orientation_in(data) if orientation is None else orientation
-    return in_channels(orientations.turned(image, orientation), channels)
+    return in_channels(_upright(data), channels)
+
+
+@tf.function(input_signature=[tf.TensorSpec([], tf.string)], autograph=False)  # traced once: it is large
+def _upright(data: tf.Tensor) -> tf.Tensor:
+    """RGB (H, W, 3), since not all formats support 1 channel."""
+    return orientations.turned(image_formats.decoded(data), orientations.orientation_in(data))
 
 
 def in_channels(images: tf.Tensor, channels: int) -> tf.Tensor:

@@ -19,6 +19,7 @@ from keras import ops
 from keras_tfm.layers.attention.tap import tap
 from keras_tfm.layers.base import Layer, require_sizes
 from keras_tfm.layers.cache import ContextCache
+from keras_tfm.layers.compiler.gradients import custom_gradient
 from keras_tfm.layers.masks import combine_masks, fitting, key_mask_of, masked_softmax
 from keras_tfm.layers.positions import outside_is_nan
 from keras_tfm.layers.signatures import Tensor
@@ -51,7 +52,7 @@ def additive_scores(query, key, scale):
     def hidden_of(query, key):
         return ops.tanh(query[:, :, None] + key[:, None])  # (B, T, S, U)
 
-    @ops.custom_gradient
+    @custom_gradient
     def scores(query, key, scale):
         def gradient(upstream):
             hidden = hidden_of(query, key)

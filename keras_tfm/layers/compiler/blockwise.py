@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from keras import ops
 
 from keras_tfm.layers.compiler.bits import fold_in, keeps
+from keras_tfm.layers.compiler.gradients import custom_gradient
 from keras_tfm.layers.masks import LOWEST, combine_masks, in_float32
 from keras_tfm.layers.signatures import Tensor
 
@@ -67,7 +68,7 @@ def blockwise_attention(
     shape = (*ops.shape(query)[:2], rows.length, columns.length)
     mask, bias = (None if x is None else _broadcast_unknown(x, shape) for x in (mask, bias))
     blocks = _Blocks(rows, columns, mask, causal, dropout, seed)
-    output = ops.custom_gradient(blocks.attend)(query, key, value, *(() if bias is None else (bias,)))
+    output = custom_gradient(blocks.attend)(query, key, value, *(() if bias is None else (bias,)))
     return output if rank == 4 else output[:, 0]
 
 

@@ -11,6 +11,7 @@ import functools
 import tensorflow as tf
 
 from keras_tfm.jit import is_fusing
+from keras_tfm.layers.compiler.gradients import custom_gradient
 
 
 @functools.cache
@@ -36,7 +37,7 @@ def fused(function):
         kinds = tuple(None if x is None else tf.TensorSpec(x.shape, x.dtype) for x in given)
         forward, backward = _compiled(function, kinds, tuple(sorted(options.items())))
 
-        @tf.custom_gradient
+        @custom_gradient
         def compute(*tensors):
             return forward(*tensors), lambda upstream: backward(upstream, *tensors)
 

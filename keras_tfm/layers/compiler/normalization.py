@@ -7,6 +7,7 @@ activations for each. The gradient written out needs only the normalised values 
 from keras import ops
 
 from keras_tfm.layers.compiler.fused import fused
+from keras_tfm.layers.compiler.gradients import custom_gradient
 from keras_tfm.layers.compiler.products import flat_product
 from keras_tfm.layers.masks import in_float32
 
@@ -17,7 +18,7 @@ def layer_normalization(x, gamma, beta, *, epsilon):
     and returned in the dtype of `x`.
     """
 
-    @ops.custom_gradient
+    @custom_gradient
     def normalize(x, gamma, beta):
         centered = x - ops.mean(x, axis=-1, keepdims=True)
         scale = ops.rsqrt(ops.mean(ops.square(centered), axis=-1, keepdims=True) + epsilon)
@@ -46,7 +47,7 @@ def layer_normalization(x, gamma, beta, *, epsilon):
 def rms_normalization(x, gamma, *, epsilon):
     """x / sqrt(mean(x²) + epsilon) * gamma over the last axis, computed and returned likewise."""
 
-    @ops.custom_gradient
+    @custom_gradient
     def normalize(x, gamma):
         scale = ops.rsqrt(ops.mean(ops.square(x), axis=-1, keepdims=True) + epsilon)
         normalized = x * scale

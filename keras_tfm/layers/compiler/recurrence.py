@@ -13,6 +13,7 @@ import itertools
 import keras
 from keras import ops
 
+from keras_tfm.layers.compiler.gradients import custom_gradient
 from keras_tfm.private.keras import rnn  # the loop of keras.layers.RNN, whose cells cannot take a context
 
 
@@ -39,7 +40,7 @@ class LoopKernel:
         """x times the kernel, without a gradient for the kernel."""
         kernel, transposed = self.kernel, self.transposed
 
-        @ops.custom_gradient
+        @custom_gradient
         def multiply(x):
             return ops.matmul(x, kernel), lambda upstream: ops.matmul(upstream, transposed)
 
@@ -53,7 +54,7 @@ def with_gradients(x, kernels, columns, factors):
     was multiplied, (B, T, D) each. The loop fills this list, and it ends before any gradient is computed.
     """
 
-    @ops.custom_gradient
+    @custom_gradient
     def identity(x, *_):
         def gradient(upstream):
             return upstream, *(

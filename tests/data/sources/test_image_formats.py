@@ -154,7 +154,7 @@ def test_what_is_refused_is_named_in_training_and_in_serving(name):
     assert str(caught.value).startswith(f"row 7: {problem}") and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["a compressed BMP", "a BMP of 2 bits", "a cut BMP"])
+@pytest.mark.parametrize("name", ["a compressed BMP", "a BMP of 2 bits", "a cut BMP", "a small first frame"])
 def test_a_graph_raises_for_what_it_cannot_decode(name):
     with pytest.raises(tf.errors.InvalidArgumentError):
         in_graph(REFUSED[name][0])

@@ -1,0 +1,72 @@
+"""Functions with a gradient of their own end with what they belong to."""
+
+import gc
+import weakref
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_tfm.layers.compiler.gradients import custom_gradient
+from keras_tfm.layers.compiler.normalization import layer_normalization, rms_normalization
+from keras_tfm.layers.feedforward import gelu
+
+ONES = np.ones(3, "float32")
+
+
+@custom_gradient
+def pair(x, y):
+    return (x * y, x + y), lambda product, total: (product * y + total, product * x + total)
+
+
+def nested(x):
+    @custom_gradient
+    def outer(x):
+        return gelu(x) * 2, lambda upstream: gelu(upstream) * 5
+
+    return outer(x)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        gelu,
+        nested,
+        lambda x: layer_normalization(x, ONES, ONES, epsilon=1e-6),
+        lambda x: rms_normalization(x, ONES, epsilon=1e-6),
+        lambda x: sum(pair(x, x)),
+    ],
+    ids=["gelu", "nested", "layer norm", "RMS norm", "pair"],
+)
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_a_dropped_function_frees_its_graph(function, jit_compile):
+    """Its weights and its table of gradients too; the gradients are those without a graph."""
+    weight = tf.Variable(np.linspace(-1, 2, 6, dtype="float32").reshape(2, 3))
+    graphs = []
+
+    def call(factor):
+        graphs.append(weakref.ref(tf.compat.v1.get_default_graph()))
+        return function(weight * factor)
+
+    def gradient(call):
+        with tf.GradientTape() as tape:
+            y = call(tf.constant(2.0))
+        return tape.gradient(y, weight).numpy()
+
+    compiled = tf.function(call, autograph=False, jit_compile=jit_compile)
+    np.testing.assert_allclose(gradient(compiled), gradient(call), rtol=1e-5, atol=1e-6)
+    assert graphs[0]() is not None
+    del compiled
+    gc.collect()
+    assert graphs[0]() is None
+
+
+def test_a_dropped_model_frees_its_weights():
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(3), keras.layers.Activation(gelu)])
+    kernel = weakref.ref(model.layers[0].kernel)
+    model(np.zeros((1, 3)))
+    model.predict(np.zeros((1, 3)), verbose=0)
+    del model
+    gc.collect()
+    assert kernel() is None
