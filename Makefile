@@ -57,10 +57,9 @@ test-shuffled: setup ## make test with files and tests in a drawn order; ARGS="-
 test-slow parity: export KERAS_TFM_GRAPPLER ?= 1
 # torch's threads spin while they wait for a core on which another process's tests run.
 parity: export OMP_NUM_THREADS ?= 1
-test-slow: setup ## the slow tests, four times the drawn examples, and tasks and the command line with XLA
-	@$(BIN)/python $(TESTS) -m "slow and not parity" $(ARGS)
-	@KERAS_TFM_EXAMPLES=100 $(BIN)/python $(TESTS) -m "hypothesis and not slow and not parity" $(ARGS)
-	@KERAS_TFM_JIT=1 $(BIN)/python $(TESTS) -m "not slow and not parity" tests/tasks tests/test_cli*.py $(ARGS)
+test-slow: setup ## the slow tests, ten times the drawn examples, and tasks and the command line with XLA
+	@KERAS_TFM_EXAMPLES=100 $(BIN)/python $(TESTS) -m "(slow or hypothesis) and not parity" $(ARGS)
+	@KERAS_TFM_JIT=1 $(BIN)/python $(TESTS) -m "not parity" tests/tasks tests/test_cli*.py $(ARGS)
 
 lint: setup ## ruff (rules and format), mypy, and a list of long files
 	$(BIN)/ruff check .

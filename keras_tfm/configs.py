@@ -8,6 +8,7 @@ imports no Keras.
 
 import collections
 import dataclasses
+import difflib
 import json
 import math
 import operator
@@ -155,9 +156,9 @@ class Config:
             raise ValueError(f"{cls.__name__}: expected an object of fields, got {brief(values)}.")
         kinds = kinds_of(cls)
         if unknown := values.keys() - kinds.keys():
-            raise ValueError(
-                f"{cls.__name__} has no {', '.join(sorted(unknown))}; it has {', '.join(kinds)}."
-            )
+            names = sorted(unknown)
+            wrong = ", ".join(names) + meant(names[0], kinds)
+            raise ValueError(f"{cls.__name__} has no {wrong}; it has {', '.join(kinds)}.")
         needed = {
             field.name
             for field in dataclasses.fields(typing.cast(Any, cls))
@@ -214,6 +215,12 @@ def brief(value):
     except RecursionError:
         text = f"a nested {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def meant(name, known):
+    """ " (did you mean …?)", with the one of the `known` names that `name` resembles; "" if none does."""
+    found = difflib.get_close_matches(str(name), list(map(str, known)), n=1)
+    return f" (did you mean {found[0]}?)" if found else ""
 
 
 def _checked_union(value, kinds, name):

@@ -7,6 +7,7 @@ import pytest
 
 from keras_tfm.cli import main
 from keras_tfm.data.sources.dates import date_pairs
+from tests.tasks.interrupting import interrupting_at
 
 
 def run(*arguments):
@@ -24,7 +25,7 @@ def check_refusal(arguments, message, capsys):
     output = capsys.readouterr()
     *said, error = output.err.splitlines()
     assert message in error and not output.out
-    assert all(re.search(" read$|weights,|to train on", line) for line in said)
+    assert all(re.search(" read$|weights,|to train on|^baselines|^a new ", line) for line in said)
     assert not arguments[arguments.index("--out") + 1].exists()
 
 
@@ -34,6 +35,8 @@ def data(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     for name, lines in zip(("source.txt", "target.txt"), date_pairs(48, seed=3), strict=True):
         (folder / name).write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    (folder / "typo.json").write_text('{"dropuot": 0.3}')
+    (folder / "labels.tsv").write_text("good\t+\nbad\t-\n" * 4)
     (folder / "changes.json").write_text('{"dim": 32, "intermediate_dim": 64, "num_layers": 1}')
     return folder
 
@@ -74,6 +77,10 @@ def test_train_evaluate_predict_export(data, trained, tmp_path, capsys):
 
 
 def test_resume_goes_on(data, trained, capsys):
+    with interrupting_at(1):
+        assert run(*train(data, trained), "--resume", "--epochs", 2) == 130
+    resume = f"interrupted; to go on: keras-tfm train translate --out {trained} --resume"
+    assert resume in capsys.readouterr().err
     assert run(*train(data, trained), "--resume", "--epochs", 2) == 0
     assert "epoch 2/2" in capsys.readouterr().err
     header, *rows = (trained / "metrics.csv").read_text().splitlines()
@@ -127,6 +134,7 @@ def test_a_language_model_from_text_to_export(data, generator, tmp_path, capsys)
     assert capsys.readouterr().out.startswith("1 May\nJune")
 
 
+@pytest.mark.slow
 def test_a_language_model_is_exported_and_trained_on(data, generator, tmp_path, capsys):
     assert run("export", generator, "--out", tmp_path / "served", "--max-new-tokens", 4) == 0
     assert (tmp_path / "served" / "saved_model.pb").is_file()
@@ -163,6 +171,7 @@ def test_prompts_that_cannot_be_continued(content, options, message, generator, 
     assert message in output.err and output.err.count("\n") == 1 and not output.out
 
 
+@pytest.mark.slow
 def test_options_of_decoding_reach_translations(data, trained, tmp_path, capsys):
     (tmp_path / "asked").write_text("1 May 2000\n", "utf-8")
     assert run("predict", trained, "--input", tmp_path / "asked", "--beam", 2, "--length-penalty", 0.6) == 0
@@ -174,7 +183,8 @@ def test_options_of_decoding_reach_translations(data, trained, tmp_path, capsys)
     assert json.loads(capsys.readouterr().out)["pairs"] == 48
 
 
-@pytest.mark.parametrize("family", [pytest.param("transformer", marks=pytest.mark.slow), "gpt2"])
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["transformer", "gpt2"])
 def test_a_summarizer_from_pairs(family, data, tmp_path, capsys):
     lines = zip(*((data / f"{side}.txt").read_text("utf-8").splitlines() for side in ("source", "target")),
                 strict=True)  # fmt: skip
@@ -196,8 +206,21 @@ ALONE = ("train", "translate", "--train", "a", "--out", "b")
     ("arguments", "message"),
     [
         (("train", "fly", "--train", "a"), "invalid choice: 'fly'"),
+        (("train", "clasify", "--train", "a"), "(did you mean classify?)"),
+        (("predicts", "a"), "(did you mean predict?)"),
+        ((*ALONE, "--learnig-rate", "1"), "--learnig-rate 1 (did you mean --learning-rate?)"),
+        ((*ALONE, "--family=transfomer"), "(did you mean transformer?)"),
+        (("train", "classify", *ALONE[2:], "--size", "tny"), "(did you mean tiny?)"),
+        (("train", "classify-images", *ALONE[2:], "--family", "vitt"), "(did you mean vit?)"),
+        (("train", "detect", *ALONE[2:], "--family", "detrr"), "(did you mean detr?)"),
+        ((*ALONE, "--config", "{data}/typo.json"), "(did you mean dropout?)"),
+        (("plot", "nowhere"), "nowhere: there is no such folder"),
+        (
+            ("train", "classify", "--train", "{data}/labels.tsv", "--out", "{data}/x", "--from", "./nowhere"),
+            "./nowhere: there is no such folder",
+        ),
         (("predict",), "the following arguments are required: RUN"),
-        (("predict", "nowhere"), "nowhere: no task folder"),
+        (("predict", "nowhere"), "nowhere: there is no such folder"),
         (("evaluate", "{trained}", "--data", "{data}/missing.tsv"), "missing.tsv"),
         (
             ("evaluate", "{trained}", "--data", "{data}/source.txt", "--columns", "a"),

@@ -24,6 +24,7 @@ def world(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_train_evaluate_predict_convert(world, tmp_path, capsys):
     out = tmp_path / "captioner"
     options = "--config", world.parent / "changes.json", "--vocabulary", 300, "--max-length", 40

@@ -38,6 +38,7 @@ def trained(data, tmp_path_factory):
     return out
 
 
+@pytest.mark.slow
 def test_evaluate_predict_export_and_resume(data, trained, tmp_path, capsys):
     assert run("evaluate", trained, "--data", data / "text" / "a.txt") == 0
     measures = json.loads(capsys.readouterr().out)
@@ -88,6 +89,7 @@ def test_mistakes_are_one_line_and_leave_no_run(options, message, data, tmp_path
     check_refusal(arguments, message.format(data=data), capsys)
 
 
+@pytest.mark.slow
 def test_resume_refuses_another_model(data, trained, capsys):
     assert run(*train(data, trained, "--resume"), "--pairs", "order", "--size", "base") == 2
     error = capsys.readouterr().err

@@ -44,6 +44,7 @@ def trained(world, tmp_path_factory):
     return out
 
 
+@pytest.mark.slow
 def test_train_evaluate_predict_convert(world, trained, tmp_path, capsys):
     assert run("evaluate", trained, "--data", world / "pairs.tsv") == 0
     output = capsys.readouterr()
@@ -57,6 +58,7 @@ def test_train_evaluate_predict_convert(world, trained, tmp_path, capsys):
     assert type(tasks.load(tmp_path / "back")) is tasks.ImageTextMatcher
 
 
+@pytest.mark.slow
 def test_labels_without_training(world, trained, capsys, tmp_path):
     (tmp_path / "broken.png").write_bytes(b"\x89PNG")
     images = world / "photos" / "0*.png", tmp_path / "broken.png", world / "photos" / "10.png"
@@ -79,6 +81,7 @@ def test_labels_without_training(world, trained, capsys, tmp_path):
     assert "2 of 2 texts exceed 12 tokens and are cut there" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_an_index_is_made_grows_and_is_asked(world, trained, tmp_path, capsys):
     index = tmp_path / "index"
     assert run("search", "index", trained, "--images", world / "photos" / "0*.png", "--out", index) == 0

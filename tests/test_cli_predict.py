@@ -1,5 +1,6 @@
 """`keras-tfm predict`: answers as lines come, as JSON, and with their probabilities."""
 
+import csv
 import io
 import json
 import os
@@ -19,6 +20,7 @@ from keras_tfm.tasks import TASKS
 from tests.tasks.tiny import TINY
 from tests.test_cli import run
 
+RATED = ("classes", "multi-label")  # whose answers have a confidence
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "film"]
 
 
@@ -28,7 +30,7 @@ def encoder():
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """RUNs, untrained: of labels, of several labels, of numbers and of choices."""
+    """RUNs, untrained: of labels, of several labels, of numbers, of choices and of tags."""
     folder, tokenizer = tmp_path_factory.mktemp("runs"), BERTTokenizer(PIECES)
     kinds = {"classes": ["x", "y"], "multi-label": [["x"], ["x", "y"]], "regression": [0.5, 1.0]}
     for problem, labels in kinds.items():
@@ -40,7 +42,10 @@ def folder(tmp_path_factory):
     chosen = ["good", "bad"], [["film", "good"]] * 2, [0, 1]
     tasks.ChoiceAnswerer.from_backbone(encoder(), tokenizer, chosen, max_length=16).save(folder / "choose")
     tasks.SentenceEncoder(encoder(), tokenizer, tasks.SentenceEncoderConfig(16)).save(folder / "vectors")
+    tagged = [["good", "film", "."], ["bad", "!"]], [["B-X", "I-X", "O"], ["B-Y", "O"]]
+    tasks.TokenClassifier.from_backbone(encoder(), tokenizer, tagged, max_length=16).save(folder / "tags")
     (folder / "asked").write_text("good film\n\nbad\n")
+    (folder / "awkward").write_text('good, "film"\n\nbad\tfilm\n')
     (folder / "choices").write_text("good\tfilm\tbad\ngood\tfilm\n")
     return folder
 
@@ -54,22 +59,123 @@ def asked(folder, name, capsys, *options, file="asked"):
 
 
 def test_answers_as_json(folder, capsys):
-    (one, nothing, other), _ = asked(folder, "classes", capsys, "--json")
-    assert {one, other} <= {"x", "y"} and nothing is None
-    (one, nothing, other), _ = asked(folder, "multi-label", capsys, "--json")
-    assert isinstance(one, list) and isinstance(other, list) and nothing is None
-    (one, nothing, other), _ = asked(folder, "regression", capsys, "--json")
-    assert isinstance(one, float) and isinstance(other, float) and nothing is None
-    (one, nothing, _), said = asked(folder, "vectors", capsys, "--json", "--batch-size", 1)
-    assert len(one) == 32 and nothing is None and said.endswith("line 2 gets an empty line: it is blank\n")
-    answers, _ = asked(folder, "choose", capsys, "--json", file="choices")
-    assert answers[0] in (0, 1) and answers[1] is None
+    kinds = {"classes": str, "multi-label": list, "regression": float, "vectors": list}
+    for name, kind in kinds.items():
+        (one, nothing, other), said = asked(folder, name, capsys, "--json", "--batch-size", 1)
+        assert nothing == {"place": "line 2", "answer": None}
+        assert isinstance(one["answer"], kind) and isinstance(other["answer"], kind)
+        assert [one["place"], other["place"]] == ["line 1", "line 3"]
+        assert one.keys() - {"place", "answer"} == ({"confidence"} if name in RATED else set())
+        assert said.endswith("line 2 gets an empty line: it is blank\n")
+    (one, nothing), _ = asked(folder, "choose", capsys, "--json", file="choices")
+    assert one["answer"] in (0, 1) and nothing["answer"] is None
+
+
+@pytest.mark.parametrize("name", ["classes", "multi-label", "choose"])
+def test_confidence_is_of_the_probabilities(name, folder, capsys):
+    file = "choices" if name == "choose" else "asked"
+    (one, *_), _ = asked(folder, name, capsys, "--json", "--probabilities", file=file)
+    values = one["probabilities"]
+    if name == "multi-label":
+        assert one["answer"] == [label for label, value in values.items() if value >= 0.5]
+        assert one["confidence"] == pytest.approx(min(max(x, 1 - x) for x in values.values()), rel=1e-5)
+    else:
+        assert one["confidence"] == max(values.values()) == values[str(one["answer"])]
+
+
+CASES = [("classes", suffix) for suffix in (".csv", ".tsv", ".jsonl")]
+CASES += [(name, ".csv") for name in ("multi-label", "regression", "vectors", "choose", "tags")]
+
+
+@pytest.mark.parametrize(("name", "suffix"), [*CASES, ("choose", ".jsonl"), ("tags", ".jsonl")])
+def test_answers_in_a_table(name, suffix, folder, tmp_path, capsys):
+    out, file = tmp_path / f"answers{suffix}", "choices" if name == "choose" else "awkward"
+    options = [] if name in ("regression", "vectors", "tags") else ["--probabilities"]
+    asked_for = [json.loads(line) for line in _printed(folder, name, file, [*options, "--json"], capsys)]
+    assert not _printed(folder, name, file, [*options, "--out", out], capsys)
+    rows = _rows(out)
+    texts = (folder / file).read_text().splitlines()
+    assert [row["place"] for row in rows] == [f"line {number}" for number in range(1, len(texts) + 1)]
+    assert [row["input"] for row in rows] == texts
+    for row, record in zip(rows, asked_for, strict=True):
+        if suffix == ".jsonl":
+            assert {**record, "input": row["input"]} == row
+        elif record["answer"] is None:
+            assert set(row.values()) == {row["place"], row["input"], ""}
+        else:
+            assert row["answer"] or record["answer"] == []  # of several labels there may be none
+            confidences = [float(row[name]) for name in row if name == "confidence"]
+            assert confidences == [record[name] for name in record if name == "confidence"]
+    if suffix == ".csv" and name == "classes":
+        assert list(rows[0]) == ["place", "input", "answer", "confidence", "probability_x", "probability_y"]
+        assert float(rows[0]["probability_x"]) == asked_for[0]["probabilities"]["x"]
+
+
+def test_a_file_is_written_in_portions(folder, tmp_path, monkeypatch):
+    (tmp_path / "asked").write_text("good film\n\nbad\n\nfilm\n")
+    written = []
+    for portion in (8_192, 2):
+        monkeypatch.setattr(predict, "PORTION", portion)
+        out = tmp_path / f"{portion}.csv"
+        assert run("predict", folder / "classes", "--input", tmp_path / "asked", "--out", out) == 0
+        written.append([{**row, "confidence": row["confidence"][:5]} for row in _rows(out)])
+    assert written[0] == written[1] and len(written[0]) == 5
+
+
+def _printed(folder, name, file, options, capsys):
+    capsys.readouterr()
+    assert run("predict", folder / name, "--input", folder / file, *options) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def _rows(path):
+    """The rows of a table, as its users read them."""
+    with open(path, newline="") as file:
+        if path.suffix == ".jsonl":
+            return [json.loads(line) for line in file]
+        return list(csv.DictReader(file, delimiter="," if path.suffix == ".csv" else "\t"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "message"),
+    [
+        ("answers.txt", None, (), "--out: expected a name that ends in .csv, .tsv or .jsonl, got"),
+        ("answers", None, (), "--out: expected a name that ends in"),
+        ("answers.csv.gz", None, (), "--out: expected a name that ends in"),
+        ("answers.csv", "mine", (), "exists already: choose another name, or pass --overwrite"),
+        ("answers.csv", None, ("--json",), "not allowed with argument"),
+        ("missing/answers.csv", None, (), "missing does not exist"),
+    ],
+)
+def test_what_is_no_table_to_write(name, content, options, message, folder, tmp_path, capsys):
+    out = tmp_path / name
+    if content:
+        out.write_text(content)
+    assert run("predict", folder / "classes", "--input", folder / "asked", "--out", out, *options) == 2
+    assert message in capsys.readouterr().err
+    assert not content or out.read_text() == content
+
+
+def test_a_table_is_whole_or_not_there(folder, tmp_path, capsys):
+    (tmp_path / "broken").write_bytes(b"good\nbad\n\xff\n")
+    out = tmp_path / "answers.csv"
+    command = [sys.executable, "-m", "keras_tfm", "predict", folder / "classes", "--out", out, "--quiet"]
+    with open(tmp_path / "broken", "rb") as file:
+        end = subprocess.run(command, stdin=file, capture_output=True, text=True, timeout=60)
+    assert end.returncode == 2 and "expected UTF-8" in end.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["broken"]
+    assert run("predict", folder / "classes", "--input", out, "--out", out) == 2
+    out.write_text("good\n")
+    for options in ((), ("--overwrite",)):
+        assert run("predict", folder / "classes", "--input", out, "--out", out, *options) == 2
+        assert "is read by this command" in capsys.readouterr().err
+    assert out.read_text() == "good\n"
 
 
 def test_probabilities(folder, capsys):
     (one, nothing, other), _ = asked(folder, "classes", capsys, "--probabilities")
     assert one.keys() == other.keys() == {"x", "y"} and nothing is None and abs(sum(one.values()) - 1) < 1e-5
-    (one, *_), _ = asked(folder, "multi-label", capsys, "--probabilities", "--json", "--batch-size", 2)
+    (one, *_), _ = asked(folder, "multi-label", capsys, "--probabilities", "--batch-size", 2)
     assert one.keys() == {"x", "y"} and all(0 < value < 1 for value in one.values())
     (one, nothing), said = asked(folder, "choose", capsys, "--probabilities", file="choices")
     assert one.keys() == {"0", "1"} and nothing is None and "line 2 gets an empty line" in said
@@ -117,6 +223,7 @@ def test_what_is_no_text_is_refused():
         list(arriving(StandardInput(io.BytesIO(bytes(70_000_000)))))
 
 
+@pytest.mark.slow
 def test_each_line_is_answered_before_the_next_comes(folder):
     command = [sys.executable, "-m", "keras_tfm", "predict", str(folder / "classes"), "--quiet"]
     process = subprocess.Popen(

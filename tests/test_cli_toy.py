@@ -80,6 +80,7 @@ def rater():
     del TASKS["rate"]
 
 
+@pytest.mark.slow
 def test_a_task_of_one_class(tmp_path, capsys):
     rows = [f"{'word ' * count}end\t{count}" for count in range(1, 11)] * 4
     (tmp_path / "train.tsv").write_text("\n".join(rows) + "\n", "utf-8")
@@ -97,12 +98,12 @@ def test_a_task_of_one_class(tmp_path, capsys):
     measures = json.loads(capsys.readouterr().out)
     (tmp_path / "asked").write_text("\n".join(row.partition("\t")[0] for row in rows) + "\n")
     assert run("predict", tmp_path / "run", "--input", tmp_path / "asked", "--json") == 0
-    ratings = [*map(json.loads, capsys.readouterr().out.splitlines())]
+    ratings = [json.loads(line)["answer"] for line in capsys.readouterr().out.splitlines()]
     error = np.abs(np.array(ratings) - [float(row.partition("\t")[2]) for row in rows]).mean()
     assert measures == {"sentences": 40, "error": pytest.approx(error, abs=1e-4)}
     (tmp_path / "asked").write_text("word end\n\nword word end\n")
     assert run("predict", tmp_path / "run", "--input", tmp_path / "asked", "--json") == 0
-    one, nothing, other = map(json.loads, capsys.readouterr().out.splitlines())
+    one, nothing, other = (json.loads(line)["answer"] for line in capsys.readouterr().out.splitlines())
     assert nothing is None
     for options, message in (
         (("--batch-size", 2), "--batch-size: the task 'rate' has no such option"),

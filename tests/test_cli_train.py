@@ -36,6 +36,7 @@ def trained(data, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "texts"
     files = "--train", data / "train.tsv", "--valid", data / "valid.tsv", "--columns", "0,1"
     model = "--size", "tiny", "--config", data / "changes.json", "--vocabulary", 300, "--max-length", 16
+    model += "--pooling", "first"  # what transformers has
     training = "--epochs", 1, "--schedule", "constant", "--save-minutes", 5, "--seed", 7
     assert run("train", "classify", *files, "--out", out, *model, *training) == 0
     return out
@@ -52,7 +53,7 @@ def test_a_run_remembers_its_command(data, trained):
         "start": None,
         "changes": TINY,
         "model": {"size": "tiny", "vocabulary_size": 300},
-        "fields": {"max_length": 16},
+        "fields": {"max_length": 16, "pooling": "first"},
         "run": {"save_minutes": 5.0},
         "strategy": "none",
         "deterministic": False,
@@ -74,6 +75,7 @@ def test_a_run_has_a_model_card(trained, tmp_path):
     assert tasks.load(tmp_path / "again").record == {}
 
 
+@pytest.mark.slow
 def test_options_of_a_run_make_the_same_again(trained, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     again = "train", "classify", "--options", trained / "training.json", "--out"
@@ -135,7 +137,7 @@ def test_resume_needs_nothing_else(data, trained, tmp_path, monkeypatch, capsys)
         ),
         (("--from", "{trained}"), "--from (now {trained}, then None)"),
         (("--config", "{data}/other.json"), "--config (now {{'dim': 16}}, then {{'num_layers': 1,"),
-        (("--learning-rate", "1"), "learning_rate (now 1.0, then 5e-05)"),
+        (("--learning-rate", "1"), "learning_rate (now 1.0, then 0.001)"),
         (("--train", "{data}/valid.tsv"), "data (now "),
         (("--columns", "1"), "--columns: expected two, A,B or three, A,B,C; got 1"),
     ],
@@ -156,6 +158,7 @@ def test_what_was_given_may_be_given_again(data, trained, tmp_path):
     assert asked.run.resume and asked.command.model["size"] == "tiny"
 
 
+@pytest.mark.slow
 def test_a_run_made_in_python_is_resumed_with_its_files(data, trained, tmp_path, capsys):
     task = tasks.load(trained)
     task.fit(
@@ -218,6 +221,7 @@ def test_a_translator_of_theirs_learns_to_sum_up(tmp_path):
         )
 
 
+@pytest.mark.slow
 def test_images_from_folders(tmp_path, capsys):
     generator = np.random.default_rng(0)
     for label, least in (("dark", 0), ("light", 150)):
@@ -228,7 +232,10 @@ def test_images_from_folders(tmp_path, capsys):
     sizes = {"image_size": 8, "patch_size": 4, "num_channels": 1, "num_layers": 1, "dim": 16, "num_heads": 2}
     (tmp_path / "changes.json").write_text(json.dumps(sizes | {"intermediate_dim": 16}))
     train = "train", "classify-images", "--train", tmp_path / "images", "--epochs", 1, "--batch-size", 4
-    assert run(*train, "--config", tmp_path / "changes.json", "--out", tmp_path / "run") == 0
+    model = "--family", "vit", "--config", tmp_path / "changes.json"
+    capsys.readouterr()
+    assert run(*train, *model, "--out", tmp_path / "run") == 0
+    assert "a new ViT, tiny: images become 8 x 8 pixels; --family" in capsys.readouterr().err
     assert run(*train, "--from", tmp_path / "run", "--out", tmp_path / "again", "--max-shift", 1) == 0
     capsys.readouterr()
     assert run("evaluate", tmp_path / "again", "--data", tmp_path / "images") == 0
@@ -258,3 +265,6 @@ def test_every_task_says_what_it_takes(name, capsys):
     is_keras = issubclass(task, TrainableTask)
     for word in ("--from", "--strategy", "--tensorboard", "--learning-rate"):
         assert (word in said) == is_keras
+    for field, value in task.given_weights.items():
+        assert f"(default: {getattr(task.training, field)}; {value} with --from)" in said
+    assert ("(default: mean; first with --from)" in said) == (name == "classify")

@@ -74,7 +74,10 @@ def test_lines_come_whole_and_as_a_terminal_would_keep_them():
 
 @pytest.mark.parametrize(
     ("death", "code", "how"),
-    [("sys.exit(7)", 7, "exit code 7"), ("os.kill(os.getpid(), signal.SIGKILL)", 137, "SIGKILL")],
+    [
+        ("sys.exit(7)", 7, "exit code 7"),
+        pytest.param("os.kill(os.getpid(), signal.SIGKILL)", 137, "SIGKILL", marks=pytest.mark.slow),
+    ],
 )
 def test_when_one_dies_all_end_with_its_code(death, code, how):
     began = time.monotonic()
@@ -158,6 +161,7 @@ print(devices.num_replicas_in_sync, *losses)
 """
 
 
+@pytest.mark.slow
 def test_workers_train_as_one(monkeypatch):
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
     answers = []

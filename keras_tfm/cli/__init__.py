@@ -12,6 +12,7 @@ from typing import Any
 
 from keras_tfm.cli import attention, info, launch, match, plot, predict, vectors, verbs
 from keras_tfm.cli.console import LOG, OutputError, answering, hush, quiet_tensorflow, speaking
+from keras_tfm.configs import meant
 from keras_tfm.version import __version__
 
 
@@ -25,7 +26,19 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, *arguments: Any, **options: Any) -> Any:
         self.complete()
-        return super().parse_known_args(*arguments, **options)
+        parsed, unknown = super().parse_known_args(*arguments, **options)
+        if unknown:
+            flag = unknown[0].partition("=")[0]
+            near = meant(flag, self._option_string_actions) if flag.startswith("--") else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
+        return parsed, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        try:
+            super()._check_value(action, value)
+        except argparse.ArgumentError as error:
+            error.message += meant(value, action.choices or ())
+            raise
 
     def complete(self) -> None:
         """Call `fill`, if that has not been done yet."""
@@ -116,8 +129,8 @@ def _ending_in_a_line() -> Iterator[None]:
         _end(error, 2)
     except FloatingPointError as error:
         _end(error, 1)
-    except KeyboardInterrupt:
-        LOG.warning("keras-tfm: interrupted")
+    except KeyboardInterrupt as interrupt:
+        LOG.warning("keras-tfm: interrupted%s", f"; {interrupt}" if str(interrupt) else "")
         raise SystemExit(130) from None
     except Exception as error:
         tensorflow = sys.modules.get("tensorflow")

@@ -17,11 +17,17 @@ from typing import Annotated, Any, Literal
 from keras_tfm.configs import Option, checked, kinds_of, rules_of
 
 
-def add_options(group: Any, config_class: type, defaults: Mapping[str, Any] | None = None) -> None:
+def add_options(
+    group: Any,
+    config_class: type,
+    defaults: Mapping[str, Any] | None = None,
+    with_from: Mapping[str, Any] = types.MappingProxyType({}),
+) -> None:
     """Add the options of a configuration to a parser, or to a group of one.
 
     `defaults`, by field, are shown in the help; they are those of the class unless given. An option without a
-    default is required. `given` finds what was typed.
+    default is required. `with_from` are other defaults, of a training with --from. `given` finds what was
+    typed.
     """
     defaults = defaults_of(config_class) if defaults is None else defaults
     kinds = kinds_of(config_class)
@@ -33,7 +39,7 @@ def add_options(group: Any, config_class: type, defaults: Mapping[str, Any] | No
             flag_of(config_class, name),
             dest=f"{config_class.__name__}.{name}",
             default=argparse.SUPPRESS,
-            help=_help(option, defaults.get(name)).replace("%", "%%"),
+            help=_help(option, defaults.get(name), with_from.get(name)).replace("%", "%%"),
             **how,
         )
 
@@ -72,14 +78,15 @@ def defaults_of(config_class: Any) -> dict[str, Any]:
     }
 
 
-def _help(option: Option, default: Any) -> str:
+def _help(option: Option, default: Any, with_from: Any) -> str:
     if default is None:
         words = option.default
     elif isinstance(default, bool):
         words = "yes" if default else None
     else:
         words = str(default)
-    return option.help if words is None else f"{option.help} (default: {words})"
+    other = "" if with_from is None else f"; {with_from} with --from"
+    return option.help if words is None else f"{option.help} (default: {words}{other})"
 
 
 def _how(kind: Any, option: Option, default: Any) -> dict[str, Any]:

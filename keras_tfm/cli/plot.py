@@ -1,6 +1,7 @@
 """`keras-tfm plot`: draw the curves of a training."""
 
 import argparse
+import contextlib
 import os
 import pathlib
 from collections.abc import Sequence
@@ -27,18 +28,24 @@ def add(group: Any, add_verb: Any) -> None:
 def run_plot(arguments: argparse.Namespace) -> None:
     """plot: write a picture."""
     from keras_tfm.training.logs import read_rows
+    from keras_tfm.training.record import read_record
+    from keras_tfm.training.safetensors import CheckpointError
     from keras_tfm.visualize import plots
 
     if arguments.out is not None:
         refuse_file(arguments.out, overwrite=arguments.overwrite)
-    rows = {}
+    rows, best = {}, {}
     for name, folder in zip(short_names(arguments.runs), arguments.runs, strict=True):
+        if not os.path.isdir(folder):
+            raise FileNotFoundError(f"{folder}: there is no such folder")
         path = os.path.join(folder, "metrics.csv")
         rows[name] = read_rows(path)
         if not rows[name]:
             raise ValueError(f"{path}: expected one row per epoch, got none")
+        with contextlib.suppress(CheckpointError):  # what a damaged record says is left out
+            best[name] = read_record(folder).get("results", {}).get("best_epoch")
     path = arguments.out or os.path.join(arguments.runs[0], "metrics.png")
-    plots.save(plots.draw_training(rows), path)
+    plots.save(plots.draw_training(rows, best), path)
     say(f"the picture is {path}")
 
 

@@ -1,4 +1,4 @@
-"""`keras-tfm predict`: one line, or one JSON value, for each line or example."""
+"""`keras-tfm predict`: a line, or a row of a table, for each line or example."""
 
 import argparse
 import collections
@@ -7,7 +7,6 @@ import dataclasses
 import inspect
 import io
 import itertools
-import json
 import os
 import select
 import sys
@@ -15,9 +14,10 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 from keras_tfm.cli.columns import add_table_options, check_columns, layout_of
-from keras_tfm.cli.console import warn
+from keras_tfm.cli.console import say, warn
 from keras_tfm.cli.generated import add_options, flag_of, given
-from keras_tfm.cli.outputs import refuse_pictures
+from keras_tfm.cli.outputs import refuse_file, refuse_pictures
+from keras_tfm.cli.tables import Write, as_json, check_suffix, holds_values, new_table
 from keras_tfm.cli.verbs import add_decoding, add_task_folder, decoding_of, loaded
 from keras_tfm.configs import Between, Config, Count, Option
 
@@ -27,7 +27,7 @@ FILE is what the task of RUN reads (plain, .gz or .xz), or a pattern of such fil
 and may be missing. TABLE is a .tsv, .csv, .jsonl or .parquet file, or tfds:NAME[/CONFIG][:VERSION]#SPLIT.
   translate, summarize   lines; or a TABLE
   classify               lines, with a tab between two texts; or a TABLE
-  tag                    lines, or CoNLL columns; or a TABLE with lists of words
+  tag                    lines, or CoNLL columns; or a TABLE with lists of words, or with a word per row
   answer                 lines: question, tab, context; or JSON in SQuAD's format; or a TABLE
   choose                 lines: text, tab, choice, tab, choice, ...; or a TABLE with lists of choices
   recommend              lines with one user each; or a TABLE with users
@@ -37,17 +37,22 @@ and may be missing. TABLE is a .tsv, .csv, .jsonl or .parquet file, or tfds:NAME
   segment                an image, a folder of images or with images/, COCO's JSON, JSON lines with images;
                          or a TABLE
   classify-images, image-vectors, pretrain-images, match-images, caption
-                         an image; a folder of images, or of such folders; .npz or idx files; or a TABLE
+                         an image; a folder of images, or of such folders; .npz or idx files; or a TABLE,
+                         with images or with paths of them
 
 Lines of standard input are answered as they arrive; with --seed, when all have arrived. (/dev/stdin is read
-like a file.) Each input gets one line of output. It is empty (null with --json) if the input is blank or
-cannot be answered; the reason is written to standard error.
+like a file.) Each input gets one line of output, that of an image its file's name, a tab and the answer. The
+answer is empty (null with --json) if the input is blank or cannot be answered; the reason is written to
+standard error. --json and --out give the place or the file of each input, its answer and, where the task has
+one, the answer's confidence from 0 to 1; of tag also the words, the scores of their tags and the spans.
 """
 MOST_TOLD = 20  # how many inputs without an answer are reported one by one
 MOST_AT_ONCE = 1_024  # the largest number of lines of standard input that are answered together
+PORTION = 8_192  # lines of a file whose answers are held at once while they are written to a table
 # Up to this many answers are computed without XLA, since compiling would take longer than it saves: GPT-2
 # with 86 M weights took 3.2 s per line of 64 tokens without XLA, 1.9 s with it, and 7 s to compile.
 FEW = 4
+PROBABILITY = "probability_"  # what names of columns begin with, before a label
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,8 +60,10 @@ class Asking(Config):
     """Options for tasks of all kinds."""
 
     probabilities: Annotated[
-        bool, Option("print the probabilities of all labels as a JSON object (tasks with labels)")
+        bool,
+        Option("the probabilities of all labels too, printed alone as a JSON object (tasks with labels)"),
     ] = False
+    repair: Annotated[bool, Option("turn an I- tag that goes on with nothing into B- (tag)")] = False
     num_items: Annotated[Count | None, Option("items per user (recommend)", flag="--items", default="10")] = (
         None
     )
@@ -106,21 +113,44 @@ def add(group: Any, add_verb: Any) -> None:
         action="store_true",
         help="read the whole input as one text, and print the answer unchanged",
     )
-    predict.add_argument("--json", action="store_true", help="print each answer as a JSON value")
+    how = predict.add_mutually_exclusive_group()
+    how.add_argument(
+        "--json",
+        action="store_true",
+        help="print a JSON object for each input: place, answer, confidence",
+    )
+    how.add_argument(
+        "--out",
+        metavar="FILE",
+        help="write the inputs and their answers to a table, .csv, .tsv (with quotes) or .jsonl, instead",
+    )
     add_options(predict, Asking)
     predict.add_argument(
-        "--overwrite", action="store_true", help="replace files of --draw and --masks that exist"
+        "--overwrite", action="store_true", help="replace files of --out, --draw and --masks that exist"
     )
     add_decoding(predict)
 
 
 def run(arguments: argparse.Namespace) -> None:
     """predict: one line for each line, or example, of a file; with --whole one answer for all of it."""
-    from keras_tfm.data.sources.files import read_lines
-
+    if arguments.out is not None:
+        check_suffix(arguments.out, "--out")
+        refuse_file(arguments.out, [arguments.input], arguments.overwrite)
     task = loaded(arguments.task_folder)
     writer = Writer(task, arguments)
     check_columns(task, arguments.columns, (1, 2, 3))
+    if arguments.out is None:
+        answer_all(task, arguments, writer)
+    else:
+        with new_table(arguments.out, writer.columns) as writer.write:
+            answer_all(task, arguments, writer)
+        say(f"{writer.num_read:,} rows are in {arguments.out}")
+
+
+def answer_all(task: Any, arguments: argparse.Namespace, writer: "Writer") -> None:
+    """Answer the whole input."""
+    from keras_tfm.data.sources.files import read_lines
+
     layout = layout_of(arguments.columns, arguments)
     if arguments.whole:
         if not task.reads_lines:
@@ -141,14 +171,20 @@ def run(arguments: argparse.Namespace) -> None:
     else:
         inputs = task.read_inputs(arguments.input, layout)
         refuse_pictures(inputs.examples, arguments.input, writer.folders, arguments.overwrite)
-        writer.answer(*inputs)
+        count = len(inputs.examples)
+        size = PORTION if writer.in_portions else max(1, count)
+        for first in range(0, count, size):
+            rows = slice(first, first + size)
+            writer.answer(inputs.examples[rows], inputs.places[rows], is_all=count <= size)
     writer.end()
 
 
 class Writer:
-    """Prints a task's answers in the form that the arguments ask for, and reports inputs that it cannot
-    answer.
+    """Prints a task's answers in the form that the arguments ask for, or hands them to `write`, and reports
+    inputs that it cannot answer.
     """
+
+    write: Write
 
     def __init__(self, task: Any, arguments: argparse.Namespace):
         self.task, self.arguments = task, arguments
@@ -161,6 +197,7 @@ class Writer:
         # Samples depend on which lines are answered together: with a seed, all lines are read first.
         can_come = task.reads_lines and not arguments.whole and "seed" not in self.decoding
         self.comes_by_lines = arguments.input == "-" and can_come
+        self.in_portions = can_come and (self.comes_by_lines or arguments.out is not None)
         self.folders = [self.asking[name] for name in ("draw", "masks") if name in self.asking]
         if len(set(map(os.path.realpath, self.folders))) < len(self.folders):
             raise ValueError(
@@ -178,35 +215,82 @@ class Writer:
         for row, reason in sorted(reasons.items()):
             self.num_refused += 1
             if self.num_refused <= MOST_TOLD:
-                warn(f"{places[row]} gets an empty line: {reason}")
+                warn(f"{places[row]} gets an empty {self._unit}: {reason}")
         answered = [example for row, example in enumerate(examples) if row not in reasons]
         self.num_read += len(examples)
         self.num_cut += self.task.count_truncated(answered)
-        if not self.comes_by_lines:
+        if not self.in_portions:
             self._tell_of_all()
         answers: Iterator[Any] = iter(())
         if answered:
             with brief() if is_all and len(answered) <= FEW else contextlib.nullcontext():
-                answers = iter(self.task.predict(answered, **self.decoding, **self.asking))
-        for row in range(len(examples)):
-            print(self._no_answer if row in reasons else self._line(next(answers)))
-        sys.stdout.flush()
+                answers = iter(self._ask(answered, **self.decoding, **self.asking))
+        for row, (example, place) in enumerate(zip(examples, places, strict=True)):
+            self._tell(example, place, None if row in reasons else next(answers))
+        if self.arguments.out is None:
+            sys.stdout.flush()
 
     def end(self) -> None:
         """Report what concerns all examples."""
-        if self.comes_by_lines:
+        if self.in_portions:
             self._tell_of_all()
 
     def _tell_of_all(self) -> None:
         if self.num_refused > MOST_TOLD:
-            warn(f"{self.num_refused - MOST_TOLD:,} more get an empty line")
+            warn(f"{self.num_refused - MOST_TOLD:,} more get an empty {self._unit}")
         if self.num_cut:
             length = self.task.config.max_length
             warn(f"{self.num_cut} of {self.num_read} texts exceed {length} tokens and are cut there")
 
     @property
-    def _no_answer(self) -> str:
-        return "null" if self.arguments.json else ""
+    def _unit(self) -> str:
+        return "line" if self.arguments.out is None else "row"
+
+    @property
+    def _where(self) -> str:
+        """The column that says where an example comes from."""
+        return "place" if self.task.reads_lines else "file"
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of --out, of .jsonl the names."""
+        columns = [self._where, *["input"] * self.task.reads_lines, *self.task.record_fields]
+        if self.asking.get("probabilities"):
+            names = self.task.answer_names
+            columns += ["probabilities"] if names is None else [f"{PROBABILITY}{name}" for name in names]
+        return columns
+
+    @property
+    def _ask(self) -> Any:
+        """The method that answers: that of plain answers where they alone are printed."""
+        are_records = self.arguments.json or self.arguments.out is not None
+        return self.task.records if are_records else self.task.predict
+
+    def _tell(self, example: Any, place: str, answer: Any) -> None:
+        """Print or write what is known of an example; the `answer` is None if it gets none."""
+        place = os.fspath(example) if self._where == "file" and is_name(example) else place
+        if self.arguments.out is not None:
+            self.write(self._row(example, place, answer))
+        elif self.arguments.json:
+            print(as_json({self._where: place, **(answer or {"answer": None})}))
+        else:
+            line = "" if answer is None else self._line(answer)
+            print(line if self.task.reads_lines else f"{place}\t{line}")
+
+    def _row(self, example: Any, place: str, record: dict[str, Any] | None) -> dict[str, Any]:
+        row = {self._where: place} | ({"input": example} if self.task.reads_lines else {})
+        if holds_values(self.arguments.out) or record is None:
+            return {**row, **(record or {"answer": None})}
+        probabilities = record.pop("probabilities", {})
+        if self.task.answer_names is not None:
+            named = {f"{PROBABILITY}{name}": probability for name, probability in probabilities.items()}
+        else:
+            named = {"probabilities": probabilities} if probabilities else {}
+        answer = record["answer"]
+        return {**row, **record, "answer": answer if isinstance(answer, str) else self._text(answer), **named}
+
+    def _text(self, answer: Any) -> str:
+        return self.task.as_line(answer) if not isinstance(answer, dict) else as_json(answer)
 
     def _line(self, answer: Any) -> str:
         """An answer in its printed form."""
@@ -214,14 +298,12 @@ class Writer:
             names = self.task.answer_names or range(len(answer))
             named = zip(names, answer, strict=True)
             return as_json({str(name): float(f"{probability:.6g}") for name, probability in named})
-        if self.arguments.json:
-            return as_json(answer)
         return answer if self.arguments.whole and isinstance(answer, str) else self.task.as_line(answer)
 
 
-def as_json(answer: Any) -> str:
-    """An answer as one line of JSON; arrays become lists."""
-    return json.dumps(answer, ensure_ascii=False, default=lambda array: array.tolist())
+def is_name(example: Any) -> bool:
+    """Whether an example is the path of a file."""
+    return isinstance(example, str | os.PathLike)
 
 
 def blanks(examples: Any) -> dict[int, str]:

@@ -7,6 +7,9 @@ import argparse
 import contextlib
 import dataclasses
 import functools
+import pathlib
+import shlex
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -15,11 +18,11 @@ import tensorflow as tf
 from keras_tfm.cli.columns import add_table_options, layout_of
 from keras_tfm.cli.command import Command, Plan, plan_of
 from keras_tfm.cli.console import say, tell_untrained
-from keras_tfm.cli.generated import add_options, in_flags
+from keras_tfm.cli.generated import add_options, defaults_of, in_flags
 from keras_tfm.cli.outputs import refuse_folder, refuse_inside
 from keras_tfm.tasks import TASKS, LearningTask
 from keras_tfm.training import strategy
-from keras_tfm.training.folder import refuse_running
+from keras_tfm.training.folder import is_run, refuse_running
 from keras_tfm.training.strategy import num_workers, sum_over_workers, worker_index
 
 
@@ -39,9 +42,7 @@ def _add_options(verb: argparse.ArgumentParser, task_class: Any) -> None:
         how |= {"dest": name, "metavar": metavar, "help": help.replace("%", "%%")}
         group.add_argument(flag, default=argparse.SUPPRESS, **how)
 
-    share, most = task_class.held_out
-    apart = f"{share:.0%} of --train" + (f", at most {most:,}" if most else "")
-    validation = f"{task_class.unit} for validation after each epoch (default: {apart})"
+    validation = f"{task_class.unit} for validation after each epoch (default: {task_class.held_out})"
     counts = " or ".join(map(str, task_class.columns))
     data = verb.add_argument_group("data")
     add(data, "--train", "Command.train", "FILE", task_class.files, nargs="+")
@@ -65,12 +66,15 @@ def _add_options(verb: argparse.ArgumentParser, task_class: Any) -> None:
         text = 'JSON file with changes to the model configuration, for example {"dropout": 0.3}'
         add(model, "--config", "Command.changes", "FILE", text)
     add_options(model, task_class.model_options)
-    add_options(model, task_class.config_class)
+    usual = defaults_of(task_class.config_class)
+    with_from = {name: usual[name] for name in task_class.fresh_fields}
+    add_options(model, task_class.config_class, usual | task_class.fresh_fields, with_from)
 
     training = task_class.training
     group = verb.add_argument_group("training", type(training).__doc__)
     names = [field.name for field in dataclasses.fields(training)]
-    add_options(group, type(training), {name: getattr(training, name) for name in names})
+    defaults = {name: getattr(training, name) for name in names}
+    add_options(group, type(training), defaults, task_class.given_weights)
     if task_class.has_devices:
         add_options(verb.add_argument_group("devices"), Command)
 
@@ -88,7 +92,7 @@ def run(task_class: Any, arguments: argparse.Namespace) -> None:
     tell(f"{task.model.count_params():,} weights{tokens}")
     is_written = num_workers(devices) > 1 and not plan.run.resume  # see `_begin`
     kept = dataclasses.replace(plan.run, overwrite=True) if is_written else plan.run
-    with in_flags(type(plan.training)):  # of bounds that the model sets
+    with in_flags(type(plan.training)), _saying_how_to_resume(task_class, plan):  # of bounds of the model
         history = task.fit(examples, validation, run=kept, **dataclasses.asdict(plan.training))
     name, mode = task.judged_by
     values = history.get(name)
@@ -99,6 +103,18 @@ def run(task_class: Any, arguments: argparse.Namespace) -> None:
     tell(f"{best}the model is in {plan.run.folder}")
 
 
+@contextlib.contextmanager
+def _saying_how_to_resume(task_class: Any, plan: Plan) -> Iterator[None]:
+    """A scope in which an interrupt says how the training goes on, once there is a RUN."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not is_run(pathlib.Path(plan.run.folder)):
+            raise
+        command = f"keras-tfm train {task_class.name} --out {shlex.quote(plan.run.folder)} --resume"
+        raise KeyboardInterrupt(f"to go on: {command}") from None
+
+
 def _prepare(plan: Plan, files: list) -> Any:
     """The devices of --strategy. Also sets the seed and --deterministic, and checks that RUN may be
     written: it does not replace the `files` that were read, paths or None.
@@ -107,6 +123,10 @@ def _prepare(plan: Plan, files: list) -> Any:
     if worker_index(devices) == 0:
         if not plan.run.resume:
             _refuse_out(plan, files)
+            if plan.command.start is not None:
+                from keras_tfm.convert.folder import refuse_missing
+
+                refuse_missing(plan.command.start)
         refuse_running(plan.run.folder)
     if plan.command.deterministic:
         tf.config.experimental.enable_op_determinism()

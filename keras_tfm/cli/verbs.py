@@ -11,8 +11,10 @@ from typing import Annotated, Any
 
 from keras_tfm.cli.columns import add_table_options, check_columns, layout_of
 from keras_tfm.cli.console import say, tell_untrained, uncollected
+from keras_tfm.cli.explained import ERROR_COLUMNS, class_lines, confusion_lines, write_errors
 from keras_tfm.cli.generated import add_options, flag_of, given
-from keras_tfm.cli.outputs import refuse_folder
+from keras_tfm.cli.outputs import refuse_file, refuse_folder
+from keras_tfm.cli.tables import check_suffix, new_table
 from keras_tfm.configs import Between, Config, Count, Length, Option
 
 Share = Annotated[float, Between(0, 1, is_above=True)]
@@ -81,6 +83,25 @@ def add_evaluate(group: Any, add_verb: Any) -> None:
     )
     evaluate.add_argument("--columns", metavar="A,B", help="a table's columns, by names or numbers from 0")
     add_table_options(evaluate)
+    explained = evaluate.add_argument_group(
+        "explanation", "Classes are explained on standard error (classify, classify-images, tag)."
+    )
+    explained.add_argument(
+        "--errors",
+        metavar="FILE",
+        help="write the worst rows by their loss, 1,000 at most, to a .csv, .tsv (quoted) or .jsonl table",
+    )
+    explained.add_argument(
+        "--plot", metavar="FILE", help="draw which class is taken for which: .png, .svg or .pdf"
+    )
+    explained.add_argument(
+        "--calibration",
+        action="store_true",
+        help="also print the expected calibration error, from 0 to 1: how far confidence is from accuracy",
+    )
+    evaluate.add_argument(
+        "--overwrite", action="store_true", help="replace files of --errors and --plot that exist"
+    )
     add_decoding(evaluate)
 
 
@@ -163,15 +184,63 @@ def loaded(folder: str, quantization: str | None = None) -> Any:
 
 
 def run_evaluate(arguments: argparse.Namespace) -> None:
-    """evaluate: one JSON line."""
+    """evaluate: one JSON line, and on standard error what is behind it."""
+    if arguments.errors:
+        check_suffix(arguments.errors, "--errors")
+    if arguments.plot:
+        from keras_tfm.visualize.plots.canvas import picture_kind
+
+        picture_kind(arguments.plot)
+    for path in filter(None, (arguments.errors, arguments.plot)):
+        refuse_file(path, arguments.data, arguments.overwrite)
     task = loaded(arguments.task_folder)
     if not hasattr(task, "measure"):
         raise ValueError(f"{arguments.task_folder}: the task {task.name!r} has no metrics")
     decoding = decoding_of(arguments, task.measure)
     if task.columns:
         check_columns(task, arguments.columns)
-    examples = task.read_examples(arguments.data, layout_of(arguments.columns, arguments))
-    print(json.dumps(task.evaluate(examples, **decoding)))
+    named = {"in_memory": False} if arguments.errors and takes(task.read_files, "in_memory") else {}
+    examples = task.read_examples(arguments.data, layout_of(arguments.columns, arguments), **named)
+    measures, judgements = task.judged(examples, **decoding)
+    explain(arguments, task, examples, judgements, measures)
+    print(json.dumps(measures))
+
+
+def takes(method: Any, name: str) -> bool:
+    """Whether a method has a parameter of this `name`."""
+    return name in signature(method).parameters
+
+
+def explain(
+    arguments: argparse.Namespace, task: Any, examples: Any, judgements: Any, measures: dict[str, Any]
+) -> None:
+    """Say, write and draw what is behind the measures, to which --calibration adds one; ValueError for what
+    the task does not have.
+    """
+    for flag, part in (("--errors", "losses"), ("--plot", "confusion"), ("--calibration", "confidences")):
+        if getattr(arguments, flag[2:]) and getattr(judgements, part, None) is None:
+            raise ValueError(f"{flag}: the task {task.name!r} gives none here: its answers are no classes")
+    if judgements is None:
+        return
+    for line in class_lines(judgements.counts) if judgements.counts else ():
+        say(line)
+    if judgements.confusion is not None:
+        for line in confusion_lines(judgements.labels, judgements.confusion):
+            say(line)
+    if arguments.calibration:
+        from keras_tfm.tasks.judgements import calibration_error
+
+        error = calibration_error(judgements.confidences, judgements.are_right)
+        measures["expected_calibration_error"] = round(error, task.digits)
+    if arguments.errors:
+        with new_table(arguments.errors, ERROR_COLUMNS) as write:
+            write_errors(write, examples[0], judgements)
+        say(f"the worst rows are in {arguments.errors}")
+    if arguments.plot:
+        from keras_tfm.visualize import plots
+
+        plots.save(plots.plot_confusion(judgements.confusion, judgements.labels), arguments.plot)
+        say(f"the picture is {arguments.plot}")
 
 
 def run_export(arguments: argparse.Namespace) -> None:

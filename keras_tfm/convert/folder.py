@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import re
 import shlex
 
 from keras_tfm.training.folder import Path
@@ -10,6 +11,7 @@ from keras_tfm.training.safetensors import CheckpointError, read_json, read_tens
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 # {how the names of files of weights that are not read end: (who writes safetensors of them, their argument)}
 CONVERTED = {
     ".bin": ("transformers and torch", ""),
@@ -35,6 +37,7 @@ def find_folder(name: Path) -> pathlib.Path:
     folder = pathlib.Path(name)
     if folder.is_dir():
         return folder
+    refuse_missing(name)
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
@@ -51,8 +54,15 @@ def find_folder(name: Path) -> pathlib.Path:
     try:
         return pathlib.Path(snapshot_download(str(name), allow_patterns=patterns))
     except (OSError, ValueError) as error:
-        problem = f"{name} is neither a folder nor available from the Hugging Face hub ({error})."
+        reason = str(error).strip().partition("\n")[0].partition(". ")[0].rstrip(".")
+        problem = f"{name} is neither a folder nor available from the Hugging Face hub ({reason})."
         raise FileNotFoundError(problem) from None
+
+
+def refuse_missing(name: Path) -> None:
+    """Raise FileNotFoundError unless `name` is a folder, or may be a hub id."""
+    if not (pathlib.Path(name).is_dir() or HUB_ID.fullmatch(str(name))):
+        raise FileNotFoundError(f"{name}: there is no such folder.")
 
 
 def holds_model(folder):

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import keras
 
-from keras_tfm.configs import Config
+from keras_tfm.configs import Config, meant
 from keras_tfm.precision import default_policy, layers_follow, quantize_parts, quantized_parts_of
 from keras_tfm.registry import register
 from keras_tfm.training.model import FunctionalModel
@@ -97,7 +97,9 @@ class ConfiguredModel(FunctionalModel):
     def config_of_size(cls, size, **changes):
         """The configuration of the model that `from_size` makes."""
         if size not in cls.sizes:
-            raise ValueError(f"{cls.__name__} has no size {size!r}; it has {', '.join(cls.sizes)}.")
+            raise ValueError(
+                f"{cls.__name__} has no size {size!r}{meant(size, cls.sizes)}; it has {', '.join(cls.sizes)}."
+            )
         return cls.config_class.from_json(dataclasses.asdict(cls.sizes[size]) | changes)
 
     def get_config(self):

@@ -2,6 +2,7 @@
 
 import collections
 import weakref
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.distribute.input_lib import DistributedDataset
@@ -102,5 +103,5 @@ def keep_gradient_with(output):
     table, operation = gradient_registry._registry, output.op
     name = operation.get_attr("_gradient_op_type").decode()
     operation.gradient_of_function = table[name]["type"]
-    holder = weakref.ref(operation, lambda _: table.pop(name, None))
+    holder: Any = weakref.ref(operation, lambda _: table.pop(name, None))
     table[name]["type"] = lambda _, *upstream: holder().gradient_of_function(_, *upstream)

@@ -14,17 +14,18 @@ from .tokens import symbols_of
 ASCII_SPACES = "\t\n\f\r "
 
 
-def as_arrays(folder):
-    """The outputs are the answers."""
-    return lambda outputs, rows, example: outputs[0]
+def as_arrays(folder, labels: list[str] | None = None):
+    """The outputs are the answers, beside the "labels" that they are of."""
+    names = {} if labels is None else {"labels": labels}
+    return lambda outputs, rows, example: {**outputs[0], **names}
 
 
 def as_classes(folder, labels: list[str]):
-    """The likeliest label, beside the "probabilities"."""
+    """The likeliest label, beside the "probabilities" of all "labels"."""
 
     def finish(outputs, rows, example):
         (found,) = outputs
-        return {"label": labels[int(found["probabilities"].argmax())], **found}
+        return {"label": labels[int(found["probabilities"].argmax())], "labels": labels, **found}
 
     return finish
 

@@ -6,6 +6,7 @@ A function `not_KIND(example)` gives the reason why an example is not of that ki
 import decimal
 import math
 import numbers
+import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -180,6 +181,29 @@ def not_image(example):
         return None
     span = f" from {array.min()} to {array.max()}" if array.dtype.kind in "biuf" else ""
     return f"expected an image of uint8 from 0 to 255, or of floats from 0 to 1, got {array.dtype}{span}"
+
+
+MOST_MARKS = 3  # runs of marks that are split off at each end of a word: ." is two
+
+
+def words_in(text, marks=""):
+    """The words of a text: what white space separates, less the `marks` at its ends, which are words of their
+    own, as are several of the same mark (...).
+    """
+    for pattern, spaced in apart(marks):
+        text = re.sub(pattern, spaced, text, flags=re.ASCII)
+    return text.split()
+
+
+def apart(marks):
+    """[(pattern, replacement)] that one after another put spaces between words and the `marks` at their ends;
+    Python and RE2, TensorFlow's, read them alike.
+    """
+    once = []
+    for mark in map(re.escape, marks):
+        once.append((rf"(^|\s)({mark}+)([^\s{mark}])", r"\1\2 \3"))
+        once.append((rf"([^\s{mark}])({mark}+)(\s|$)", r"\1 \2\3"))
+    return once * MOST_MARKS
 
 
 def is_texts(value):

@@ -1,12 +1,21 @@
 """What comes before the exported function: raw inputs as arrays of numbers."""
 
 import io
-import pathlib
 from typing import Any, Literal
 
 import numpy as np
 
-from .examples import check_row, not_choices, not_image, not_pair, not_question, not_text, not_words
+from .examples import (
+    check_row,
+    not_choices,
+    not_image,
+    not_pair,
+    not_question,
+    not_text,
+    not_words,
+    words_in,
+)
+from .image_headers import FORMATS, NOT_WHOLE, Header, header_of, problem_of, read_bytes, turned
 from .packages import imported
 from .tokens import by_tokenizers, spans_by_tokenizers
 
@@ -80,20 +89,20 @@ class Texts(Reader):
 
 
 class Words(Texts):
-    """Lists of words, or strings split at white space: of each word's tokens the first is answered for.
+    """Lists of words, or strings split by `words_in`: of each word's tokens the first is answered for.
 
-    `before` is what a word is spelled with in front, `empty` what an empty word is read as, and `unknown` the
-    id of a word without tokens.
+    `marks` are words of their own at the ends of others, `before` is what a word is spelled with in front,
+    `empty` what an empty word is read as, and `unknown` the id of a word without tokens.
     """
 
-    def __init__(self, folder, unknown: int, before: str = "", empty: str = "", **options):
+    def __init__(self, folder, unknown: int, before: str = "", empty: str = "", marks: str = "", **options):
         super().__init__(folder, **options)
-        self._unknown, self._before, self._empty = unknown, before, empty
+        self._unknown, self._before, self._empty, self._marks = unknown, before, empty, marks
 
     def row(self, example, place):
         """(token ids, their number, where the first token of each word stands, how many words there are)."""
         check_row(example, place, not_words)
-        words = example.split() if isinstance(example, str) else list(example)
+        words = words_in(example, self._marks) if isinstance(example, str) else list(example)
         ids: list[int] = []
         firsts: list[int] = []
         for word in words:
@@ -201,7 +210,7 @@ class Images(Reader):
     def row(self, example, place):
         check_row(example, place, not_image)
         if not isinstance(example, np.ndarray):
-            return self._resized(_pixels(bytes_of(example), self._shape[2], place))
+            return self._resized(_pixels(bytes_of(example, place), self._shape[2], place))
         image = example[..., None] if example.ndim == 2 else example
         if image.shape == self._shape:
             return from_0_to_1(image)
@@ -219,9 +228,12 @@ class Images(Reader):
         top, left = (whole - self._shape[:2]) // 2
         picture = pillow.fromarray(image[..., 0] if image.shape[2] == 1 else image)
         kernel = getattr(pillow.Resampling, self._interpolation)
-        picture = picture.resize((int(whole[1]), int(whole[0])), kernel)
-        box = left, top, left + self._shape[1], top + self._shape[0]
-        return from_0_to_1(np.asarray(picture.crop(tuple(map(int, box)))).reshape(self._shape))
+        # Only the part that is kept is computed: the whole of a resized panorama may be large.
+        scale = size / whole
+        ends = np.array([left, top, left + self._shape[1], top + self._shape[0]]) * np.tile(scale[::-1], 2)
+        box = tuple(np.minimum(ends, np.tile(size[::-1], 2)).tolist())
+        picture = picture.resize((self._shape[1], self._shape[0]), kernel, box)
+        return from_0_to_1(np.asarray(picture).reshape(self._shape))
 
     def length(self, row):
         return 1
@@ -231,15 +243,16 @@ class Images(Reader):
 
 
 def _pixels(data, channels, place):
-    """The bytes of an image file as 8-bit pixels (H, W, channels): alpha and orientation are ignored."""
+    """The bytes of an image file as 8-bit pixels (H, W, channels), turned as its EXIF says, without alpha."""
     pillow = imported("PIL.Image", "Pillow")
+    header = header_of(data) or Header((0, 0))
     try:
-        picture = pillow.open(io.BytesIO(data))
+        picture = pillow.open(io.BytesIO(data), formats=FORMATS)
         if picture.mode.startswith("I;16"):  # which Pillow would clip
             picture = pillow.fromarray((np.asarray(picture) >> 8).astype("uint8"))
-        pixels = np.asarray(picture.convert("RGB"))
-    except (OSError, ValueError, SyntaxError) as error:
-        raise ValueError(f"row {place}: expected a whole PNG or JPEG image ({error})") from None
+        pixels = turned(np.asarray(picture.convert("RGB")), header.orientation)
+    except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:
+        raise ValueError(f"row {place}: {NOT_WHOLE} ({error})") from None
     if channels == 3:
         return pixels
     grey = np.rint(pixels.astype("float32") @ np.array([0.299, 0.587, 0.114], "float32"))
@@ -263,9 +276,17 @@ def fitting(length, widths):
     return next(width for width in widths if width >= length) if widths else length
 
 
-def bytes_of(image):
-    """The bytes of an image file, given by itself or by its path."""
-    return image if isinstance(image, bytes) else pathlib.Path(image).read_bytes()
+def bytes_of(image, place):
+    """The bytes of an image file, given by itself or by its path; ValueError, naming its `place`, for one
+    that its header refuses, and for what is no file, which may be waited for in vain.
+    """
+    try:
+        data = read_bytes(image)
+    except OSError as error:
+        raise ValueError(f"row {place}: cannot be read: {error.strerror or error}") from None
+    if (problem := problem_of(data)) is not None:
+        raise ValueError(f"row {place}: {problem}")
+    return data
 
 
 def from_0_to_1(image):

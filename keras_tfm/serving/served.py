@@ -152,7 +152,7 @@ def inputs_of(names, examples):
         return {"images": np.stack([from_0_to_1(image) for image in examples])}
     if "image_bytes" in names:
         refuse_rows(reasons(examples, not_image))
-        return {"image_bytes": [bytes_of(example) for example in examples]}
+        return {"image_bytes": [bytes_of(example, place) for place, example in enumerate(examples)]}
     if "values" in names:
         return {"values": np.array(examples, "float32")}
     if "choices" in names:

@@ -35,9 +35,9 @@ from keras_tfm.tasks.choice_answerer import ChoiceAnswerer, ChoiceAnswererConfig
 from keras_tfm.tasks.detection import DetectorConfig
 from keras_tfm.tasks.detector import Detector
 from keras_tfm.tasks.forecaster import Forecaster, ForecasterConfig
-from keras_tfm.tasks.image_classifier import FAMILIES as IMAGE_FAMILIES
 from keras_tfm.tasks.image_classifier import ImageClassifier, ImageClassifierConfig
 from keras_tfm.tasks.image_encoder import ImageEncoder, ImageEncoderConfig
+from keras_tfm.tasks.image_families import FAMILIES as IMAGE_FAMILIES
 from keras_tfm.tasks.image_pretrainer import ImagePretrainer
 from keras_tfm.tasks.image_text_matcher import ImageTextMatcher
 from keras_tfm.tasks.learning import LearningTask, ModelOptions

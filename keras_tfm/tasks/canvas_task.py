@@ -5,6 +5,7 @@ The model reads an image whole, on a canvas of its own size; answers are in pixe
 
 import abc
 import dataclasses
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.image_files import ImageFiles, size_in
 from keras_tfm.tasks.image_task import (
@@ -35,7 +37,7 @@ class CanvasTask(ImageTask, FineTunedTask):
 
     unit = "images"
     digits = 2
-    held_out = (0.1, None)
+    held_out = HeldOut(0.1)
     gives_new_heads = True
     config: Any
 
@@ -79,6 +81,13 @@ class CanvasTask(ImageTask, FineTunedTask):
     @property
     def file_fields(self) -> dict[str, Any]:
         return {"image_shape": self.image_shape, **dataclasses.asdict(self.preprocessing)}
+
+    def records(self, images: Any, /, *rest: Any, **options: Any) -> list[dict[str, Any]]:
+        """ "answer", as `as_line` writes it: without masks; see `Task.records`."""
+        task: Any = self
+        return [
+            {"answer": json.loads(self.as_line(answer))} for answer in task.predict(images, *rest, **options)
+        ]
 
     def model_inputs(self, images: Any) -> dict[str, tf.Tensor]:
         """The model's inputs for images, as `ImageTask` has them; DataError for a broken file."""

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import pathlib
+import types
 from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
@@ -61,7 +62,7 @@ class Captioner(ImageTextTask):
     help = "train a model that writes a text about an image"
     digits = 2
     training = CaptionTraining(epochs=30, patience=None, schedule="cosine", weight_decay=0.05)
-    rate_divisor = 10
+    given_weights = types.MappingProxyType({"learning_rate": 1e-4})
     judged_by = ("val_token_cross_entropy", "min")
     model_options = CaptionerOptions
     config_class = CaptionerConfig

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
-from keras_tfm.configs import Count, Length, Option
+from keras_tfm.configs import Count, Length, Option, meant
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.tokenizers.kinds import train_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
@@ -67,7 +67,10 @@ class CaptionerOptions(ModelOptions):
 
     def base(self) -> VisionEncoderDecoderConfig:
         if self.encoder not in FAMILIES:
-            raise ValueError(f"There is no encoder {self.encoder!r}; there are {', '.join(FAMILIES)}.")
+            raise ValueError(
+                f"There is no encoder {self.encoder!r}{meant(self.encoder, FAMILIES)}; there are "
+                f"{', '.join(FAMILIES)}."
+            )
         family = FAMILIES[self.encoder]
         encoder = dataclasses.asdict(tiny_config(family) if self.size == "tiny" else family.config_class())
         images = {name: encoder.pop(name) for name in OF_ENCODER}

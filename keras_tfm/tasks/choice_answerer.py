@@ -19,6 +19,7 @@ from keras_tfm.serving.examples import not_choices, not_text, not_texts, not_who
 from keras_tfm.tasks.encoder_task import EncoderTask, TextLength
 from keras_tfm.tasks.learning import ROWS
 from keras_tfm.tasks.measures import cross_entropy
+from keras_tfm.tasks.records import records_of
 from keras_tfm.tasks.served_reading import served_choices
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.training.folder import Path
@@ -58,6 +59,7 @@ class ChoiceAnswerer(EncoderTask):
     columns = (3,)
     judged_by = ("val_accuracy", "max")
     config_class = ChoiceAnswererConfig
+    record_fields = ("answer", "confidence")
     examples_class = Choices
     column_kinds = types.MappingProxyType({"texts": not_text, "choices": not_texts, "labels": not_whole})
     head_class = MultipleChoice
@@ -128,11 +130,27 @@ class ChoiceAnswerer(EncoderTask):
         With `probabilities=True`, an array (N, choices) of their probabilities instead; all examples must
         then have the same number of choices.
         """
-        examples = list(map(as_texts, self.answerable(examples, batch_size)))
-        counts = np.array([len(x) - 1 for x in examples], int)
+        values, counts = self._probabilities(examples, batch_size)
         several = sorted(set(counts.tolist()))
         if probabilities and len(several) > 1:
             raise ValueError(f"`probabilities` need the same number of choices for each text; got {several}.")
+        return values if probabilities else [int(choice) for choice in values.argmax(-1)]
+
+    def records(
+        self, examples: Iterable, probabilities: bool = False, batch_size: int = 16
+    ) -> list[dict[str, Any]]:
+        """ "answer" and "confidence", the probability of the choice; see `Task.records`. The numbers of
+        choices may differ.
+        """
+        values, counts = self._probabilities(examples, batch_size)
+        rows = [row[:count] for row, count in zip(values, counts, strict=True)] if probabilities else None
+        return records_of(map(int, values.argmax(-1)), values.max(-1), probabilities=rows)
+
+    def _probabilities(self, examples: Iterable, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
+        """The probabilities of the choices for each example, (N, choices), and how many choices it has."""
+        examples = list(map(as_texts, self.answerable(examples, batch_size)))
+        counts = np.array([len(x) - 1 for x in examples], int)
+        several = sorted(set(counts.tolist()))
         # An example with fewer choices than others keeps zeros.
         values = np.zeros((len(examples), max(several, default=2)), "float32")
         for count in several:
@@ -141,7 +159,7 @@ class ChoiceAnswerer(EncoderTask):
                 rows = alike[places]
                 columns = as_columns([examples[i][0] for i in rows], [examples[i][1:] for i in rows])
                 values[rows, :count] = tf.nn.softmax(tf.cast(self._answer(*columns)[0], tf.float32))
-        return values if probabilities else [int(choice) for choice in values.argmax(-1)]
+        return values, counts
 
     def measure(self, examples: Choices) -> dict[str, Any]:
         """ "accuracy" from 0 to 1, and "loss" in nats."""

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import keras
 
-from keras_tfm.configs import Between, Option, Size
+from keras_tfm.configs import Between, Option, Size, meant
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.objects import Objects
 from keras_tfm.models import DETR, RTDETR, SMCA, ConditionalDETR, DeformableDETR
@@ -56,7 +56,10 @@ class DetectorOptions(ModelOptions):
     def model_class(self) -> type[SetDetector]:
         """The class of the family; ValueError for an unknown family."""
         if self.family not in FAMILIES:
-            raise ValueError(f"There is no family {self.family!r}; there are {', '.join(FAMILIES)}.")
+            raise ValueError(
+                f"There is no family {self.family!r}{meant(self.family, FAMILIES)}; there are "
+                f"{', '.join(FAMILIES)}."
+            )
         return FAMILIES[self.family]
 
     def base(self) -> SetDetectorConfig:

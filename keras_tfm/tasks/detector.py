@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import types
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -73,7 +74,7 @@ class Detector(CanvasTask):
     training = DetectionTraining(
         epochs=50, patience=None, learning_rate=3e-4, schedule="cosine", weight_decay=1e-4
     )
-    rate_divisor = 3
+    given_weights = types.MappingProxyType({"learning_rate": 1e-4})
     optimizer_options = {"global_clipnorm": 0.1}  # Carion et al. 2020, appendix A.4
     model_options = DetectorOptions
     config_class = DetectorConfig

@@ -1,41 +1,58 @@
 """Pictures with the boxes of detected objects over them, with Pillow, which the extra `plot` brings."""
 
-import io
 import os
 import pathlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
-from keras_tfm.data.sources.image_files import ImageFiles, read_bytes
+from keras_tfm.data.sources.image_files import ImageFiles
+from keras_tfm.data.sources.preprocessing import decode_pixels, in_channels
+from keras_tfm.serving.image_headers import read_bytes
 from keras_tfm.training.folder import Path, new_file
 
+LEAST_SIDE = 240  # pixels of a picture's shorter side, in which a few names have room
 # Okabe and Ito's colours, which colour-blind people can tell apart.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442")
 
 
 def draw_objects(images: Any, found: Sequence[dict[str, Any]], class_names: list[str], folder: Path) -> None:
     """Write each of the images, with what was `found` in it, to a PNG in the `folder`: an image file's by its
-    name, others by their number. ImportError where Pillow is missing.
+    name, others by their number; small ones several times as large, so that names can be read. ImportError
+    where Pillow is missing.
     """
     PIL = pillow()
     paths = new_pictures(images, folder)
     for row, (answer, path) in enumerate(zip(found, paths, strict=True)):
-        with PIL.Image.open(io.BytesIO(png_or_file(images, row))) as opened:
-            picture = opened.convert("RGB")
+        picture = PIL.Image.fromarray(pixels_of(images, row))
+        scale = -(-LEAST_SIDE // min(picture.size))
+        picture = picture.resize([scale * side for side in picture.size], PIL.Image.Resampling.NEAREST)
         pen = PIL.ImageDraw.Draw(picture)
-        line = max(1, round(min(picture.size) / 200))
+        line = max(1, round(min(picture.size) / 120))
         for box, label, score in zip(answer["boxes"], answer["labels"], answer["scores"], strict=True):
             colour = COLOURS[class_names.index(label) % len(COLOURS)]
-            left, top, right, bottom = map(float, box)
+            left, top, right, bottom = (scale * float(side) for side in box)
             pen.rectangle((left, top, max(left, right - 1), max(top, bottom - 1)), outline=colour, width=line)
             text = f"{label} {score:.2f}"
-            around = pen.textbbox((left, top), text)
-            pen.rectangle(around, fill=colour)
-            pen.text((left, top), text, fill="white")
-        with new_file(path) as beside:
-            picture.save(beside, "PNG")
+            place = beside(pen.textbbox((0, 0), text)[2:], (left, top, right, bottom), picture.size)
+            pen.rectangle(pen.textbbox(place, text), fill=colour)
+            pen.text(place, text, fill="white")
+        with new_file(path) as work:
+            picture.save(work, "PNG")
+
+
+def beside(
+    size: tuple[float, float], box: tuple[float, float, float, float], picture: tuple[int, int]
+) -> tuple[float, float]:
+    """The left upper corner of a text of the `size` (width, height): above its box, or below or in it,
+    and as far to the left as it takes to end within the picture.
+    """
+    (width, height), (left, top, _, bottom) = size, box
+    room = [top - height, bottom, top]
+    above_or_below = next((y for y in room if y >= 0 and y + height <= picture[1]), 0.0)
+    return max(0.0, min(left, picture[0] - width)), above_or_below
 
 
 def pillow() -> Any:
@@ -48,17 +65,13 @@ def pillow() -> Any:
     return PIL
 
 
-def png_or_file(images: Any, row: int) -> bytes:
-    """An image file's bytes, or those of a PNG of an array."""
+def pixels_of(images: Any, row: int) -> np.ndarray:
+    """An image at its own size, 8-bit RGB (H, W, 3), as a task reads it."""
     if isinstance(images, ImageFiles):
-        return read_bytes(images.sources[row])
-    import PIL.Image
-
+        return decode_pixels(tf.constant(read_bytes(images.sources[row])), 3).numpy()
     pixels = np.asarray(images[row])
     pixels = pixels if pixels.dtype == np.uint8 else np.round(pixels * 255).astype("uint8")
-    buffer = io.BytesIO()
-    PIL.Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels).save(buffer, "PNG")
-    return buffer.getvalue()
+    return in_channels(tf.constant(pixels), 3).numpy()
 
 
 def new_pictures(images: Any, folder: Path) -> list[pathlib.Path]:

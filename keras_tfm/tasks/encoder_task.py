@@ -12,8 +12,9 @@ import numpy as np
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.configs import Between, Config, Count, Option, Rate, Size, checked
+from keras_tfm.configs import Between, Config, Count, Option, Rate, Size, checked, meant
 from keras_tfm.data.batches.encoding import EncodedBatches, Ragged, in_chunks, model_inputs
+from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.tokenizers.bert import BERTTokenizer
 from keras_tfm.data.tokenizers.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
@@ -82,7 +83,7 @@ class EncoderTask(FineTunedTask):
 
     training = FineTuning(epochs=3, batch_tokens=1_024, learning_rate=5e-5)
     model_options = FamilyOptions
-    held_out = (0.05, 1_000)
+    held_out = HeldOut(0.1, 1_000, least=100)
     examples_class: ClassVar[Any]
     gives_new_heads = True
     head_class: type
@@ -91,6 +92,7 @@ class EncoderTask(FineTunedTask):
 
     def __init__(self, backbone: keras.Model, tokenizer: Tokenizer, config: Any):
         self.tokenizer, self.config = tokenizer, config
+        self.has_given_weights = True
         check_head(config.head)
         self.model = backbone if hasattr(backbone, "backbone") else self._add_head(backbone)
         check_length(config.max_length, self.model.backbone.config)
@@ -140,14 +142,19 @@ class EncoderTask(FineTunedTask):
             ValueError: for an unknown family or size.
         """
         if family not in FAMILIES:
-            raise ValueError(f"There is no encoder family {family!r}; there are {', '.join(FAMILIES)}.")
+            raise ValueError(
+                f"There is no encoder family {family!r}{meant(family, FAMILIES)}; there are "
+                f"{', '.join(FAMILIES)}."
+            )
         examples = cls.as_examples(examples)
         texts = cls.texts_of(examples)
         sample = texts[:: -(-len(texts) // VOCABULARY_TEXTS) or 1]
         tokenizer = BERTTokenizer.train(sample, vocabulary_size, lowercase)
         changes = {**(changes or {}), "vocabulary_size": tokenizer.vocabulary_size}
         backbone = FAMILIES[family].from_size(size, **changes)
-        return cls(backbone, tokenizer, cls.config_for(examples, **options))
+        task = cls(backbone, tokenizer, cls.config_for(examples, **{**cls.fresh_fields, **options}))
+        task.has_given_weights = False
+        return task
 
     @classmethod
     def make(

@@ -13,10 +13,12 @@ import tensorflow as tf
 
 import keras_tfm.models
 from keras_tfm.configs import Between, Config, Count, Length, Option, Size
+from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.batches.series import SeriesBatches, windows_of
 from keras_tfm.data.sources.inputs import Inputs
 from keras_tfm.data.sources.series import parse_numbers, read_histories, read_series
 from keras_tfm.serving.examples import as_numbers
+from keras_tfm.tasks.baselines import LAST_VALUE, MEAN, Baselines
 from keras_tfm.tasks.learning import TABLES, ModelOptions
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import describe_backbone, make_backbone
@@ -86,7 +88,7 @@ class Forecaster(TrainableTask):
     columns = (1,)
     unit = "values"
     digits = 6
-    held_out = (0.1, None)
+    held_out = HeldOut(0.1)
     training = SeriesTraining(epochs=50, learning_rate=1e-2, weight_decay=0.0, patience=10)
     model_options = ForecastOptions
     config_class = ForecasterConfig
@@ -146,7 +148,7 @@ class Forecaster(TrainableTask):
 
     def hold_out(self, series: np.ndarray, share: float | None, seed: int) -> tuple[np.ndarray, np.ndarray]:
         """The series without its last `share`; and that share, preceded by one window."""
-        count = max(1, round(len(series) * (self.held_out[0] if share is None else share)))
+        count = max(1, round(len(series) * (self.held_out.share if share is None else share)))
         if not 0 < count < len(series) - self.window:
             raise ValueError(
                 f"The series must have more than {self.window + count} values, a window, one to learn from "
@@ -159,6 +161,11 @@ class Forecaster(TrainableTask):
     ) -> SeriesBatches:
         seed = None if is_validation else training.seed
         return SeriesBatches(self._normalise(series), self.window, training.batch_size, seed)
+
+    def baselines(self, series: np.ndarray, validation: np.ndarray, seed: int) -> Baselines:
+        values, targets = windows_of(self._normalise(validation), self.window)
+        rules = {MEAN: np.mean(np.square(targets)), LAST_VALUE: np.mean(np.square(values[:, -1:] - targets))}
+        return Baselines("val_loss", "min", {name: float(x) for name, x in rules.items()}, len(targets))
 
     def objective(self, training: SeriesTraining) -> dict[str, Any]:
         return {"loss": keras.losses.MeanSquaredError("mean_with_sample_weight", name="loss")}
@@ -230,9 +237,14 @@ class Forecaster(TrainableTask):
     def export_endpoints(self) -> Endpoints:
         def answer(values: tf.Tensor, steps: int) -> dict[str, tf.Tensor]:
             mean, scale = self.config.mean, self.config.scale
+            message = f"A history needs {self.window} values or more."
+            with tf.control_dependencies(
+                [tf.debugging.assert_greater_equal(tf.shape(values)[1], self.window, message)]
+            ):
+                values = values[:, -self.window :]  # (B, window)
             return {"forecast": self._ahead((values - mean) / scale, tf.constant(steps)) * scale + mean}
 
-        signature = [tf.TensorSpec([None, self.window], tf.float32, "values")]
+        signature = [tf.TensorSpec([None, None], tf.float32, "values")]
         return {"serving_default": (functools.partial(answer, steps=self.config.horizon), signature)}
 
     def describe_model(self) -> dict[str, Any]:

@@ -1,17 +1,20 @@
 """Image classification: a vision backbone, a head, and the preprocessing of raw images."""
 
 import dataclasses
+import logging
 import pathlib
+import types
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.configs import Option, Rate, Size
+from keras_tfm.configs import Rate, Size
 from keras_tfm.data.batches.augmentation import Augmentation
+from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.batches.images import ImageBatches
 from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.images import read_labelled_images
@@ -19,9 +22,11 @@ from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.heads.classification import Classifier, classification_loss, soft_classification_loss
 from keras_tfm.heads.distilled import DistilledClassifier
 from keras_tfm.serving.examples import as_columns
+from keras_tfm.tasks.baselines import Baselines, of_classes
 from keras_tfm.tasks.class_weights import class_weights
 from keras_tfm.tasks.distillation import Taught, distillation_objective, distilled_model, teacher_of
 from keras_tfm.tasks.image_encoder import ImageEncoder
+from keras_tfm.tasks.image_families import ClassifierOptions, ImageOptions
 from keras_tfm.tasks.image_task import (
     ImageTask,
     check_reads_images,
@@ -30,24 +35,19 @@ from keras_tfm.tasks.image_task import (
     shape_and_preprocessing,
     with_image_size,
 )
-from keras_tfm.tasks.learning import ModelOptions
+from keras_tfm.tasks.judgements import Judgements, judged_classes
+from keras_tfm.tasks.learning import rows_of
 from keras_tfm.tasks.measures import cross_entropy
-from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served
+from keras_tfm.tasks.records import records_of
+from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served, labels_beside
 from keras_tfm.tasks.task import describe_backbone, label_entries, load_any, make_backbone
 from keras_tfm.tasks.task_folder import is_task_folder
 from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import ImageTraining
 
-READ_MORE = "ViTMAE", "AutoFormerSupernet"  # have further inputs: the mask, the choice of a subnet
-# {name on the command line: class} of the families whose only input is an image
-FAMILIES: dict[str, Any] = {
-    name.lower(): family
-    for name, family in sorted(vars(keras_tfm.models).items(), key=lambda item: item[0].lower())
-    if name not in READ_MORE
-    and getattr(family, "__module__", "").startswith("keras_tfm.models.vision.")
-    and getattr(family, "sizes", None)
-}
+SOME = 200  # answers, to see whether all are the same
+LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,37 +74,6 @@ class ImageClassifierConfig(Preprocessing):
         super().__post_init__()
 
 
-@dataclasses.dataclass(frozen=True)
-class ImageOptions(ModelOptions):
-    """A vision model with fresh weights."""
-
-    family: Annotated[str, Option(f"kind of model: {', '.join(FAMILIES)}")] = "vit"
-    size: Annotated[
-        str, Option("a published size of the family, or tiny, for images of about 32 x 32 pixels")
-    ] = "tiny"
-
-    @property
-    def model_class(self) -> Any:
-        """The class of the family; ValueError for an unknown family."""
-        if self.family not in FAMILIES:
-            raise ValueError(f"There is no family {self.family!r}; there are {', '.join(FAMILIES)}.")
-        return FAMILIES[self.family]
-
-    def base(self) -> Any:
-        family = self.model_class
-        if self.size == "tiny":
-            return keras_tfm.models.tiny_config(family)
-        if self.size not in family.sizes:
-            known = ", ".join(dict.fromkeys(["tiny", *family.sizes]))
-            raise ValueError(f"{family.__name__} has no size {self.size!r}; it has {known}.")
-        return family.sizes[self.size]
-
-    def model(self, changes: Mapping[str, Any]) -> keras.Model:
-        """A new model, with `changes` to fields of its configuration; ValueError for unknown fields."""
-        family = self.model_class
-        return family(family.config_class.from_json(dataclasses.asdict(self.base()) | dict(changes)))
-
-
 class ImageClassifier(ImageTask, FineTunedTask):
     """Names the class of each image, by a vision `backbone` with a `pooled_output`, such as `ViT`.
 
@@ -126,19 +95,21 @@ class ImageClassifier(ImageTask, FineTunedTask):
     """
 
     name = "classify-images"
+    record_fields = ("answer", "confidence")
     start = "a RUN of this task or a related one, or a folder or hub id of transformers or timm"
     help = "train an image classifier: a Transformer, or another model of images"
     files = (
         "a folder with a folder of images per class; .npz or idx files (train-images-idx3-ubyte.gz, its "
-        "labels beside it); or images and labels in .parquet files or tfds:NAME[/CONFIG][:VERSION]#SPLIT"
+        "labels beside it); images and labels in .parquet files or tfds:NAME[/CONFIG][:VERSION]#SPLIT; or a "
+        ".csv, .tsv or .jsonl table of paths, relative to it, and labels"
     )
     columns = (2,)
     unit = "images"
-    held_out = (0.1, None)
+    held_out = HeldOut(0.1, least=100)
     training = ImageTraining(epochs=30, patience=None, schedule="cosine", weight_decay=0.05)
-    rate_divisor = 10
+    given_weights = types.MappingProxyType({"learning_rate": 1e-4})
     gives_new_heads = True
-    model_options = ImageOptions
+    model_options = ClassifierOptions
     config_class = ImageClassifierConfig
 
     def __init__(self, backbone: keras.Model, class_names: Any, **options: Any):
@@ -185,7 +156,15 @@ class ImageClassifier(ImageTask, FineTunedTask):
     ) -> Self:
         if fields.get("image_size") is not None:
             changes = {**changes, "image_size": fields["image_size"]}
-        return cls(options.model(changes), np.unique(examples[1]), **fields)
+        task = cls(options.model(changes), np.unique(examples[1]), **fields)
+        LOG.info(
+            "a new %s, %s: images become %d x %d pixels; --family, --size and --image-size choose others, "
+            "--from starts from trained weights",
+            type(task.model.backbone).__name__,
+            options.size,
+            *task.image_shape[:2],
+        )
+        return task
 
     @classmethod
     def reading(
@@ -201,11 +180,15 @@ class ImageClassifier(ImageTask, FineTunedTask):
         cls,
         paths: Sequence[Path],
         columns: ColumnNames = None,
+        in_memory: bool = True,
         **fields: Any,
     ) -> tuple[np.ndarray | ImageFiles, np.ndarray]:
-        """Images, of the shape and preprocessing that the fields describe, and the names of their classes."""
+        """Images, of the shape and preprocessing that the fields describe, and the names of their classes.
+
+        With `in_memory=False` files are decoded when they are needed, and keep their names.
+        """
         shape, preprocessing = shape_and_preprocessing(**fields)
-        found = read_labelled_images(paths, *shape, columns, preprocessing)
+        found = read_labelled_images(paths, *shape, columns, preprocessing, in_memory)
         return found.images, np.array(found.class_names)[found.labels]
 
     @classmethod
@@ -321,15 +304,26 @@ class ImageClassifier(ImageTask, FineTunedTask):
         values = self.probabilities(images, batch_size)
         return values if probabilities else self.class_names[values.argmax(-1)]
 
+    def records(self, images: Any, probabilities: bool = False, batch_size: int = 64) -> list[dict[str, Any]]:
+        """ "answer" and "confidence", the probability of the class; see `Task.records`."""
+        values = self.probabilities(images, batch_size)
+        names = self.config.class_names
+        answers = [names[place] for place in values.argmax(-1)]
+        return records_of(answers, values.max(-1), names, values if probabilities else None)
+
     def probabilities(self, images: np.ndarray, batch_size: int = 64) -> np.ndarray:
         """The probability of each class for each image, (B, classes)."""
         return self.answers(images, self._classify, len(self.class_names), batch_size)
 
     def measure(self, examples: tuple[np.ndarray, np.ndarray]) -> dict[str, Any]:
         """ "accuracy" from 0 to 1, and "loss", the mean cross-entropy in nats."""
+        return self.judge(examples).measures
+
+    def judge(self, examples: tuple[Any, np.ndarray]) -> Judgements:
         images, labels = examples
         values = self.probabilities(images)
-        return {"accuracy": np.mean(values.argmax(-1) == labels), "loss": cross_entropy(values, labels)}
+        measures = {"accuracy": np.mean(values.argmax(-1) == labels), "loss": cross_entropy(values, labels)}
+        return judged_classes(measures, self.config.class_names, labels, values)
 
     def classify(self, images: tf.Tensor) -> tf.Tensor:
         """Raw images (B, H, W, C) to probabilities (B, classes). Runs in a graph."""
@@ -357,13 +351,26 @@ class ImageClassifier(ImageTask, FineTunedTask):
             raise ValueError(f"`labels` must be among {list(names)}; {unknown[0]!r} is not.")
         return images, np.array([places[label] for label in labels.tolist()], "int32")
 
+    def classes_in(self, examples: tuple[Any, np.ndarray]) -> np.ndarray:
+        return examples[1]
+
+    def baselines(
+        self, examples: tuple[Any, np.ndarray], validation: tuple[Any, np.ndarray], seed: int
+    ) -> Baselines:
+        return Baselines("val_accuracy", "max", of_classes(examples[1], validation[1]), len(validation[1]))
+
+    def some_answers(self, validation: tuple[Any, np.ndarray]) -> list:
+        images, _ = rows_of(validation, np.arange(min(SOME, len(validation[1]))))
+        return self.predict(images).tolist()
+
     def export_endpoints(self) -> Endpoints:
         names = tf.constant([str(name) for name in self.class_names])
 
         def answer(images: tf.Tensor) -> dict[str, tf.Tensor]:
             probabilities = self.classify(images)
             labels = tf.gather(names, tf.argmax(probabilities, axis=-1))
-            return {"label": labels, "probabilities": probabilities}
+            beside = labels_beside(self.class_names, probabilities)
+            return {"label": labels, "probabilities": probabilities, "labels": beside}
 
         return self.endpoints(answer)
 

@@ -9,13 +9,14 @@ import keras
 import numpy as np
 
 from keras_tfm.configs import Option
-from keras_tfm.data.batches.epochs import Batches, hold_out
+from keras_tfm.data.batches.epochs import Batches, HeldOut, hold_out
 from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.images import read_unlabelled_images
 from keras_tfm.models import DETR, ViTMAE
 from keras_tfm.serving.examples import check_column, not_id, refuse_single
-from keras_tfm.tasks.image_classifier import FAMILIES, ImageClassifier, ImageOptions
+from keras_tfm.tasks.image_classifier import ImageClassifier
 from keras_tfm.tasks.image_encoder import ImageEncoder
+from keras_tfm.tasks.image_families import FAMILIES, ImageOptions
 from keras_tfm.tasks.image_task import (
     ImageTask,
     check_reads_images,
@@ -82,7 +83,7 @@ class ImagePretrainer(ImageTask, TrainableTask):
     columns = (1, 2)
     unit = "images"
     made_of_examples = False
-    held_out = (0.05, 1_000)
+    held_out = HeldOut(0.05, 1_000)
     training = PretrainImagesTraining(
         epochs=100, patience=None, learning_rate=5e-4, schedule="cosine", weight_decay=0.05
     )
@@ -122,7 +123,7 @@ class ImagePretrainer(ImageTask, TrainableTask):
         shape, preprocessing = shape_and_preprocessing(**fields)
         return read_unlabelled_images(paths, shape, columns, preprocessing)
 
-    def read_examples(self, paths: Sequence[Path], columns: ColumnNames = None) -> Any:
+    def read_examples(self, paths: Sequence[Path], columns: ColumnNames = None, **options: Any) -> Any:
         """(images, names of their classes), which `evaluate` takes."""
         return ImageClassifier.read_files(paths, columns, **self.file_fields)
 
@@ -214,7 +215,7 @@ class ImagePretrainer(ImageTask, TrainableTask):
                 "examples: expected (images, labels), since labels are needed to test the vectors."
             )
         images, labels = examples
-        known, asked = hold_out(len(images), seed, PROBED, None)
+        known, asked = hold_out(len(images), seed, HeldOut(PROBED))
         vectors = self.predict(images)
         kernel, bias, names = linear_probe(vectors[known], labels[known])
         probed = names[(vectors[asked] @ kernel + bias).argmax(-1)]

@@ -2,6 +2,7 @@
 
 import functools
 import pathlib
+import types
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
@@ -65,7 +66,7 @@ class ImageTextMatcher(ImageTextTask):
     name = "match-images"
     help = "train a model that finds the text of an image, and the image of a text"
     training = MatchTraining(epochs=30, patience=None, schedule="cosine", weight_decay=0.1)
-    rate_divisor = 100
+    given_weights = types.MappingProxyType({"learning_rate": 1e-5})
     model_options = MatcherOptions
     config_class = ImageTextMatcherConfig
 

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from keras_tfm.data.batches.encoding import in_chunks, surround
-from keras_tfm.data.batches.epochs import hold_out
+from keras_tfm.data.batches.epochs import HeldOut, hold_out
 from keras_tfm.data.sources.image_texts import ImageTexts, identities, read_image_texts
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens
 from keras_tfm.serving.examples import as_columns, listed
@@ -40,7 +40,7 @@ class ImageTextTask(ImageTask, FineTunedTask):
     columns = (2,)
     unit = "pairs"
     examples_class = ImageTexts
-    held_out = (0.05, 1_000)
+    held_out = HeldOut(0.05, 1_000)
 
     @property
     @abc.abstractmethod
@@ -99,9 +99,8 @@ class ImageTextTask(ImageTask, FineTunedTask):
         self, examples: ImageTexts, share: float | None, seed: int, /
     ) -> tuple[ImageTexts, ImageTexts]:
         """Hold out images together with all of their texts."""
-        share, most = self.held_out if share is None else (share, None)
         rows, ids = distinct(identities(examples.images))
-        parts = hold_out(len(rows), seed, share, most)
+        parts = hold_out(len(rows), seed, self.held_out if share is None else HeldOut(share))
         train, held = (rows_of(examples, np.flatnonzero(np.isin(ids, part))) for part in parts)
         return train, held
 

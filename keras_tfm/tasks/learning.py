@@ -7,21 +7,25 @@ import dataclasses
 import logging
 import os
 import time
+import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import keras
 import numpy as np
 
-from keras_tfm.configs import Config, kinds_of
-from keras_tfm.data.batches.epochs import hold_out
+from keras_tfm.configs import Config, kinds_of, meant
+from keras_tfm.data.batches.epochs import HeldOut, hold_out
 from keras_tfm.data.sources.files import fingerprint
 from keras_tfm.data.sources.text_stream import TextStream
 from keras_tfm.serving.examples import as_columns, check_column, listed, not_text, reasons, refuse_rows
+from keras_tfm.tasks.baselines import Baselines
+from keras_tfm.tasks.judgements import Judgements
 from keras_tfm.tasks.signatures import ColumnNames
 from keras_tfm.tasks.task import Task, load_any, refuse_columns
 from keras_tfm.tasks.task_folder import is_task_folder
 from keras_tfm.training.card import write_card
+from keras_tfm.training.diagnosis import NO_BETTER, Reached, Remark, flat_loss, one_class, stopped_early
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import Kept, Learning
 from keras_tfm.training.record import read_record, results, versions, write_record
@@ -76,14 +80,19 @@ class LearningTask(Task):
     has_devices: ClassVar[bool] = False  # whether it can train under a tf.distribute strategy
     made_of_examples: ClassVar[bool] = True  # whether `make` and `start_from` need the examples
     gives_new_heads: ClassVar[bool] = False  # whether `from_huggingface` fits a head to examples
-    rate_divisor: ClassVar[float] = 1  # of the learning rate where a training starts from given weights
+    # {option: default} where a training starts from given weights; `training` holds those for fresh ones
+    given_weights: ClassVar[Mapping[str, Any]] = types.MappingProxyType({})
+    # {field of the configuration: default} for fresh weights; `config_class` holds those for given ones
+    fresh_fields: ClassVar[Mapping[str, Any]] = types.MappingProxyType({})
     columns: ClassVar[tuple[int, ...]] = ()  # how many columns --columns may name
     examples_class: ClassVar[Any] = None  # a named tuple of columns of equal length, or None: a list of texts
     # {column: a function that gives the reason why a value does not belong there, or None}
     column_kinds: ClassVar[Mapping[str, Callable[[Any], str | None]]] = {}
     unit: ClassVar[str] = "examples"
     digits: ClassVar[int] = 4  # `evaluate` rounds its metrics to these
-    held_out: ClassVar[tuple[float, int | None]] = (0.02, 1_000)  # the share for validation, and a maximum
+    held_out: ClassVar[HeldOut] = HeldOut(0.02, 1_000)  # how many examples are for validation
+    reached: Reached | None = None  # how far the last training went; None if nobody has counted steps
+    has_given_weights: bool = False  # whether the weights are others than a training's first, fresh ones
     judged_by: Any = ("val_loss", "min")  # which metric chooses the best epoch, and its better end
 
     # What a subclass defines -----------------------------------------------------------------------------
@@ -146,12 +155,10 @@ class LearningTask(Task):
         return cls.examples_class(*parts)
 
     @classmethod
-    def training_of(cls, start: Path | None) -> Any:
-        """The default options of a training from the command line, which may start from the model `start`."""
+    def training_of(cls, is_given: bool) -> Any:
+        """The default options of a training that starts from fresh weights, or from given ones."""
         usual: Any = cls.training
-        if start is None or cls.rate_divisor == 1:
-            return usual
-        return dataclasses.replace(usual, learning_rate=usual.learning_rate / cls.rate_divisor)
+        return dataclasses.replace(usual, **cls.given_weights) if is_given else usual
 
     @classmethod
     def reading(cls, options: Any, changes: Mapping[str, Any], start: Path | None = None) -> dict[str, Any]:
@@ -161,10 +168,28 @@ class LearningTask(Task):
         return {}
 
     def hold_out(self, examples: Any, share: float | None, seed: int, /) -> tuple[Any, Any]:
-        """Split examples into those to train on and those for validation, by default the share `held_out`."""
-        share, most = self.held_out if share is None else (share, None)
-        parts = hold_out(len(columns_of(examples)[0]), seed, share, most)
+        """Split examples into those to train on and those for validation: a share, by default `held_out`."""
+        held = self.held_out if share is None else HeldOut(share)
+        parts = hold_out(len(columns_of(examples)[0]), seed, held, self.classes_in(examples))
         return tuple(rows_of(examples, rows) for rows in parts)
+
+    def classes_in(self, examples: Any) -> np.ndarray | None:
+        """The class of each of the checked `examples`, a number (N,), or None if they are not of one class
+        each. Validation holds its share of every class.
+        """
+        return None
+
+    def baselines(self, examples: Any, validation: Any, seed: int) -> Baselines | None:
+        """What simple rules, learnt from the checked `examples`, score on `validation`, in seconds; None if
+        the task has none.
+        """
+        return None
+
+    def some_answers(self, validation: Any) -> list | None:
+        """The classes that the task answers to some of the checked examples `validation`; None if it does not
+        answer by classes.
+        """
+        return None
 
     @classmethod
     def describe(cls, examples: Any) -> str:
@@ -192,7 +217,8 @@ class LearningTask(Task):
             validation: examples that judge the epochs, or the share of `examples` to hold out for that.
             run: a folder that receives the best task so far, checkpoints, metrics.csv and training.json.
             callbacks: further Keras callbacks.
-            options: fields of `type(self).training`, which holds the defaults, and of `type(self).kept`.
+            options: fields of `type(self).training`, which holds the defaults for fresh weights, and of
+                `type(self).kept`. `type(self).given_weights` holds other defaults for given weights.
 
         Raises:
             TypeError: for an unknown option.
@@ -204,8 +230,12 @@ class LearningTask(Task):
         data = {} if run is None else {"fingerprint": fingerprint_of(examples)}
         data |= {"train": self.describe(examples), "validation": self.describe(validation)}
         record = self._record(training, run, data)
+        baselines = self.baselines(examples, validation, training.seed) if self.is_chief else None
         if self.is_chief:
             LOG.info("%s to train on, %s for validation", data["train"], data["validation"])
+        if baselines is not None:
+            LOG.info("%s", baselines)
+            record["baselines"] = baselines.entries()
 
         def save(folder: Path, overwrite: bool, trained: bool) -> None:
             self.save(folder, overwrite, trained)
@@ -216,11 +246,28 @@ class LearningTask(Task):
         settings = {**training.lasting(), "data": data.get("fingerprint")}
         history = self.learn(examples, validation, training, callbacks, run=run, save=save, settings=settings)
         seconds = {"seconds": round(time.perf_counter() - began, 1)}
-        self.record = record | {"results": results(history, self.judged_by) | seconds}
+        record["results"] = results(history, self.judged_by) | seconds
+        if self.is_chief and (remark := self._remark(history, baselines, validation)):
+            LOG.warning("%s", remark)
+            record["remark"] = remark._asdict()
+        self.record = record
         if run is not None and self.is_chief:
             write_record(run.folder, self.record)
             write_card(run.folder, self.card())
         return history
+
+    def _remark(
+        self, history: Mapping[str, Sequence[float]], baselines: Baselines | None, validation: Any
+    ) -> Remark | None:
+        """What to say of a training that did not learn; None if it did."""
+        if remark := stopped_early(self.reached):
+            return remark
+        if baselines is None:
+            return flat_loss(history)
+        remark = baselines.remark(history)
+        if remark is not None and remark.key == NO_BETTER:
+            return one_class(self.some_answers(validation)) or flat_loss(history) or remark
+        return remark
 
     def refuse_learning(self) -> None:
         """Raise ValueError if this task cannot learn in its present state."""
@@ -235,13 +282,14 @@ class LearningTask(Task):
         of_training = kinds_of(type(self.training))
         of_run = [name for name in kinds_of(self.kept) if name != "folder"]
         if unknown := options.keys() - of_training.keys() - set(of_run):
+            names, known = sorted(unknown), [*of_training, "run", *of_run]
             raise TypeError(
-                f"fit of {self.name!r} has no option {', '.join(sorted(unknown))}; "
-                f"it has {', '.join([*of_training, 'run', *of_run])}."
+                f"fit of {self.name!r} has no option {', '.join(names)}{meant(names[0], known)}; "
+                f"it has {', '.join(known)}."
             )
-        training = dataclasses.replace(
-            self.training, **{name: value for name, value in options.items() if name in of_training}
-        )
+        defaults = self.training_of(self.has_given_weights)
+        chosen = {name: value for name, value in options.items() if name in of_training}
+        training = dataclasses.replace(defaults, **chosen)
         kept = {name: value for name, value in options.items() if name in of_run}
         if run is None:
             if kept:
@@ -275,21 +323,32 @@ class LearningTask(Task):
 
     def evaluate(self, examples: Any, **options: Any) -> dict[str, Any]:
         """The metrics of the answers to `examples`, rounded, and the number of examples."""
+        return self.judged(examples, **options)[0]
+
+    def judged(self, examples: Any, **options: Any) -> tuple[dict[str, Any], Judgements | None]:
+        """What `evaluate` returns, and the answers beside the truth, of tasks that `judge` them."""
         examples = self.check_examples(examples)
         if isinstance(examples, TextStream):
             raise ValueError("A stream is for training alone: measure by texts, such as its `sample`.")
-        measures = self.measure(examples, **options)
+        judgements = self.judge(examples)
+        measures = self.measure(examples, **options) if judgements is None else judgements.measures
         rounded = {
             name: value if isinstance(value, int | str) else round(float(value), self.digits)
             for name, value in measures.items()
         }
-        return {**rounded, self.unit: len(columns_of(examples)[0])}
+        return {**rounded, self.unit: len(columns_of(examples)[0])}, judgements
 
-    def read_examples(self, paths: Sequence[Path], columns: ColumnNames = None) -> Any:
-        """Read what `evaluate` takes from files."""
+    def judge(self, examples: Any) -> Judgements | None:
+        """The measures of the answers to checked `examples`, by class and by row; None for a task that gives
+        `measure` alone.
+        """
+        return None
+
+    def read_examples(self, paths: Sequence[Path], columns: ColumnNames = None, **options: Any) -> Any:
+        """Read what `evaluate` takes from files; `options` are further arguments of `read_files`."""
         if not self.columns:
             refuse_columns(columns, f"{self.name!r} reads no tables: {self.files}")
-        return self.read_files(paths, columns, **self.file_fields)
+        return self.read_files(paths, columns, **self.file_fields, **options)
 
     @property
     def file_fields(self) -> dict[str, Any]:

@@ -1,14 +1,13 @@
 """Masks as files: over their pictures, in colours of their classes or of their own, or by themselves."""
 
 import colorsys
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from keras_tfm.data.sources.mask_files import encoded_mask, encoded_numbers
-from keras_tfm.tasks.drawing import COLOURS, new_pictures, pillow, png_or_file
+from keras_tfm.tasks.drawing import COLOURS, new_pictures, pillow, pixels_of
 from keras_tfm.training.folder import Path, new_file
 
 GROUND = ("background", "ground")  # classes that are not drawn; nor is 0 if it has no name
@@ -49,8 +48,7 @@ def _draw(images: Any, parts: Sequence[Iterable[Part]], folder: Path) -> None:
     PIL = pillow()
     paths = new_pictures(images, folder)
     for row, (own, path) in enumerate(zip(parts, paths, strict=True)):
-        with PIL.Image.open(io.BytesIO(png_or_file(images, row))) as opened:
-            pixels = np.asarray(opened.convert("RGB"), "float32")
+        pixels = pixels_of(images, row).astype("float32")
         labels = []
         for is_there, name, colour in own:
             if not is_there.any():

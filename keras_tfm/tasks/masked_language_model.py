@@ -12,7 +12,7 @@ import tensorflow as tf
 import keras_tfm.models
 from keras_tfm.configs import Config, Option
 from keras_tfm.data.batches.encoding import are_cut
-from keras_tfm.data.batches.epochs import Batches
+from keras_tfm.data.batches.epochs import Batches, HeldOut
 from keras_tfm.data.batches.masking import Masking
 from keras_tfm.data.batches.sentence_pairs import SentencePairs
 from keras_tfm.data.batches.streams import StreamSentencePairs
@@ -103,7 +103,7 @@ class MaskedLanguageModel(TrainableTask):
     )
     columns = (1,)
     unit = "documents"
-    held_out = (0.02, 500)
+    held_out = HeldOut(0.02, 500)
     training = MaskedTraining(epochs=40, epoch_batches=500, schedule="inverse-root")
     optimizer_options = {"beta_1": 0.9, "beta_2": 0.98, "epsilon": 1e-6, "clipnorm": 1.0}
     model_options = MaskedOptions
@@ -212,7 +212,7 @@ class MaskedLanguageModel(TrainableTask):
 
     def hold_out(self, documents: Sequence[str], share: float | None, seed: int) -> tuple[Any, Any]:
         # At least two: a false pair takes its second text from another document.
-        if len(documents) * (share or self.held_out[0]) < 2:
+        if len(documents) * (share or self.held_out.share) < 2:
             share = min(0.5, 2 / max(1, len(documents)))
         return super().hold_out(documents, share, seed)
 

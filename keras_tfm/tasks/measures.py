@@ -8,6 +8,7 @@ import tensorflow as tf
 from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.jit import jit_compile
 from keras_tfm.log import Bar
+from keras_tfm.tasks.judgements import losses_of
 
 
 def sums_over(batches: Batches, count: Callable[..., dict[str, tf.Tensor]]) -> dict[str, np.ndarray]:
@@ -24,5 +25,4 @@ def sums_over(batches: Batches, count: Callable[..., dict[str, tf.Tensor]]) -> d
 
 def cross_entropy(probabilities: np.ndarray, labels: np.ndarray) -> float:
     """The mean cross-entropy, in nats, of the labels (N,) under probabilities (N, labels)."""
-    right = probabilities[np.arange(len(labels)), labels]
-    return float(-np.mean(np.log(np.maximum(right, np.finfo("float32").tiny))))
+    return float(np.mean(losses_of(probabilities, labels)))

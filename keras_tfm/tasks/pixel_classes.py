@@ -15,7 +15,7 @@ from keras_tfm.tasks.canvas_task import sizes_of
 from keras_tfm.tasks.mask_drawing import draw_masks, write_masks
 from keras_tfm.tasks.segmentation import checked_masks, labels_on_canvas, overlap, summary
 from keras_tfm.tasks.segmentation_kind import SegmentationKind
-from keras_tfm.tasks.signatures import Endpoints
+from keras_tfm.tasks.signatures import Endpoints, labels_beside
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import SegmentationTraining
 
@@ -105,7 +105,9 @@ class PixelClasses(SegmentationKind):
             resized = tf.image.resize(logits, (height, width))
             values = tf.gather(tf.constant(self.class_values), tf.argmax(resized, axis=-1))
             scores = tf.reduce_max(self.task.model.probabilities(resized), axis=-1)
-            return {"masks": values, "scores": scores}
+            labels = labels_beside(self.task.class_names, values)
+            numbers = tf.tile(tf.constant(self.class_values)[None], [tf.shape(values)[0], 1])
+            return {"masks": values, "scores": scores, "labels": labels, "label_values": numbers}
 
         def of_files(images: tf.Tensor, sizes: tf.Tensor) -> dict[str, tf.Tensor]:
             logits = self.logits(images, sizes)

@@ -22,6 +22,7 @@ from keras_tfm.heads import SpanCrossEntropy, SpanFinder, best_spans
 from keras_tfm.serving.examples import not_answers, not_question, not_text, reasons
 from keras_tfm.tasks.encoder_task import EncoderTask, parts_of, with_parts
 from keras_tfm.tasks.learning import ROWS
+from keras_tfm.tasks.records import records_of
 from keras_tfm.tasks.served_reading import served_questions
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import refuse_columns
@@ -86,6 +87,7 @@ class QuestionAnswerer(EncoderTask):
     """
 
     name = "answer"
+    record_fields = ("answer", "confidence")
     help = "train or fine-tune an encoder to find the answers to questions in texts"
     files = f"JSON as in SQuAD 1.1 or 2.0 (plain, .gz, .xz); or a question, a context and answers in {ROWS}"
     columns = (3,)
@@ -235,6 +237,11 @@ class QuestionAnswerer(EncoderTask):
             for row, answer in zip(rows, found["answer"].numpy(), strict=True):
                 answers[row] = answer.decode()
         return (answers, probabilities) if scores else answers
+
+    def records(self, pairs: Iterable[str | Sequence[str]], batch_size: int = 16) -> list[dict[str, Any]]:
+        """ "answer" and "confidence", its probability; see `Task.records`."""
+        answers, scores = self.predict(pairs, scores=True, batch_size=batch_size)
+        return records_of(answers, np.asarray(scores).tolist())
 
     def refusals(self, examples: Iterable[str | Sequence[str]], **options: Any) -> dict[int, str]:
         pairs = list(examples)

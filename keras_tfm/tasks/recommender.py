@@ -13,9 +13,11 @@ import scipy.sparse
 import tensorflow as tf
 
 from keras_tfm.configs import Between, Config, Option, Size
+from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.sources.inputs import Inputs, read_users
 from keras_tfm.data.sources.ratings import Ratings, first_problem, rating_problem, read_ratings, repeated
 from keras_tfm.serving.examples import as_numbers, listed, not_id
+from keras_tfm.tasks.baselines import MEAN, Baselines
 from keras_tfm.tasks.ids import Ids, as_ids
 from keras_tfm.tasks.learning import TABLES, LearningTask, ModelOptions
 from keras_tfm.tasks.served_factors import ServedFactors
@@ -96,7 +98,7 @@ class Recommender(LearningTask):
     examples_class = Ratings
     column_kinds = types.MappingProxyType({"users": not_id, "items": not_id})
     unit = "ratings"
-    held_out = (0.1, 100_000)
+    held_out = HeldOut(0.1, 100_000)
     judged_by = ("val_rmse", "min")
     training = Sweeps(patience=3)
     model_options = FactorOptions
@@ -210,6 +212,11 @@ class Recommender(LearningTask):
             callbacks=callbacks,
             **keeping,
         )
+
+    def baselines(self, examples: Ratings, validation: Ratings, seed: int) -> Baselines:
+        errors = np.asarray(validation.ratings) - np.mean(examples.ratings)
+        rules = {MEAN: float(np.sqrt(np.mean(np.square(errors))))}
+        return Baselines("val_rmse", "min", rules, len(validation.ratings))
 
     def _see(self, ratings: Any, users: np.ndarray, items: np.ndarray) -> None:
         """Remember which items each user has rated: those in the matrix `ratings`, and the given pairs."""

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pathlib
+import types
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -84,7 +85,7 @@ class Segmenter(CanvasTask):
     training = SegmentationTraining(
         epochs=50, patience=None, learning_rate=1e-3, schedule="cosine", weight_decay=0.01
     )
-    rate_divisor = 10
+    given_weights = types.MappingProxyType({"learning_rate": 1e-4})
     model_options = SegmenterOptions
     config_class = SegmenterConfig
     config: SegmenterConfig
@@ -298,7 +299,8 @@ class Segmenter(CanvasTask):
 
     def export_endpoints(self) -> Endpoints:
         """For arrays of the model's size, and the bytes of files of any size. "semantic": `masks` of the
-        model's size, with the probability of each pixel's class, of files also `png`, masks of their own
+        model's size, with the probability of each pixel's class, the `labels` and their `label_values` in the
+        masks, of files also `png`, masks of their own
         sizes. Otherwise `labels`, `scores`, `areas` and `boxes` of the segments, behind which scores are 0:
         all instances, down to a score of 0, or panoptic segments; of arrays `masks` of each instance, or the
         map `segments`, of files `png`, of each instance, 255 inside, or the map's numbers as colours.

@@ -6,13 +6,13 @@ from typing import Annotated, Any, Literal
 
 import keras
 
-from keras_tfm.configs import Config, Option, Rate, Size
+from keras_tfm.configs import Config, Option, Rate, Size, meant
 from keras_tfm.data.sources.segments import WORDS
 from keras_tfm.heads.mask_classifier import MaskClassifier, PointMaskClassifier
 from keras_tfm.heads.panoptic_detector import PanopticDetector
 from keras_tfm.heads.segmentation import DECODERS, SemanticSegmenter
 from keras_tfm.models import DETR, GatedAxialUNet, Mask2Former, MaskFormer, MaxDeepLab, MedT
-from keras_tfm.tasks.image_classifier import FAMILIES, ImageOptions
+from keras_tfm.tasks.image_families import FAMILIES, ImageOptions
 from keras_tfm.tasks.task import describe_backbone, make_backbone
 
 SegmentingModel = SemanticSegmenter | MaskClassifier | PanopticDetector
@@ -79,7 +79,8 @@ class SegmenterOptions(ImageOptions):
         """The class of the family; ValueError for an unknown family."""
         known = FAMILIES | FAMILIES_HERE
         if self.family not in known:
-            raise ValueError(f"There is no family {self.family!r}; there are {', '.join(known)}.")
+            wrong = f"{self.family!r}{meant(self.family, known)}"
+            raise ValueError(f"There is no family {wrong}; there are {', '.join(known)}.")
         return known[self.family]
 
     def base(self) -> Any:

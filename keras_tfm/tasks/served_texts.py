@@ -25,6 +25,7 @@ def served_texts(
     answers: dict[str, Any],
     kind: str = "texts",
     pairs: bool = False,
+    marks: str = "",
 ) -> Served:
     """A `Served` of texts, of pairs of them, or (kind "words") of lists of words.
 
@@ -34,6 +35,7 @@ def served_texts(
         run: {input: (B, T)} to {output: tensor}, in a graph.
         encode: raw inputs as ragged "token_ids" and "segment_ids".
         answers: see `Served`.
+        marks: of sentences that come as one string, the words of their own at the ends of others.
 
     Raises:
         ValueError: if the tokenizer has no counterpart outside TensorFlow.
@@ -60,7 +62,7 @@ def served_texts(
         "pairs": pairs,
     }
     if kind == "words":
-        reads |= {"unknown": tokenizer.unknown_id}
+        reads |= {"unknown": tokenizer.unknown_id} | ({"marks": marks} if marks else {})
         if isinstance(tokenizer, ByteLevelTokenizer):
             tokenizer = tokenizer.with_prefix_space()
             reads |= {"empty": " "}

@@ -1,7 +1,7 @@
 """Types that the signatures of many tasks use."""
 
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +11,14 @@ from keras_tfm.data.sources.rows import ColumnNames as ColumnNames
 
 Endpoints = dict[str, tuple[Callable, list[tf.TensorSpec]]]  # {signature: (function, input signature)}
 Arrays = dict[str, np.ndarray]
+
+
+def labels_beside(labels: Iterable[Any], values: tf.Tensor) -> tf.Tensor:
+    """The names of labels for each row of `values` (B, ...), strings (B, labels): servers want a row of every
+    output for each example.
+    """
+    names = tf.constant(list(map(str, labels)), tf.string)
+    return tf.tile(names[None], [tf.shape(values)[0], 1])
 
 
 class Served(NamedTuple):

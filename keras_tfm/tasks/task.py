@@ -14,7 +14,7 @@ import keras
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.configs import Config, brief, refuse_sizes
+from keras_tfm.configs import Config, brief, meant, refuse_sizes
 from keras_tfm.data.sources.files import DataError
 from keras_tfm.data.sources.inputs import Inputs, read_input_lines
 from keras_tfm.data.sources.rows import Layout
@@ -64,6 +64,7 @@ class Task(abc.ABC):
     record: Mapping[str, Any] = types.MappingProxyType({})  # the content of training.json
     reads_lines: bool = True  # whether `predict` takes a line of text as an example
     writes_texts: bool = False  # whether it answers by decoding, and has a `served_writer`
+    record_fields: Any = ("answer",)  # what `records` gives of each example
     answer_names: Any = None  # the labels of the probabilities from `predict`; None numbers them from 0
 
     def __init_subclass__(cls) -> None:
@@ -130,6 +131,15 @@ class Task(abc.ABC):
     def count_truncated(self, examples: Any) -> int:
         """How many of `examples`, inputs of `predict`, are longer than the model reads, and are cut."""
         return 0
+
+    def records(self, examples: Any, /, *rest: Any, **options: Any) -> list[dict[str, Any]]:
+        """The answer of `predict` to each example and what is known of it, {name: value} for each of the
+        `record_fields`: "answer", and where the task has it "confidence", from 0 to 1.
+
+        With `probabilities=True`, of tasks that have them, also "probabilities", {label: probability}.
+        """
+        task: Any = self
+        return [{"answer": answer} for answer in task.predict(examples, *rest, **options)]
 
     def as_line(self, answer: Any) -> str:
         """One answer of `predict` as a line of text."""
@@ -288,7 +298,7 @@ def load_any(folder: Path, quantization: str | None = None) -> Any:
     """
     name = read_config(folder)["task"]
     if name not in TASKS:
-        raise TaskError(f"{folder}: unknown task {name!r}; known are {', '.join(TASKS)}")
+        raise TaskError(f"{folder}: unknown task {name!r}{meant(name, TASKS)}; known are {', '.join(TASKS)}")
     return TASKS[name].load(folder, quantization)
 
 

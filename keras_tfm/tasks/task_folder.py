@@ -18,7 +18,7 @@ class TaskError(ValueError):
     >>> keras_tfm.tasks.load("missing")
     Traceback (most recent call last):
         ...
-    keras_tfm.tasks.task_folder.TaskError: missing: no task folder, it has no config.json
+    keras_tfm.tasks.task_folder.TaskError: missing: there is no such folder
     """
 
 
@@ -33,6 +33,8 @@ def is_task_folder(path: Path) -> bool:
 def read_config(folder: Path) -> dict[str, Any]:
     """The content of a task folder's config.json; TaskError if the file is missing, or not that of a task."""
     path = pathlib.Path(folder) / "config.json"
+    if not path.parent.exists():
+        raise TaskError(f"{folder}: there is no such folder")
     if not path.exists():
         raise TaskError(f"{folder}: no task folder, it has no config.json")
     try:

@@ -24,6 +24,7 @@ from keras_tfm.serving.examples import (
     not_texts,
     shown,
 )
+from keras_tfm.tasks.baselines import MEAN, Baselines, of_classes, of_words
 from keras_tfm.tasks.class_weights import class_weights
 from keras_tfm.tasks.encoder_task import (
     EncoderTask,
@@ -31,12 +32,15 @@ from keras_tfm.tasks.encoder_task import (
     as_pairs,
     check_labels,
     label_ids,
+    parts_of,
     published_labels,
     with_parts,
 )
+from keras_tfm.tasks.judgements import Judgements, counts_of_sets, judged_classes
 from keras_tfm.tasks.learning import TABLES
 from keras_tfm.tasks.measures import cross_entropy
-from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served
+from keras_tfm.tasks.records import records_of, surest
+from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served, labels_beside
 from keras_tfm.training.folder import Path
 from keras_tfm.training.monitor import Mode
 from keras_tfm.training.options import ClassTraining, FineTuning
@@ -46,6 +50,7 @@ PUBLISHED = dict(
     zip(PROBLEMS, ("single_label_classification", "multi_label_classification", "regression"), strict=True)
 )
 
+SOME = 200  # answers, to see whether all are the same
 LABELS = {"classes": not_text, "multi-label": not_texts, "regression": not_number}
 
 
@@ -102,7 +107,9 @@ class TextClassifier(EncoderTask):
     files = f"a text (or two texts) and its label in {TABLES}"
     columns = (2, 3)
     config_class = TextClassifierConfig
-    training = ClassTraining(**dataclasses.asdict(EncoderTask.training))
+    training = ClassTraining(epochs=15, batch_tokens=1_024, learning_rate=1e-3)
+    given_weights = types.MappingProxyType({"epochs": 3, "learning_rate": 5e-5})
+    fresh_fields = types.MappingProxyType({"pooling": "mean"})
     examples_class = LabelledTexts
     column_kinds = types.MappingProxyType({"texts": not_text_or_pair})
     head_class = Classifier
@@ -110,6 +117,10 @@ class TextClassifier(EncoderTask):
     @property
     def answer_names(self) -> tuple[str, ...]:
         return self.config.labels
+
+    @property
+    def record_fields(self) -> tuple[str, ...]:
+        return ("answer",) if self.config.problem == "regression" else ("answer", "confidence")
 
     def _add_head(self, backbone: keras.Model) -> Classifier:
         if self.config.pooling != "first":
@@ -154,6 +165,25 @@ class TextClassifier(EncoderTask):
         examples = super().check_examples(examples)
         check_column(examples.labels, "labels", LABELS[self.config.problem])
         return examples
+
+    def classes_in(self, examples: LabelledTexts) -> np.ndarray | None:
+        is_one = self.config.problem == "classes"
+        return label_ids(examples.labels, self.config.labels) if is_one else None
+
+    def baselines(self, examples: LabelledTexts, validation: LabelledTexts, seed: int) -> Baselines | None:
+        if self.config.problem == "multi-label" or not (examples.labels and validation.labels):
+            return None
+        count = len(validation.texts)
+        if self.config.problem == "regression":
+            mean, truth = np.mean(examples.labels), np.array(validation.labels)
+            return Baselines("val_loss", "min", {MEAN: float(np.mean((truth - mean) ** 2))}, count)
+        known, asked = (label_ids(part.labels, self.config.labels) for part in (examples, validation))
+        sides = [[" ".join(parts_of(text)) for text in part.texts] for part in (examples, validation)]
+        rules = of_classes(known, asked) | of_words(sides[0], known, sides[1], asked, seed)
+        return Baselines("val_accuracy", "max", rules, count)
+
+    def some_answers(self, validation: LabelledTexts) -> list | None:
+        return list(self.predict(validation.texts[:SOME])) if self.config.problem == "classes" else None
 
     def _encode(self, texts: Any, seconds: tf.Tensor | None = None) -> Ragged:
         if not tf.is_tensor(texts):
@@ -216,11 +246,29 @@ class TextClassifier(EncoderTask):
         Raises:
             ValueError: for a text that cannot be labelled, and for `probabilities` of a regression.
         """
+        self._refuse(probabilities)
         values = self.probabilities(texts, batch_size)  # (N, labels)
-        if probabilities:
-            if self.config.problem == "regression":
-                raise ValueError("A regression has no probabilities: leave `probabilities` out.")
-            return values
+        return values if probabilities else self._labels_of(values)
+
+    def records(
+        self, texts: Iterable[str | Sequence[str]], probabilities: bool = False, batch_size: int = 64
+    ) -> list[dict[str, Any]]:
+        """ "answer" and "confidence", of several labels that of the least sure one; see `Task.records`."""
+        self._refuse(probabilities)
+        values = self.probabilities(texts, batch_size)
+        answers = self._labels_of(values)
+        if self.config.problem == "regression":
+            return [{"answer": answer} for answer in answers]
+        confidences = values.max(-1) if self.config.problem == "classes" else surest(values)
+        return records_of(answers, confidences, self.config.labels, values if probabilities else None)
+
+    def _refuse(self, probabilities: bool) -> None:
+        """Raise ValueError for the probabilities of a regression."""
+        if probabilities and self.config.problem == "regression":
+            raise ValueError("A regression has no probabilities: leave `probabilities` out.")
+
+    def _labels_of(self, values: np.ndarray) -> list:
+        """The answers to texts whose labels have these probabilities, (N, labels)."""
         if self.config.problem == "regression":
             return [float(value) for value in values[:, 0]]
         if self.config.problem == "classes":
@@ -253,24 +301,35 @@ class TextClassifier(EncoderTask):
         """Metrics by `problem`: "accuracy", "macro_f1" and "loss" (in nats) for classes; "micro_f1" and
         "exact_match" for several labels; "pearson" and "mean_squared_error" for numbers.
         """
+        return self.judge(examples).measures
+
+    def judge(self, examples: LabelledTexts) -> Judgements:
         from sklearn.metrics import f1_score  # slow to import, and only needed here
 
+        names = self.config.labels
         truth, values = self._encode_labels(examples, None), self.probabilities(examples.texts)
         if self.config.problem == "classes":
             answers = values.argmax(-1)
-            return {
+            measures = {
                 "accuracy": np.mean(answers == truth),
                 "macro_f1": f1_score(truth, answers, average="macro", zero_division=0),
                 "loss": cross_entropy(values, truth),
             }
+            return judged_classes(measures, names, truth, values)
         if self.config.problem == "multi-label":
             answers = values >= 0.5
             micro_f1 = f1_score(truth > 0, answers, average="micro", zero_division=0)
-            return {"micro_f1": micro_f1, "exact_match": np.mean((answers == (truth > 0)).all(-1))}
+            measures = {"micro_f1": micro_f1, "exact_match": np.mean((answers == (truth > 0)).all(-1))}
+            told = self._labels_of(values)
+            right = np.maximum(np.where(truth > 0, values, 1 - values), np.finfo("float32").tiny)
+            sets = [[{(name,) for name in row} for row in rows] for rows in (examples.labels, told)]
+            return Judgements(measures, examples.labels, told, -np.log(right).mean(-1), counts_of_sets(*sets))
         # Equal texts may get answers that differ in the last bit.
         is_constant = any(np.ptp(column) <= 1e-5 * np.abs(column).max() for column in (truth, values))
         pearson = 0.0 if is_constant else np.corrcoef(truth[:, 0], values[:, 0])[0, 1]
-        return {"pearson": pearson, "mean_squared_error": np.mean((truth - values) ** 2)}
+        errors = (truth - values)[:, 0] ** 2
+        measures = {"pearson": pearson, "mean_squared_error": np.mean(errors)}
+        return Judgements(measures, examples.labels, self._labels_of(values), errors)
 
     def count_truncated(self, texts: Sequence[str | Sequence[str]]) -> int:
         """How many of `texts` have more tokens than the model reads, and are cut."""
@@ -297,12 +356,11 @@ class TextClassifier(EncoderTask):
             probabilities = self._activate(self._logits(*texts)[0])
             if self.config.problem == "regression":
                 return {"value": probabilities[:, 0]}
+            labels = labels_beside(self.config.labels, probabilities)
+            beside = {"probabilities": probabilities, "labels": labels}
             if self.config.problem == "classes":
-                return {
-                    "label": tf.gather(names, tf.argmax(probabilities, -1)),
-                    "probabilities": probabilities,
-                }
-            return {"is_label": probabilities >= 0.5, "probabilities": probabilities}
+                return {"label": tf.gather(names, tf.argmax(probabilities, -1)), **beside}
+            return {"is_label": probabilities >= 0.5, **beside}
 
         sides = ("text", "second") if self.config.pairs else ("text",)
         return {"serving_default": (answer, [tf.TensorSpec([None], tf.string, side) for side in sides])}
@@ -315,6 +373,7 @@ class TextClassifier(EncoderTask):
             is_label = {"is_label": probabilities >= 0.5} if self.config.problem == "multi-label" else {}
             return {"probabilities": probabilities, **is_label}
 
-        is_one = self.config.problem == "classes"
-        answers = {"kind": "classes", "labels": list(self.config.labels)} if is_one else {"kind": "arrays"}
+        answers: dict[str, Any] = {"kind": "classes" if self.config.problem == "classes" else "arrays"}
+        if self.config.problem != "regression":
+            answers["labels"] = list(self.config.labels)
         return self.served_by(run, answers, pairs=self.config.pairs)

@@ -15,7 +15,7 @@ import tensorflow as tf
 import keras_tfm.models
 from keras_tfm.configs import Config, Count, Length, Option
 from keras_tfm.data.batches.blocks import TextBlocks, hold_out_texts
-from keras_tfm.data.batches.epochs import Batches
+from keras_tfm.data.batches.epochs import Batches, HeldOut
 from keras_tfm.data.batches.pairs import encode_prompts
 from keras_tfm.data.batches.streams import StreamBlocks
 from keras_tfm.data.sources.documents import read_texts
@@ -107,7 +107,7 @@ class TextGenerator(TrainableTask):
         epochs=20, epoch_batches=500, batch_tokens=8_192, schedule="inverse-root", weight_decay=0.1
     )
     optimizer_options = {"beta_1": 0.9, "beta_2": 0.99, "epsilon": 1e-8, "clipnorm": 1.0}
-    held_out = (0.02, 500)
+    held_out = HeldOut(0.02, 500)
     model_options = GeneratorOptions
     config_class = TextGeneratorConfig
 

@@ -12,6 +12,7 @@ from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.tasks.learning import LearningTask
 from keras_tfm.training.changed_steps import Change
 from keras_tfm.training.depth import layer_rates
+from keras_tfm.training.diagnosis import Reached, StepsDone
 from keras_tfm.training.fit import fit_best, in_precision, refuse_eight_bits, seed_draws
 from keras_tfm.training.freezing import freeze, trainable_kept
 from keras_tfm.training.low_rank import adapted, refuse_rank
@@ -102,19 +103,23 @@ class TrainableTask(LearningTask):
                     batches.num_dropped,
                     self.unit,
                 )
+            epochs, done = batches.in_epochs_of(training.epoch_batches), StepsDone()
             with self.partly_trained(training):
-                return fit_best(
+                history = fit_best(
                     self.learner(training),
-                    batches.in_epochs_of(training.epoch_batches),
+                    epochs,
                     validation_batches.dataset(),
                     training,
                     objective=self.objective(training),
                     optimizer=lambda schedule, **averages: self.optimizer(training, schedule, **averages),
                     monitor=self.judged_by,
-                    callbacks=callbacks,
+                    callbacks=[*callbacks, done],
                     **keeping,
                     change=self.change_of(training),
                 )
+            warmup_steps = training.warmup(epochs.num_batches)
+            self.reached = Reached(done.steps, epochs.num_batches, warmup_steps) if done.steps else None
+            return history
 
 
 class FineTunedTask(TrainableTask):

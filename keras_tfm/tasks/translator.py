@@ -13,7 +13,7 @@ import sacrebleu
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.configs import Config, Count, Length, Option
+from keras_tfm.configs import Config, Count, Length, Option, meant
 from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.data.batches.lengths import rows_by_length
 from keras_tfm.data.batches.packing import PackedPairs
@@ -166,7 +166,10 @@ class Translator(TrainableTask):
         configuration, for example `dropout=0.3`. ValueError for an unknown family, size or field.
         """
         if family not in FAMILIES:
-            raise ValueError(f"There is no model family {family!r}; there are {', '.join(FAMILIES)}.")
+            raise ValueError(
+                f"There is no model family {family!r}{meant(family, FAMILIES)}; there are "
+                f"{', '.join(FAMILIES)}."
+            )
         sources, targets = cls.as_examples(pairs)
         sides = [sources, targets] if separate_tokenizers else [[*sources, *targets]]
         tokenizers = [train_tokenizer(lines, tokenizer, vocabulary_size) for lines in sides]

@@ -27,7 +27,7 @@ class Throughput(keras.callbacks.Callback):
     Padding does not count, nor do rows that consist of padding. The value of an epoch is the median over
     windows of `window` steps; reading the counters waits for the device once per window. Validation and
     saving are excluded, and so is compilation if it affects only a few windows. The first step of an epoch is
-    excluded too; an epoch of a single step has NaN.
+    excluded too; an epoch of a single step has no value.
 
     >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
     >>> model.compile("adam", "mse")
@@ -69,7 +69,7 @@ class Throughput(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         self._end_short_epoch()
         names = ("examples_per_second", "tokens_per_second")
-        rates = list(zip(*self.rates, strict=True)) or [(float("nan"),)]
+        rates = list(zip(*self.rates, strict=True))
         for name, values in zip(names, rates, strict=False):
             if name == "examples_per_second" or any(values):
                 logs[name] = statistics.median(values)

@@ -242,9 +242,6 @@ class ClassTraining(WeightedClasses, FineTuning):
 class ImageTraining(WeightedClasses, PartlyTrained):
     """By default the warm-up takes a tenth of the steps."""
 
-    learning_rate: Annotated[
-        Positive, Option("peak learning rate, at the end of the warm-up; a tenth by default with --from")
-    ] = 1e-3
     batch_size: Annotated[Count, Option("images in a batch")] = 64
     max_shift: Annotated[
         Natural, Option("shift images at random by up to N pixels in each direction, filling with zeros")
@@ -300,10 +297,6 @@ class ImageTraining(WeightedClasses, PartlyTrained):
 class DetectionTraining(PartlyTrained):
     """By default the warm-up takes a tenth of the steps."""
 
-    learning_rate: Annotated[
-        Positive, Option("peak learning rate, at the end of the warm-up; a third by default with --from")
-    ] = 1e-3
-
     batch_size: Annotated[Count, Option("images in a batch")] = 16
     flip: Annotated[
         bool, Option("mirror images and their boxes at random; turn it off for letters and digits")
@@ -318,9 +311,6 @@ class DetectionTraining(PartlyTrained):
 class SegmentationTraining(PartlyTrained):
     """By default the warm-up takes a tenth of the steps."""
 
-    learning_rate: Annotated[
-        Positive, Option("peak learning rate, at the end of the warm-up; a tenth by default with --from")
-    ] = 1e-3
     batch_size: Annotated[Count, Option("images in a batch")] = 16
     flip: Annotated[
         bool, Option("mirror images and their masks at random; turn it off for letters and digits")
@@ -372,9 +362,6 @@ class PretrainImagesTraining(Training):
 class MatchTraining(PartlyTrained):
     """By default the warm-up takes a tenth of the steps."""
 
-    learning_rate: Annotated[
-        Positive, Option("peak learning rate, at the end of the warm-up; a hundredth by default with --from")
-    ] = 1e-3
     batch_size: Annotated[Count, Option("pairs in a batch; each is contrasted with all others in it")] = 64
     max_shift: Annotated[
         Natural, Option("shift images at random by up to N pixels in each direction, filling with zeros")
@@ -385,9 +372,6 @@ class MatchTraining(PartlyTrained):
 class CaptionTraining(MatchTraining):
     """By default the warm-up takes a tenth of the steps."""
 
-    learning_rate: Annotated[
-        Positive, Option("peak learning rate, at the end of the warm-up; a tenth by default with --from")
-    ] = 1e-3
     batch_size: Annotated[Count, Option("pairs in a batch")] = 64
     label_smoothing: Annotated[
         Annotated[float, Between(0, 1, is_open=True)],

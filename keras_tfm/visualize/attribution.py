@@ -25,7 +25,7 @@ from keras_tfm.visualize.record import by_layer, named_calls
 class Attribution:
     """How much each of the `tokens` (T) adds to a logit: `values` (T), to first order, of `score`, the logit.
 
-    For images the tokens are those of the first hidden states: "[0]" for a class token, "row,column" for a
+    For images the tokens are those of the first hidden states: "[class]" for the first, "row,column" for a
     patch or a cell.
 
     >>> examples = ["a good film", "a bad film"], ["+", "-"]

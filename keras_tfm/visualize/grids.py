@@ -27,9 +27,9 @@ class Grid:
         return self.first + self.rows * self.columns
 
     def names(self) -> list[str]:
-        """ "[0]", "[1]", ... for the first tokens, and "row,column" for each cell."""
+        """ "[class]", "[1]", ... for the first tokens, and "row,column" for each cell."""
         cells = [f"{row},{column}" for row in range(self.rows) for column in range(self.columns)]
-        return [f"[{place}]" for place in range(self.first)] + cells
+        return ["[class]", *(f"[{place}]" for place in range(1, self.first))][: self.first] + cells
 
 
 def maps_of(model: keras.Model) -> list[tuple[int, int]]:

@@ -420,12 +420,16 @@ DEAR = {
     seeded_training_is_deterministic,
     mixed_bfloat16_keeps_its_bound,
 }
-# A family has these of its bricks, whose own cases check them; `keras_file_is_exact` goes through the
-# family's configuration and weights besides.
-INHERITED = {
-    config_round_trip,
-    checkpoint_round_trip_is_exact,
-    frozen_weights_stay,
-    mixed_float16_keeps_its_bound,
-    parts_have_their_layers_dtype,
+# What a family, made of bricks that pass the whole contract, can break by putting them together. One graph of
+# the case answers most of them.
+OF_FAMILIES = {
+    eager_and_graph_agree,
+    equals_the_reference,
+    a_batch_of_one_is_a_row_of_the_batch,
+    right_padding_changes_nothing,
+    left_padding_changes_nothing,
+    no_output_sees_what_comes_later,
+    all_padding_empty_batch_and_length_one_are_finite,
+    cached_equals_uncached,
+    every_weight_gets_a_gradient,
 }

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from keras_tfm.training import diagnosis
 from tests.docs.pages import ROOT, blocks, compare, run, run_python
 
 PAGES = sorted(
@@ -48,6 +49,21 @@ def test_what_is_not_run():
         "docs/guides/fine_tune.md": 1,
         "docs/guides/serve.md": 2,
     }
+
+
+@pytest.mark.parametrize(
+    "remark",
+    [
+        diagnosis.stopped_early(diagnosis.Reached(1, 2, 1)),
+        diagnosis.one_class(["a"] * diagnosis.FEW),
+        diagnosis.no_better("val_accuracy", 0.5, "a rule", 0.5),
+        diagnosis.rule_wins("val_accuracy", 0.5, "a rule", 0.6, ""),
+        diagnosis.flat_loss({"loss": [1.0, 1.0, 1.0]}),
+    ],
+    ids=lambda remark: remark.key,
+)
+def test_what_is_said_of_a_training_is_explained(remark):
+    assert f"\n### {remark.key}\n" in (ROOT / diagnosis.PAGE).read_text("utf-8")
 
 
 def test_blocks_between_two_that_are_left_out(tmp_path):

@@ -93,7 +93,7 @@ BAD = [
     Bad(
         "a file as a folder",
         source("a.txt"),
-        "a.txt: expected a folder of images by class, .npz, idx",
+        "a.txt: expected a folder of images by class; .npz, idx",
         {"a.txt": b"x"},
     ),
     Bad(

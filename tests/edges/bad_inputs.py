@@ -375,7 +375,7 @@ OPTIONS = [
         f"{CLASSIFY} --lora 2 --freeze 1",
         "--lora freezes all blocks: leave out --freeze",
     ),
-    Bad("nothing to resume", f"{TRANSLATE} --resume", "out: no task folder, it has no config.json", TEXTS),
+    Bad("nothing to resume", f"{TRANSLATE} --resume", "out: there is no such folder", TEXTS),
     Bad(
         "a start of nothing",
         f"{TRANSLATE} --from {{folder}}",

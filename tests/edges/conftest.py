@@ -25,7 +25,7 @@ def classifier():
     from keras_tfm.tasks import TextClassifier
 
     examples = ["a good film", "a bad film"], ["good", "bad"]
-    return TextClassifier.from_examples(examples, "tiny", 300, changes=TINY, max_length=16)
+    return TextClassifier.from_examples(examples, "tiny", 300, changes=TINY, max_length=16, pooling="first")
 
 
 def sentence_encoder():

@@ -53,7 +53,7 @@ def test_answers_that_nobody_reads(run_of, tmp_path, monkeypatch, capfd):
     assert end.value.code == 128 + signal.SIGPIPE and capfd.readouterr().err == ""
 
 
-@pytest.mark.parametrize("kind", ["full", "closed"])
+@pytest.mark.parametrize("kind", ["full", pytest.param("closed", marks=pytest.mark.slow)])
 def test_answers_that_cannot_be_written(kind, run_of, tmp_path, monkeypatch, capfd):
     (tmp_path / "asked").write_text("a film\n" * 3)
     ask = ["predict", str(run_of("classify")), "--input"]
@@ -74,7 +74,15 @@ def test_lines_of_a_closed_input(run_of, monkeypatch, capfd):
         assert end.value.code == 2 and "standard input is closed" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("kind", ["full", "closed", "none", "unread"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "full",
+        pytest.param("closed", marks=pytest.mark.slow),
+        pytest.param("none", marks=pytest.mark.slow),
+        pytest.param("unread", marks=pytest.mark.slow),
+    ],
+)
 def test_a_lost_log_keeps_no_answer_back(kind, run_of, tmp_path, monkeypatch, capfd):
     (tmp_path / "asked").write_text("a film\n\n a film\n")  # the second is reported
     reader, writer = os.pipe()
@@ -178,7 +186,14 @@ def small_disk(tmp_path):
     subprocess.run(["umount", folder], check=True)
 
 
-@pytest.mark.parametrize("verb", ["export", "quantize", "convert"])
+@pytest.mark.parametrize(
+    "verb",
+    [
+        pytest.param("export", marks=pytest.mark.slow),
+        pytest.param("quantize", marks=pytest.mark.slow),
+        "convert",
+    ],
+)
 def test_a_full_disk_is_one_line(verb, run_of, small_disk, capfd):
     source = run_of("translate" if verb != "convert" else "bert")
     (small_disk / "ballast").write_bytes(bytes(240_000))

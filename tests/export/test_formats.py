@@ -72,6 +72,7 @@ def test_texts_are_answered_as_by_the_task(classifier, exports, name):
     answers = served(TEXTS * 3)
     np.testing.assert_allclose(answers["probabilities"], classifier.predict(TEXTS * 3, True), atol=1e-5)
     assert answers["label"].tolist() == classifier.predict(TEXTS * 3) and served([]) == {}
+    assert answers["labels"].tolist() == [list(classifier.config.labels)] * len(TEXTS) * 3
     np.testing.assert_allclose(served(TEXTS[:1])["probabilities"], answers["probabilities"][:1], atol=1e-6)
     assert served.description["difference"] < 1e-5
 
@@ -79,7 +80,8 @@ def test_texts_are_answered_as_by_the_task(classifier, exports, name):
 def test_a_saved_model_has_the_same_interface(classifier, exports, saved_model):
     served = serving.load(saved_model)
     answers, others = served(TEXTS), serving.load(exports["onnx"])(TEXTS)
-    assert answers.keys() == others.keys() and answers["label"].tolist() == others["label"].tolist()
+    assert answers.keys() == others.keys() == {"label", "labels", "probabilities"}
+    assert all(answers[name].tolist() == others[name].tolist() for name in ("label", "labels"))
     np.testing.assert_allclose(answers["probabilities"], others["probabilities"], atol=1e-5)
     assert served([]) == {}
     for answering in (served, serving.load(exports["onnx"])):
@@ -155,6 +157,7 @@ def test_images_are_answered_as_by_the_task(images, name, tmp_path):
     np.testing.assert_allclose(found["probabilities"], images.probabilities(pictures), atol=0.02)
 
 
+@pytest.mark.slow
 def test_image_files_are_resized_as_by_the_task(images, tmp_path):
     """Pillow and TensorFlow differ by a grey level, in few pixels."""
     options = {
@@ -182,6 +185,7 @@ def test_image_files_are_resized_as_by_the_task(images, tmp_path):
         served([files[0], files[1][:40]])
 
 
+@pytest.mark.slow
 def test_pairs_tags_and_vectors(classifier, tmp_path):
     tokenizer, backbone = classifier.tokenizer, classifier.model.backbone
     pairs = [("a warm film", "no"), ("what a great story " * 9, "so bad"), ("no", "it hurts " * 30)]
@@ -191,7 +195,8 @@ def test_pairs_tags_and_vectors(classifier, tmp_path):
     np.testing.assert_allclose(found["probabilities"], task.predict(pairs, True), atol=1e-5)
 
     words = [["a", "warm", "\x01", "film"], ["it", "hurts"] * 20, []]
-    examples = [["a", "film"]], [["O", "X"]]
+    examples = [["a", "film", "."]], [["O", "X", "O"]]
+    words += ["a warm film...", " . film. "]
     tagger = TokenClassifier.from_backbone(backbone, tokenizer, examples, max_length=20)
     tagger.export(tmp_path / "tags", format="onnx")
     found = serving.load(tmp_path / "tags")(words)

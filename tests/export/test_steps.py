@@ -110,7 +110,7 @@ T5_SMALL = {
 }
 
 
-@pytest.mark.parametrize("kind", ["prompts", "sources"])
+@pytest.mark.parametrize("kind", ["prompts", pytest.param("sources", marks=pytest.mark.slow)])
 def test_any_options_decode_as_in_tensorflow(kind, tmp_path):
     """Rows of several lengths, some of which end before others, and more entries than there was room for."""
     texts, random = words(6, longest=9), np.random.default_rng(0)
@@ -242,6 +242,7 @@ def test_eight_bits_are_smaller_and_close(format, tmp_path, caplog):
     assert f"{format}: int8, root mean square of" in caplog.text and "of 8 answers equal" in caplog.text
 
 
+@pytest.mark.slow
 def test_the_product_with_the_vocabulary_is_in_eight_bits(tmp_path):
     """By the table of the embedding, transposed."""
     import onnx

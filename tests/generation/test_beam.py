@@ -11,6 +11,7 @@ from tests.generation.markov import markov
 
 FIRST = np.array([[1], [3]], "int32")
 END, PAD, LENGTH = 2, 0, 4
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))]
 
 
 def search(model, beam_size, *arguments, prompts=FIRST, compiled=False, **options):
@@ -19,7 +20,7 @@ def search(model, beam_size, *arguments, prompts=FIRST, compiled=False, **option
     return [x.numpy() for x in function(tf.constant(prompts))]
 
 
-@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0, 2.0])
 def test_a_beam_as_wide_as_all_sequences_is_exhaustive(length_penalty, compiled):
     model = markov()
@@ -33,7 +34,7 @@ def test_a_beam_as_wide_as_all_sequences_is_exhaustive(length_penalty, compiled)
         assert len({tuple(found) for found in row[:30]}) == 30
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_one_beam_is_greedy(seed):
     model = markov(7, seed)
     rows, scores = search(model, 1)
@@ -46,7 +47,7 @@ def test_one_beam_is_greedy(seed):
 
 
 @pytest.mark.parametrize("early_stopping", [True, False, "never"])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_batch_equals_its_rows_one_by_one(seed, early_stopping):
     model = markov(6, seed)
     prompts = np.array([[1], [3], [4], [5]], "int32")

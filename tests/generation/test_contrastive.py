@@ -36,7 +36,10 @@ def make(kind):
     return model, None if kind == "gpt2" else CONTEXT
 
 
-@pytest.fixture(scope="module", params=["gpt2", "transformer", "recurrent"])
+@pytest.fixture(
+    scope="module",
+    params=["gpt2", *(pytest.param(x, marks=pytest.mark.slow) for x in ("transformer", "recurrent"))],
+)
 def model(request):
     return make(request.param)
 
@@ -74,7 +77,7 @@ def by_the_equation(model, context, row, prompt, alpha, k):
 PROMPTS = np.array([[4, 7, 5], [9, 9, 3]], "int32")
 
 
-@pytest.mark.parametrize(("alpha", "k"), [(0.6, 4), (1.0, 3)])
+@pytest.mark.parametrize(("alpha", "k"), [(0.6, 4), pytest.param(1.0, 3, marks=pytest.mark.slow)])
 def test_each_token_is_the_best_by_the_equation(model, alpha, k):
     model, context = model
     search = ContrastiveSearch(model, NEW, alpha, k, stop=EndTokens(END), pad_id=PAD)

@@ -145,7 +145,7 @@ def test_padding_of_the_source_changes_nothing(model, context, end_id):
     np.testing.assert_array_equal(greedy(model, wider, end_id), greedy(model, context, end_id))
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_traced_equals_eager(model, context, end_id, jit_compile):
     traced = tf.function(lambda x: greedy(model, x, end_id), autograph=False, jit_compile=jit_compile)
     tensors = {name: tf.constant(x) for name, x in context.items()}
@@ -198,7 +198,7 @@ def test_prompts_padded_on_the_left_equal_those_alone(model, context, make):
         np.testing.assert_array_equal(alone[0], together[row, 4 - length :])
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_beams_share_their_context_and_carry_their_caches(model, context, end_id, jit_compile):
     """The score of each result is what the whole model, run anew over it, says."""
     beams = BeamSearch(model, MAX_LENGTH, 4, 0.6, stop=EndTokens(end_id), pad_id=PAD)
@@ -237,7 +237,15 @@ def test_no_rows_stream_nothing_and_beams_do_not_stream():
         list(compiled.stream(DecodingOptions(3, beam_size=4), np.array([[1]])))
 
 
-@pytest.mark.parametrize("options", [{}, {"beam_size": 2}, {"top_k": 3, "seed": 1}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({}, marks=pytest.mark.slow),
+        {"beam_size": 2},
+        pytest.param({"top_k": 3, "seed": 1}, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
 def test_sizes_rounded_up_change_nothing(model, context, options):
     """Rows to powers of two, sources too, prompts to multiples of 32 or what there is room for."""
     prompts = np.array([[START, 5, 6], [9, START, 4], [3, 3, START]], "int32")
@@ -333,6 +341,7 @@ def test_without_a_seed_keras_draws_one():
     assert hot == DecodingOptions(9, temperature=2.0)
 
 
+@pytest.mark.slow
 def test_a_memorised_translation_is_returned_and_ends():
     """ "The green witch arrived" -> "llego la bruja verde", among others, learnt by heart."""
     keras.utils.set_random_seed(1)

@@ -165,6 +165,12 @@ def test_lengths_and_forced_tokens():
         (lambda: Typical(0.0), r"`mass` must lie in \(0, 1\]"),
         (lambda: RepetitionPenalty(0.0), "`repetition_penalty` must be above 0"),
         (lambda: NoRepeatNGram(0), "`size` must be at least 1"),
+        (lambda: TopK(1.5), "`top_k` must be a whole number of 32 bits; it is 1.5"),
+        (lambda: NoRepeatNGram(1.5), "`size` must be a whole number"),
+        (lambda: MinNewTokens(0.5, [1]), "`count` must be a whole number"),
+        (lambda: MinNewTokens(-1, [1]), "`count` must be at least 0"),
+        (lambda: MinNewTokens(1, [0.5]), "`end_ids` must be a whole number"),
+        (lambda: Suppress([0.5]), "`token_ids` must be a whole number"),
     ],
 )
 def test_impossible_numbers_are_refused(make, message):
@@ -217,6 +223,8 @@ def test_an_end_that_is_forbidden_stays_so():
         (lambda: LengthDecay(-1, 2.0, [0]), "`start` must be at least 0"),
         (lambda: LengthDecay(1, 0.0, [0]), "`factor` must be above 0"),
         (lambda: SuppressFirst([1], -1), "`number` must be at least 0"),
+        (lambda: SuppressFirst([1], 0.5), "`number` must be a whole number"),
+        (lambda: LengthDecay(0.5, 2.0, [0]), "`start` must be a whole number"),
         (lambda: DecodingOptions(4, forbidden_sequences=[[]]), "`forbidden_sequences` must have one token"),
         (
             lambda: DecodingOptions(4, prompt_repetition_penalty=0),

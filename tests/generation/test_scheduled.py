@@ -87,6 +87,7 @@ def test_own_tokens_are_those_of_decoding():
     np.testing.assert_array_equal(half[:, 1:][is_own[:, 1:]], predicted[:, :-1][is_own[:, 1:]])
 
 
+@pytest.mark.slow
 def test_a_model_learns_from_what_it_wrote():
     """Targets are learnt by heart; the steps and what is done of them are counted, and all is as before."""
     model = LanguageModel(RecurrentSeq2Seq(RecurrentSeq2SeqConfig(11, dim=16, hidden_dim=24, dropout=0.0)))

@@ -20,7 +20,9 @@ from tests.generation.markov import Markov, markov
 PROMPTS = tf.constant([[4, 1], [0, 3], [2, 5]])
 
 
-@pytest.mark.parametrize("num_drafted", [1, 3, 6])
+@pytest.mark.parametrize(
+    "num_drafted", [pytest.param(1, marks=pytest.mark.slow), 3, pytest.param(6, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("noise", [0.0, 0.5, 5.0])
 @pytest.mark.parametrize("processors", [(), (NoRepeatNGram(2),)], ids=["plain", "processed"])
 def test_equals_greedy_whatever_the_draft(num_drafted, noise, processors):
@@ -35,7 +37,7 @@ def test_equals_greedy_whatever_the_draft(num_drafted, noise, processors):
         assert num_rounds <= -(-longest // (num_drafted + 1)) + 1
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_equals_greedy_with_caches_that_go_back(jit_compile):
     """A Transformer whose draft is itself, disturbed: some drafts hold, some are taken back."""
     config = TransformerConfig(

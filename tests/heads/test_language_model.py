@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import keras_tfm
 from keras_tfm import layers
-from keras_tfm.heads import LanguageModel, LanguageModelHead, TokenCrossEntropy, token_accuracy
+from keras_tfm.heads import LanguageModel, LanguageModelHead, MaskedLMHead, TokenCrossEntropy, token_accuracy
 from keras_tfm.models import Transformer
 from tests import contract
 from tests.contract import Case, floats, ids, mask
@@ -52,6 +52,16 @@ def test_number_of_weights():
     head.build((None, None, 256))
     assert head.count_params() == 3_855_000
     assert language_model().count_params() == language_model().backbone.count_params()
+
+
+@pytest.mark.parametrize("mask_positions", [None, np.array([[4, 0]] * 3)], ids=["everywhere", "at some"])
+def test_the_shape_of_masked_logits_is_that_of_their_positions(mask_positions):
+    embedding = layers.TokenEmbedding(7, 4)
+    embedding.build((None, None))
+    inputs = [x for x in (np.ones((3, 5, 4), "float32"), mask_positions) if x is not None]
+    head = MaskedLMHead(embedding)
+    expected = (3, 5 if mask_positions is None else 2, 7)
+    assert head(*inputs).shape == head.compute_output_shape(*(x.shape for x in inputs)) == expected
 
 
 def test_a_tied_head_learns_the_embedding():

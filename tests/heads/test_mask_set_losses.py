@@ -69,7 +69,7 @@ def test_a_set_of_masks_is_learnt_as_numbered_segments_are():
     of_pixel = np.take_along_axis(classes, numbers.reshape(2, -1), axis=1).reshape(2, 5, 6)
     numbered = np.stack([of_pixel, numbers], axis=-1)
     masks = np.where(numbers[:, None] == np.arange(3)[:, None, None], 1 + classes[..., None, None], 0)
-    predictions = rng.normal(size=(2, 2, 4, 4 + 4 * 5)).astype("float32")
+    predictions = rng.normal(size=(2, 2, 5, 4 + 4 * 5)).astype("float32")  # five queries, four sets of them
     first = PointMaskSetLoss((4, 5), num_segments=3, num_points=6, seed=3)(numbered, predictions)
     assert float(PointMaskSetLoss((4, 5), num_points=6, seed=3)(masks, predictions)) == pytest.approx(first)
 

@@ -1,6 +1,7 @@
 """Multiple choice: the contract, and that each choice is read as a text by itself."""
 
 import numpy as np
+import pytest
 
 from keras_tfm.heads import Classifier, MultipleChoice, classification_loss
 from keras_tfm.models import BART, BERT, DistilBERT
@@ -48,6 +49,7 @@ def test_an_encoder_decoder_reads_each_choice_on_both_sides():
     np.testing.assert_allclose(model({"token_ids": token_ids})[0], expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_fit_learns_the_right_choice():
     rng = np.random.default_rng(0)
     token_ids = rng.integers(1, 10, (64, 4, 5))

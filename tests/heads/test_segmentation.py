@@ -50,13 +50,13 @@ test_contract = contract.check(
     ("decoder", "config", "size"),
     [
         ("mlp", SMALL, (6, 10)),
-        ("naive", SMALL, (3, 5)),
-        ("pup", SMALL, (12, 20)),
-        ("mla", SMALL, (12, 20)),
-        ("mlp", PLAIN, (2, 3)),
-        ("naive", PLAIN, (2, 3)),
-        ("pup", PLAIN, (8, 12)),
-        ("mla", PLAIN, (8, 12)),
+        pytest.param("naive", SMALL, (3, 5), marks=pytest.mark.slow),
+        pytest.param("pup", SMALL, (12, 20), marks=pytest.mark.slow),
+        pytest.param("mla", SMALL, (12, 20), marks=pytest.mark.slow),
+        pytest.param("mlp", PLAIN, (2, 3), marks=pytest.mark.slow),
+        pytest.param("naive", PLAIN, (2, 3), marks=pytest.mark.slow),
+        pytest.param("pup", PLAIN, (8, 12), marks=pytest.mark.slow),
+        pytest.param("mla", PLAIN, (8, 12), marks=pytest.mark.slow),
     ],
 )
 def test_the_size_of_logits(decoder, config, size):
@@ -64,6 +64,11 @@ def test_the_size_of_logits(decoder, config, size):
     assert model.output.shape == (None, *size, 3)
     clone = type(model).from_config(model.get_config())
     assert clone.head_arguments == {"num_classes": 3, "decoder": decoder, "dim": 6, "dropout": 0.1}
+
+
+def test_the_decoder_is_segformers_unless_another_is_named():
+    model = heads.SemanticSegmenter(MiT(SMALL), 3)
+    assert model.head_arguments == {"num_classes": 3, "decoder": "mlp", "dim": 256, "dropout": 0.1}
 
 
 def test_resizing_is_linear_between_centres():
@@ -85,6 +90,30 @@ def test_mlp_decoder_fuses_as_the_paper_has_it():
     np.testing.assert_allclose(y, np.maximum(expected, 0), atol=1e-5)
     decoder.fuse.quantize("int8")  # the kernel is whole then
     assert np.abs(decoder(maps) - y).max() < 0.05
+
+
+def test_multi_level_decoder_adds_from_the_last_map_to_the_first():
+    rng = np.random.default_rng(0)
+    large, small = (rng.normal(size=(2, *size)).astype("float32") for size in ((4, 6, 3), (2, 3, 5)))
+    decoder = heads.MultiLevelDecoder(4, scale=2)
+    y = decoder([large, small])
+    (first, last), (first_small, last_small) = decoder.levels
+    assert [x.shape[-1] for x in (first(large), last(first(large)))] == [4, 2]
+    total = first_small(small)
+    parts = [last(first(large) + resize_bilinear(total, (4, 6))), last_small(total)]
+    expected = np.concatenate([resize_bilinear(part, (8, 12)) for part in parts], axis=-1)
+    np.testing.assert_allclose(y, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("num_steps", [0, 2])
+def test_progressive_decoder_convolves_and_doubles(num_steps):
+    x = np.random.default_rng(0).normal(size=(2, 2, 3, 5)).astype("float32")
+    decoder = heads.ProgressiveDecoder(4, num_steps)
+    y = decoder([np.zeros((2, 4, 6, 3)), x])
+    expected = decoder.norm(x)
+    for step, convolution in enumerate(decoder.convolutions, 1):
+        expected = resize_bilinear(convolution(expected), (2 * 2**step, 3 * 2**step))
+    np.testing.assert_allclose(y, expected, atol=1e-6)
 
 
 def test_maps_of_a_plain_model_are_its_patches():
@@ -124,3 +153,10 @@ def test_refusals():
         heads.SemanticSegmenter(MiT(SMALL), 1)
     with pytest.raises(ValueError, match="`dim` must be even"):
         heads.MultiLevelDecoder(3)
+    with pytest.raises(ValueError, match="`scale` at least 1; they are 4 and 0"):
+        heads.MultiLevelDecoder(4, 0)
+    with pytest.raises(ValueError, match="`num_steps` must be at least 0; it is -1"):
+        heads.ProgressiveDecoder(4, -1)
+    for decoder in (heads.MLPDecoder, heads.NaiveDecoder, heads.ProgressiveDecoder, heads.MultiLevelDecoder):
+        with pytest.raises(ValueError, match="`dim` must be at least 1; it is 0"):
+            decoder(0)

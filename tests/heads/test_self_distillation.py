@@ -102,6 +102,7 @@ def test_a_step_moves_the_student_the_center_and_the_teacher():
     np.testing.assert_allclose(model.evaluate(batches, verbose=0), expected, rtol=1e-5)  # changes nothing
 
 
+@pytest.mark.slow
 def test_the_momentum_rises_to_one():
     model = model_of(0)
     (average, weight), *_ = model.followed

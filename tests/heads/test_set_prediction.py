@@ -66,6 +66,24 @@ def test_generalized_iou_of_known_boxes():
     np.testing.assert_allclose(heads.generalized_iou(others[:2, None] * 0, others[:1] * 0), [[0], [0]])
 
 
+@pytest.mark.parametrize(
+    ("other", "common", "union", "hull"),
+    [
+        ([3, 2, 4, 2], 8, 8, 8),  # the same
+        ([5, 4, 4, 4], 2, 22, 30),  # beyond it, to the right and below
+        ([1.5, 2.5, 3, 5], 4, 19, 25),  # narrower and higher, from the left
+        ([7, 8, 2, 2], 0, 12, 56),  # apart
+    ],
+)
+def test_overlaps_of_boxes_that_are_no_squares(other, common, union, hull):
+    """The box from (1, 1) to (5, 3) and others, in either order."""
+    for pair in (([3, 2, 4, 2], other), (other, [3, 2, 4, 2])):
+        first, second = np.array(pair, "float32")
+        assert float(heads.box_iou(first, second)) == pytest.approx(common / union)
+        expected = common / union - (hull - union) / hull
+        assert float(heads.generalized_iou(first, second)) == pytest.approx(expected)
+
+
 def test_a_perfect_prediction_and_a_shifted_one():
     targets = np.array([[[1, 0.5, 0.5, 0.2, 0.2], [-1, 0, 0, 0, 0]]], "float32")
     query = np.array([-50, 50, -50, 0.5, 0.5, 0.2, 0.2], "float32")
@@ -77,14 +95,6 @@ def test_a_perfect_prediction_and_a_shifted_one():
     assert float(loss(targets, predictions)) == pytest.approx(5 * 0.1 + 2 * 2 / 3, rel=1e-5)
     clone = keras.losses.deserialize(keras.losses.serialize(loss))
     assert clone.get_config() == loss.get_config()
-
-
-def test_the_losses_of_masks_by_hand():
-    targets, logits = np.array([[1.0, 0.0]]), np.zeros((1, 2), "float32")
-    focal = (0.25 + 0.75) * 0.25 * np.log(2) / 2
-    np.testing.assert_allclose(heads.focal_loss(targets, logits), [focal], rtol=1e-6)
-    np.testing.assert_allclose(heads.dice_loss(targets, logits), [1 - 2 / 3], rtol=1e-6)
-    assert float(heads.focal_loss([[1.0]], [[-200.0]])[0]) == pytest.approx(0.25 * 200)
 
 
 @pytest.mark.parametrize("blocks", [1, 2])
@@ -114,6 +124,22 @@ def test_where_boxes_tie_the_classes_decide(loss, class_costs, blocks):
     np.testing.assert_array_equal(of_query, [[[1, 0]] * blocks])
 
 
+@pytest.mark.parametrize(
+    ("loss", "numbers"),
+    [
+        (heads.SetPredictionLoss, {"weights": (1, 5, 2), "costs": (1, 5, 2), "no_object": 0.1}),
+        (heads.FocalSetPredictionLoss, {"weights": (2, 5, 2), "costs": (2, 5, 2), "alpha": 0.25}),
+        (
+            heads.VarifocalSetPredictionLoss,
+            {"weights": (1, 5, 2), "costs": (2, 5, 2), "alpha": 0.75, "cost_alpha": 0.25},
+        ),
+    ],
+)
+def test_the_weights_of_the_papers(loss, numbers):
+    assert {name: loss().get_config()[name] for name in numbers} == numbers
+    assert loss(weights=(1, 2, 3), costs=(4, 5, 6)).costs == (4, 5, 6)
+
+
 def draw_predictions(rng, num_blocks=2, num_classes=3):
     """Targets of two images, of two objects and of one, and predictions of `num_classes` logits and boxes."""
     targets = np.concatenate(
@@ -123,6 +149,17 @@ def draw_predictions(rng, num_blocks=2, num_classes=3):
     boxes = rng.uniform(0.1, 0.4, (2, num_blocks, 4, 4))
     logits = rng.normal(size=(2, num_blocks, 4, num_classes))
     return targets, np.concatenate([logits, boxes], axis=-1).astype("float32")
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [heads.SetPredictionLoss(), heads.FocalSetPredictionLoss(), heads.VarifocalSetPredictionLoss()],
+    ids=lambda loss: type(loss).__name__,
+)
+def test_the_loss_is_the_sum_over_the_blocks(loss):
+    targets, predictions = draw_predictions(np.random.default_rng(0), num_blocks=3)
+    of_blocks = [float(loss(targets, predictions[:, [block]])) for block in range(3)]
+    assert float(loss(targets, predictions)) == pytest.approx(sum(of_blocks), rel=1e-5)
 
 
 def test_the_focal_loss_of_one_matched_query_by_hand():
@@ -182,3 +219,20 @@ def test_a_batch_without_objects_is_finite():
     _, predictions = draw_predictions(np.random.default_rng(0))
     for loss in (heads.FocalSetPredictionLoss(), heads.VarifocalSetPredictionLoss()):
         assert float(loss(np.full((2, 1, 5), -1.0, "float32"), predictions)) == 0.0
+
+
+def test_the_loss_of_denoising_queries_by_hand():
+    """Of three blocks the last two have them, two pairs of parts for two places: near ones, then far ones."""
+    target, box, none = [0.5, 0.5, 0.4, 0.2], [0.5, 0.5, 0.2, 0.2], [0.1, 0.1, 0.1, 0.1]
+    targets = np.array([[[0, *target], [1, *target]]] + 2 * [[[1, *target], [-1, 0, 0, 0, 0]]], "float32")
+    near, far = [[0.0, 0.0, *box]] * 2, [[np.log(3.0), -50.0, *none]] * 2  # p = 1/2 twice; 3/4 and 0
+    predictions = np.array([[[0.0] * 6] * 3 + [*near, *far] * 4] * 3, "float32")
+    loss = heads.DenoisingSetPredictionLoss(num_blocks=3, num_queries=1, weights=(3.0, 5.0, 2.0))
+    *_, (of_class, count), (of_boxes, same) = loss.means(targets, predictions)
+    # In each of 2 x 2 pairs of parts four queries have an object, whose logit weighs the IoU 1/2 and learns
+    # it, and eight logits learn 0 at p = 1/2; six far queries learn 0 at p = 3/4, and at p = 0 for nothing.
+    of_pair = (4 / 2 + 8 * 0.75 / 4) * np.log(2) + 6 * 0.75 * (3 / 4) ** 2 * np.log(4)
+    assert float(of_class) == pytest.approx(3 * 4 * of_pair, rel=1e-5)
+    assert float(of_boxes) == pytest.approx(4 * 4 * (5 * 0.2 + 2 * 0.5), rel=1e-5)
+    assert float(count) == float(same) == 2 * 4
+    assert type(loss).from_config(loss.get_config()).get_config() == loss.get_config()

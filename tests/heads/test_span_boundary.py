@@ -56,6 +56,7 @@ def test_the_span_itself_is_not_read(model):
     assert (gradient[[0, 2, 3, 4, 6, 7]] == 0).all() and (gradient[[1, 5]] > 0).all()
 
 
+@pytest.mark.slow
 def test_both_losses_are_summed_and_learnt(model):
     losses = {"mlm": TokenCrossEntropy(), "sbo": TokenCrossEntropy()}
     model.compile(keras.optimizers.Adam(0.01), losses, jit_compile=False)
@@ -68,7 +69,13 @@ def test_both_losses_are_summed_and_learnt(model):
 
 
 @pytest.mark.parametrize(
-    ("positions", "boundaries"), [(3, (-1, 5)), (3, (1, 8)), (1, (1, 5))], ids=["before", "after", "place"]
+    ("positions", "boundaries"),
+    [
+        (3, (-1, 5)),
+        pytest.param(3, (1, 8), marks=pytest.mark.slow),
+        pytest.param(1, (1, 5), marks=pytest.mark.slow),
+    ],
+    ids=["before", "after", "place"],
 )
 def test_a_place_outside_is_loud(positions, boundaries, model):
     batch = BATCH | {"mask_positions": [[positions]], "span_boundaries": [[boundaries]]}

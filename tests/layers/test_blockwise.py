@@ -113,7 +113,12 @@ def test_equals_the_plain_path(problem, block_size, dtype):
 
 @pytest.mark.parametrize(
     ("causal", "jit_compile"),
-    [(False, False), (True, False), (True, True), pytest.param(False, True, marks=pytest.mark.slow)],
+    [
+        pytest.param(False, False, marks=pytest.mark.slow),
+        pytest.param(True, False, marks=pytest.mark.slow),
+        (True, True),
+        pytest.param(False, True, marks=pytest.mark.slow),
+    ],
 )
 def test_one_trace_of_unknown_shapes_serves_all_lengths(jit_compile, causal):
     """Batch size, both lengths, what the mask and the bias broadcast: nothing is known but the widths."""
@@ -152,8 +157,10 @@ def test_one_trace_of_unknown_shapes_serves_all_lengths(jit_compile, causal):
     assert len(traces) == 1
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
-@pytest.mark.parametrize(("dtype", "bound"), [("float16", 4e-3), ("bfloat16", 4e-2)])
+@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("dtype", "bound"), [("float16", 4e-3), pytest.param("bfloat16", 4e-2, marks=pytest.mark.slow)]
+)
 def test_half_precision_is_near_the_exact(dtype, bound, jit_compile):
     tensors = [tf.cast(np.random.normal(size=(2, 2, 9, 4)), dtype) for _ in range(3)]
 
@@ -247,7 +254,7 @@ def dropped_weights(query, key, rate, seed, block_size, **options):
     )
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_the_gradient_drops_what_the_output_dropped(jit_compile):
     tensors = [tf.constant(np.random.normal(size=(2, 2, 9, 4)), "float32") for _ in range(3)]
     keep = tf.cast(dropped_weights(*tensors[:2], 0.4, [3, 4], 4) > 0, "float32")
@@ -308,7 +315,7 @@ def largest_tensor(attention, length):
     return max(math.prod(map(int, shape.split(","))) for shape in shapes)
 
 
-@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("causal", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_no_tensor_grows_with_the_square_of_the_length(causal):
     def by_blocks(*tensors):
         return layers.blockwise_attention(*tensors, causal=causal, block_size=64)

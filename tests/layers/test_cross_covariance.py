@@ -33,7 +33,6 @@ test_contract = contract.check(
         lambda: CrossCovarianceAttention(2, dropout=0.1),
         {"query": floats("T", 8), "mask": mask("T")},
         reference=by_hand,
-        kind="features",
     )
 )
 

@@ -128,6 +128,8 @@ def test_rows_count_from_the_farthest_key_after_to_the_farthest_before():
     layer.embeddings.assign(np.arange(12).reshape(6, 2))
     rows = np.asarray(layer(np.zeros((1, 5))))[:, 0] / 2  # of the distances 4, 3, ..., -5
     np.testing.assert_array_equal(rows, [5, 5, 5, 4, 3, 2, 1, 0, 0, 0])
+    assert layer.compute_output_shape((1, 5)) == (10, 2)
+    assert layer.compute_output_shape((None, None)) == (None, 2)
 
 
 def by_path(layer):

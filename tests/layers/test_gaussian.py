@@ -14,7 +14,7 @@ test_contract = contract.check(
         Case(f"{count} scales", lambda count=count: GaussianBias(2, (3, 4), count), INPUTS)
         for count in (0, 1)
     ),
-    Case("2 scales", lambda: GaussianBias(2, (3, 4)), INPUTS, kind="a bias of places"),
+    Case("2 scales", lambda: GaussianBias(2, (3, 4)), INPUTS),
 )
 
 

@@ -51,6 +51,13 @@ test_contract = contract.check(
 )  # fmt: skip
 
 
+@pytest.mark.parametrize(("with_values", "widths"), [(False, [4, 4]), (True, [4, 4, 3, 3])])
+def test_a_table_has_a_row_for_each_offset_and_one_for_the_prefix(with_values, widths):
+    layer = attention(ImageRelativePosition((2, 3), 5, with_values=with_values))
+    layer.build((None, 6, 8))
+    assert [weight.shape for weight in layer.position.weights] == [(2 * 5 + 1 + 1, width) for width in widths]
+
+
 def test_refusals():
     for options in ({"max_distance": 0}, {"prefix": -1}):
         with pytest.raises(ValueError, match="`max_distance` must be at least 1, and `prefix` at least 0"):

@@ -19,7 +19,6 @@ test_contract = contract.check(
         "learned on another grid",
         lambda: GridPositionEmbedding((2, 3)),
         {"x": floats(3, 5, 8)},
-        kind="resized",
     ),
     Case("sines", SineGridPositionEncoding, {"x": floats(3, 4, 8)}),
     Case("normalised sines", lambda: SineGridPositionEncoding(normalize=True), {"x": floats(3, 4, 8)}),

@@ -22,14 +22,13 @@ from tests import contract
 from tests.contract import Case, floats
 
 test_contract = contract.check(
-    Case("class token", lambda: PatchEncoder(4, 6), {"images": floats(8, 12, 3)}, kind="images"),
+    Case("class token", lambda: PatchEncoder(4, 6), {"images": floats(8, 12, 3)}),
     Case("patches alone", lambda: PatchEncoder((2, 3), 6, class_token=False), {"images": floats(4, 6, 1)}),
     Case("embedding", lambda: PatchEmbedding(6, (2, 3)), {"images": floats(4, 6, 2)}),
     Case(
         "overlapping patches",
         lambda: PatchEmbedding(6, (3, 4), stride=(2, 3), padding=1, use_bias=False),
         {"images": floats(6, 7, 2)},
-        kind="overlap",
     ),
     Case("merging", lambda: PatchMerging(6, LayerNormalization(1e-5)), {"x": floats(3, 4, 5)}),
     Case(

@@ -13,7 +13,6 @@ test_contract = contract.check(
         lambda: AttentionPooling(2, 6),
         {"x": floats("S", 8), "mask": mask("S")},
         attends=True,
-        kind="pooling",
     ),
 )
 

@@ -26,7 +26,6 @@ test_contract = contract.check(
         lambda: DETRBlock(2, 12, cross_attention=True),
         DECODER,
         attends=True,
-        kind="decoder with positions",
     ),
     Case("attention", lambda: PositionedAttention(MultiHeadAttention(2)), SEQUENCE, attends=True),
     Case(
@@ -34,7 +33,6 @@ test_contract = contract.check(
         lambda: ClassAttention(MultiHeadAttention(2)),
         {"x": floats("T", 8)},
         attends=True,
-        kind="class attention",
     ),
 )
 

@@ -202,7 +202,7 @@ def static_attention(layer, positions, value, mask):
 
 
 @pytest.mark.parametrize("step", [lstm, paper_gru])
-@pytest.mark.parametrize("kind", ["additive", "dot"])
+@pytest.mark.parametrize("kind", ["additive", pytest.param("dot", marks=pytest.mark.slow)])
 def test_decoders_equal_the_equations_step_by_step(step, kind, monkeypatch):
     """Both cells and both scores that depend on the state."""
     cell = keras.layers.GRUCell(UNITS, reset_after=False, use_bias=False) if step is paper_gru else None
@@ -226,8 +226,8 @@ def test_decoders_equal_the_equations_step_by_step(step, kind, monkeypatch):
     ("attention", "cell"),
     [
         (DotAttention(), keras.layers.GRUCell(UNITS)),
-        (StaticAlignment(3, 5), keras.layers.LSTMCell(UNITS)),
-        (NoAttention(), keras.layers.SimpleRNNCell(UNITS)),
+        pytest.param(StaticAlignment(3, 5), keras.layers.LSTMCell(UNITS), marks=pytest.mark.slow),
+        pytest.param(NoAttention(), keras.layers.SimpleRNNCell(UNITS), marks=pytest.mark.slow),
     ],
 )
 def test_the_loop_equals_steps_and_its_gradients_those_of_steps(attention, cell):
@@ -322,6 +322,7 @@ def test_every_step_depends_on_state_token_and_context():
         assert np.isfinite(gradient).all() and np.abs(gradient).max() > 1e-6
 
 
+@pytest.mark.slow
 def test_gradients_under_xla_equal_those_without():
     layer = LSTMAttentionDecoder(UNITS)
     x, context = tf.random.normal((2, 3, 6)), tf.random.normal((2, 5, 7))

@@ -79,7 +79,9 @@ def seeds(model):
     pytest.param(False, id="traced"),
     pytest.param(True, id="compiled", marks=pytest.mark.slow),
 ])  # fmt: skip
-@pytest.mark.parametrize("name", STACKS)
+@pytest.mark.parametrize(
+    "name", [x if x == "decoder" else pytest.param(x, marks=pytest.mark.slow) for x in STACKS]
+)
 def test_gradients_with_dropout_are_the_plain_ones(name, jit_compile):
     results = []
     for model in two_models(name):

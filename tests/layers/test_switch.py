@@ -31,7 +31,7 @@ def built(layer, seed=3, dim=6):
     return layer
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("factor", [0.4, 1.0, 1.25, 5.0])
 def test_training_is_the_papers(factor, jit_compile):
     """Gates, capacity and the balance loss, padding in the middle and a row of it alone among them."""
@@ -119,6 +119,7 @@ def test_decoding_equals_the_whole():
     np.testing.assert_allclose(np.concatenate(pieces, 1), expected, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_small_model_learns_and_uses_all_experts():
     """Which of four functions a token undergoes, its first component says."""
     keras.utils.set_random_seed(3)

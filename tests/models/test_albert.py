@@ -21,7 +21,7 @@ TWO_BLOCKS = dataclasses.replace(TINY, num_layers=1, num_groups=1, group_size=2)
 INPUTS = {"token_ids": ids("T", 11), "padding_mask": mask("T"), "segment_ids": ids("T", 2)}
 
 test_contract = contract.check_family(
-    Case("ALBERT", lambda: ALBERT(TINY), INPUTS, attends=True, kind="shared blocks"),
+    Case("ALBERT", lambda: ALBERT(TINY), INPUTS, attends=True),
     Case("pre-training", lambda: MaskedLM(ALBERT(TWO_BLOCKS), next_sentence=True, dropout=0.1),
          {**INPUTS, "mask_positions": ids("M", 1)}, attends=True,
          tied=lambda model: (model.get_layer("mlm").embedding.token, model.backbone.embedding.token)),

@@ -32,7 +32,7 @@ WITH_POSITIONS = {**INPUTS, "mask_positions": ids("M", 1)}  # 0 alone is inside 
 test_contract = contract.check_family(
     Case("BERT", lambda: BERT(TINY), INPUTS, attends=True, kind="encoder"),
     Case("BERT without pooler", lambda: BERT(HIDDEN_STATES), INPUTS, attends=True),
-    Case("MaskedLM", lambda: MaskedLM(BERT(HIDDEN_STATES)), WITH_POSITIONS, attends=True, kind="tied head",
+    Case("MaskedLM", lambda: MaskedLM(BERT(HIDDEN_STATES)), WITH_POSITIONS, attends=True,
          tied=lambda model: (model.get_layer("mlm").embedding.token, model.backbone.embedding.token)),
     Case("pre-training", lambda: MaskedLM(BERT(ONE_BLOCK), True), WITH_POSITIONS, attends=True),
     Case("NextSentence", lambda: NextSentence(BERT(ONE_BLOCK)), INPUTS, attends=True),
@@ -114,7 +114,7 @@ def test_only_masked_positions_reach_the_vocabulary():
     ).shape == (2, 3, 11)
 
 
-@pytest.mark.parametrize("position", [-5, 4])
+@pytest.mark.parametrize("position", [-5, pytest.param(4, marks=pytest.mark.slow)])
 def test_a_position_outside_is_loud(position):
     model = MaskedLM(BERT(WITHOUT_POOLER))
     batch = {"token_ids": np.array([[1, 2, 3, 4]]), "mask_positions": np.array([[position]])}
@@ -132,7 +132,8 @@ def test_without_a_pooler_the_next_sentence_is_told_by_one_dense_layer_over_the_
     assert MaskedLM(model.backbone, next_sentence=True)(token_ids)["nsp"].shape == (1, 2)
 
 
-@pytest.mark.parametrize("pooler", [pytest.param(True, marks=pytest.mark.slow), False])
+@pytest.mark.slow
+@pytest.mark.parametrize("pooler", [True, False])
 def test_next_sentences_are_learnt_with_and_without_a_pooler(pooler):
     """What holds a 4 follows, what holds a 5 does not; the loss begins at chance, ln 2."""
     keras.utils.set_random_seed(0)

@@ -35,8 +35,7 @@ TWO_LAYERS = {"hidden_dim": 8, "activation": "gelu", "dropout": 0.1}
 test_contract = contract.check_family(
     Case("version 1", lambda: DeBERTa(V1), INPUTS, attends=True),
     Case("version 2", lambda: DeBERTa(V2), INPUTS, attends=True),
-    Case("every option", lambda: DeBERTa(ALL), {**INPUTS, "segment_ids": ids("T", 2)}, attends=True,
-         kind="distances scored by content"),
+    Case("every option", lambda: DeBERTa(ALL), {**INPUTS, "segment_ids": ids("T", 2)}, attends=True),
     Case("MaskedLM", lambda: MaskedLM(DeBERTa(ONE_BLOCK)), {**INPUTS, "mask_positions": ids("M", 1)},
          attends=True,
          tied=lambda model: (model.get_layer("mlm").embedding.token, model.backbone.embedding.token)),

@@ -139,7 +139,7 @@ def recomputed(model, prompt, count):
     return rows[0]
 
 
-@pytest.mark.parametrize("jit_compile", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_cached_left_padded_batch_equals_recomputed_prompts_alone(jit_compile):
     model = randomised()
     decode = tf.function(Decoder(model, 8), autograph=False, jit_compile=jit_compile)
@@ -149,7 +149,8 @@ def test_cached_left_padded_batch_equals_recomputed_prompts_alone(jit_compile):
     assert len(np.unique(rows)) > 5
 
 
-@pytest.mark.parametrize("beam_size", [pytest.param(1, marks=pytest.mark.slow), 3])
+@pytest.mark.slow
+@pytest.mark.parametrize("beam_size", [1, 3])
 def test_beams_of_a_padded_batch_equal_those_alone(beam_size):
     model = randomised()
     search = BeamSearch(model, 6, beam_size, 0.6)
@@ -160,6 +161,7 @@ def test_beams_of_a_padded_batch_equal_those_alone(beam_size):
         np.testing.assert_allclose(score[0], scores[row], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_speculative_equals_greedy():
     model, draft = randomised(max_length=40), randomised(max_length=40)
     for mine in draft.trainable_weights:
@@ -195,6 +197,7 @@ def test_a_saved_model_samples_alike(tmp_path):
         np.testing.assert_array_equal(answer, expected)
 
 
+@pytest.mark.slow
 def test_a_sentence_learnt_by_heart_is_completed():
     """ "So long and thanks for" -> "all the fish"."""
     keras.utils.set_random_seed(0)

@@ -42,6 +42,7 @@ def flat(outputs):
     return [np.asarray(y) for y in keras.tree.flatten(outputs)]
 
 
+@pytest.mark.slow
 def test_a_clone_and_a_file_have_the_same_weights(model, tmp_path):
     inputs, paths = batch(model), [weight.path for weight in model.weights]
     clone = keras.models.clone_model(model)
@@ -55,6 +56,7 @@ def test_a_clone_and_a_file_have_the_same_weights(model, tmp_path):
             np.testing.assert_array_equal(actual, expected)
 
 
+@pytest.mark.slow
 def test_every_state_can_be_had(model):
     """In and out of every block; what a part of the model needs is all that it holds."""
     inputs = batch(model)

@@ -133,6 +133,7 @@ def fit(model, inputs, targets, loss, steps=200, learning_rate=0.02):
     return model.fit(step, shuffle=False, verbose=0) and model.evaluate(inputs, targets, verbose=0)
 
 
+@pytest.mark.slow
 def test_one_to_many_writes_of_a_vector():
     """A caption of each of two vectors."""
     model = one_to_many(3, 6, dim=8, hidden_dim=12)
@@ -167,6 +168,7 @@ def test_an_unknown_cell_is_named(make):
             make(cell)
 
 
+@pytest.mark.slow
 def test_many_to_one_and_back():
     """A sum of features over time, and a sequence of another length than what was read."""
     x = np.random.uniform(-1, 1, size=(64, 6, 2)).astype("float32")
@@ -207,6 +209,7 @@ def test_general_is_a_film_a_company_or_a_word():
     assert len({row[0] for row in forward.predict(words)}) == 1
 
 
+@pytest.mark.slow
 def test_a_blank_is_filled_by_what_stands_on_both_sides():
     """Not or very tired, but very tired "because I did not sleep"; what stands on the left is the same."""
     words = ["_", "i", "am", "tired", "because", "did", "not", "sleep", "very"]

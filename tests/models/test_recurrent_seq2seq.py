@@ -28,7 +28,6 @@ test_contract = contract.check_family(
         INPUTS,
         causal="T",
         cache=lambda model, x, length: model.start(3, length, x),
-        kind="recurrent",
     ),
 )
 
@@ -79,7 +78,9 @@ def test_without_attention_the_decoder_goes_on_from_the_last_states_exactly(cell
     assert np.abs(y - changed["decoder_sequence_output"]).max() > 1e-3  # the states are all it knows
 
 
-@pytest.mark.parametrize(("jit_compile", "num_layers"), [(False, 2), (True, 1)])
+@pytest.mark.parametrize(
+    ("jit_compile", "num_layers"), [(False, 2), pytest.param(True, 1, marks=pytest.mark.slow)]
+)
 def test_free_running_equals_a_pass_over_what_was_generated(jit_compile, num_layers):
     model = LanguageModel(RecurrentSeq2Seq(dataclasses.replace(CONFIG, num_layers=num_layers)))
     randomise(model, seed=1)

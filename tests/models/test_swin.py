@@ -30,7 +30,7 @@ SMALL = SwinConfig(
 IMAGES = {"images": floats(12, 16, 1)}
 
 test_contract = contract.check_family(
-    Case("Swin", lambda: Swin(SMALL), IMAGES, attends=True, kind="pyramid"),
+    Case("Swin", lambda: Swin(SMALL), IMAGES, attends=True),
     Case("Classifier", lambda: Classifier(Swin(SMALL), 3), IMAGES, attends=True),
 )
 

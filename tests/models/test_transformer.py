@@ -39,7 +39,7 @@ def cache(model, batch, max_length):
 PROMISES = {"attends": True, "causal": "T", "cache": cache, "reference": reference.transformer}
 
 test_contract = contract.check_family(
-    Case("one_vocabulary", lambda: Transformer(TINY), inputs(11), **PROMISES, kind="encoder-decoder",
+    Case("one_vocabulary", lambda: Transformer(TINY), inputs(11), **PROMISES,
          tied=lambda model: (model.embedding.token.embeddings, model.output_embedding.token.embeddings)),
     Case("two_vocabularies", lambda: Transformer(OTHER), inputs(13), **PROMISES),
 )  # fmt: skip

@@ -55,6 +55,7 @@ def test_parameters_of_the_published_sizes(size, backbone, with_1000_classes, no
 
 
 # Zhai et al. 2022, table 2: 1.01 B and 1.84 B. timm gives them a class token.
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "expected"), [("g/14", 1_012_611_432), ("G/14", 1_844_440_680)])
 def test_parameters_of_the_giants(size, expected, no_allocation):
     assert count(Classifier(ViT.from_size(size), 1000)) == expected

@@ -1,10 +1,36 @@
-"""What the live comparisons need before they import transformers or timm."""
+"""What the live comparisons need before they import transformers or timm, and which of them are quick."""
 
+import collections
 import importlib.util
+import pathlib
 from unittest import mock
+
+import pytest
+
+FOLDER = pathlib.Path(__file__).parent
 
 # Both import torchvision, of which PyPI has no build for torch without CUDA. Nothing here uses its compiled
 # operators, whose absence shows where it registers shapes for them.
 if importlib.util.find_spec("torchvision"):
     with mock.patch("torch.library.register_fake", lambda *_, **__: lambda function: function):
         import torchvision  # noqa: F401
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items):
+    """Deal the random models of each file to its tests and their kinds of model, so that each model is
+    compared in one of these ways quickly; the other comparisons are slow, for `make parity`.
+    """
+    files = collections.defaultdict(lambda: collections.defaultdict(list))
+    for item in items:
+        if item.path.parent == FOLDER and "seed" in getattr(getattr(item, "callspec", None), "params", ()):
+            kind = {name: str(value) for name, value in item.callspec.params.items()}
+            seed = int(kind.pop("seed"))
+            files[item.path][item.originalname, *sorted(kind.items())].append((seed, item))
+    for ways in files.values():
+        for turn, models in enumerate(ways.values()):
+            hands = min(len(models), len(ways))
+            dealt = (turn + turn // hands) % hands  # three kinds get other seeds in the next test
+            for seed, item in models:
+                if seed % hands != dealt:
+                    item.add_marker(pytest.mark.slow)

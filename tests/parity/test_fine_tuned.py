@@ -1,5 +1,6 @@
 """What a fine-tuned task gives away: the same answers from transformers, strings in, names of labels out."""
 
+import itertools
 import json
 
 import keras
@@ -58,17 +59,22 @@ def logits_of(model_class, folder, *texts, **options):
     return outputs.logits.numpy(), model.config
 
 
+LABELS = {
+    "classes": ["x", "y", "z", "x"],
+    "multi-label": [["x"], ["y", "z"], [], ["z"]],
+    "regression": [1.0, 2.0, 3.0, 4.0],
+}
+# Of all combinations some with every family, texts and pairs, and every problem are quick.
+QUICK = (("bert", False, "classes"), ("roberta", True, "multi-label"), ("bert", True, "regression"))
+ALL = itertools.product(FAMILIES, (False, True), LABELS)
+
+
 @pytest.mark.parametrize(
-    ("problem", "labels"),
-    [
-        ("classes", ["x", "y", "z", "x"]),
-        ("multi-label", [["x"], ["y", "z"], [], ["z"]]),
-        ("regression", [1.0, 2.0, 3.0, 4.0]),
-    ],
+    ("family", "pairs", "problem"),
+    [x if x in QUICK else pytest.param(*x, marks=pytest.mark.slow) for x in ALL],
 )
-@pytest.mark.parametrize("pairs", [False, True], ids=["texts", "pairs"])
-@pytest.mark.parametrize("family", FAMILIES)
-def test_classifiers(family, problem, labels, pairs, tmp_path):
+def test_classifiers(family, pairs, problem, tmp_path):
+    labels = LABELS[problem]
     texts = list(zip(TEXTS, TEXTS[::-1], strict=True)) if pairs else TEXTS
     task = make(family, TextClassifier, (texts, labels), problem=problem)
     task.save_huggingface(tmp_path / "folder")
@@ -91,7 +97,9 @@ def test_taggers(tmp_path):
     assert task.predict(words) == [[named[0][1], named[0][2], named[0][4]], [named[1][1]]]  # cat ##s is two
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta", "deberta"])
+@pytest.mark.parametrize(
+    "family", ["bert", *(pytest.param(x, marks=pytest.mark.slow) for x in ("roberta", "deberta"))]
+)
 def test_blanks_are_filled(family, tmp_path):
     """Their likeliest tokens at the mask; a folder of theirs becomes a task, learns, and is given back."""
     if family == "deberta":
@@ -129,7 +137,7 @@ CONTEXT = (
 )
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["bert", pytest.param("roberta", marks=pytest.mark.slow)])
 def test_windows_and_spans(family, tmp_path):
     """The ids of all windows, the characters of each piece, and the logits."""
     question = ["Who sat?", "on a mat"]

@@ -10,6 +10,13 @@ from keras_tfm.training.callbacks import Progress
 @contextlib.contextmanager
 def interrupted_at(epoch):
     """The training within this scope is interrupted as the epoch of this number, from 0, begins."""
+    with pytest.raises(KeyboardInterrupt), interrupting_at(epoch):
+        yield
+
+
+@contextlib.contextmanager
+def interrupting_at(epoch):
+    """A scope in which a training raises KeyboardInterrupt as the epoch of this number, from 0, begins."""
     begin = Progress.on_epoch_begin
 
     def interrupt(progress, number, logs=None):
@@ -17,6 +24,6 @@ def interrupted_at(epoch):
             raise KeyboardInterrupt
         begin(progress, number, logs)
 
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Progress, "on_epoch_begin", interrupt)
         yield

@@ -71,6 +71,7 @@ def test_it_says_what_is_on_an_image(learnt):
     assert task.predict(examples.images[:0]) == []
 
 
+@pytest.mark.slow
 def test_drawing_from_a_seed(learnt):
     task, _ = learnt
     images = drawn(SENTENCES, seed=2).images
@@ -93,6 +94,7 @@ def test_ids_begin_with_the_start(learnt):
     np.testing.assert_array_equal(np.argmax(logits, -1)[:, :5], token_ids[:, 1:6])
 
 
+@pytest.mark.slow
 def test_it_is_kept_and_exported(learnt, tmp_path):
     task, folder = learnt
     images = drawn(SENTENCES[:4], seed=3).images
@@ -122,6 +124,7 @@ def test_beams_are_exported(learnt, tmp_path):
     assert served.tolist() == task.generate(images, beam_size=3, max_new_tokens=30)
 
 
+@pytest.mark.slow
 def test_folders_of_transformers(learnt, tmp_path):
     task, _ = learnt
     if isinstance(task.tokenizer, SentencePieceTokenizer):

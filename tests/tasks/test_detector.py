@@ -1,6 +1,7 @@
 """Detecting: what is learnt, answers in the pictures' own pixels, COCO's measure, folders, refusals."""
 
 import dataclasses
+import io
 import json
 import logging
 
@@ -17,6 +18,7 @@ from keras_tfm.models import DETR, RTDETR, SMCA, DeformableDETR, DETRConfig, Res
 from keras_tfm.tasks import Detector, ImageClassifier
 from keras_tfm.tasks.average_precision import average_precision
 from keras_tfm.tasks.detection import DetectorOptions
+from keras_tfm.tasks.drawing import beside
 from tests.contract import randomise
 from tests.fresh_process import ask
 
@@ -94,11 +96,16 @@ def test_answers_are_in_the_pixels_of_each_picture(task, tmp_path):
     assert all((answer["scores"] >= median).all() for answer in told)
 
 
+@pytest.mark.slow
 def test_the_export_answers_as_the_task(task, tmp_path):
     """Files of any size, in a process without this package."""
     rng = np.random.default_rng(0)
     pictures = [rng.integers(0, 256, (*size, 1), "uint8") for size in ((24, 32), (30, 20), (9, 50))]
     files = [tf.io.encode_png(picture).numpy() for picture in pictures]
+    buffer, exif = io.BytesIO(), PIL.Image.Exif()
+    exif[0x0112] = 6  # turned by its orientation
+    PIL.Image.fromarray(pictures[0][..., 0]).save(buffer, "JPEG", exif=exif)
+    files.append(buffer.getvalue())
     task.export(tmp_path / "served")
     served = ask(tmp_path / "served", of_text=False, image_bytes=files)
     for row, answer in enumerate(task.predict(files, 0.0)):
@@ -213,6 +220,7 @@ def test_average_precision_by_hand():
     assert average_precision(truth, [perfect, other]) == pytest.approx(half)
 
 
+@pytest.mark.slow
 def test_folders_of_transformers_both_ways(tmp_path):
     published = Detector(DETR(dataclasses.replace(SMALL, frozen_norms=True)), NAMES)
     randomise(published.model, 1)
@@ -230,6 +238,7 @@ def test_folders_of_transformers_both_ways(tmp_path):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 def test_a_classifiers_backbone_goes_on(tmp_path):
     classifier = ImageClassifier(ResNet(SMALL.of_backbone), ["x", "y"])
     randomise(classifier.model, 1)
@@ -252,6 +261,7 @@ def test_a_classifiers_backbone_goes_on(tmp_path):
             assert np.array_equal(a, b) == (is_kept or made is larger)
 
 
+@pytest.mark.slow
 def test_the_command_line(tmp_path, capsys):
     images, boxes, labels = examples(12)
     rows = []
@@ -271,10 +281,12 @@ def test_the_command_line(tmp_path, capsys):
     pictures = tmp_path / "pictures"
     main(["predict", run, "--input", data, "--threshold", "0", "--draw", str(pictures)])
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 12 and json.loads(lines[0]).keys() == {"boxes", "labels", "scores"}
+    name, answer = lines[0].split("\t")
+    assert len(lines) == 12 and name.endswith("0.png")
+    assert json.loads(answer).keys() == {"boxes", "labels", "scores"}
     assert len(list(pictures.glob("*.png"))) == 12
     with PIL.Image.open(pictures / "0.png") as picture:
-        assert picture.size == (32, 24) and picture.mode == "RGB"
+        assert picture.size == (320, 240) and picture.mode == "RGB"  # ten times as large, for the names
         colours = np.asarray(picture)
         assert (colours.min(-1) < colours.max(-1)).any()  # a box in colour over greys
     with pytest.raises(SystemExit):
@@ -332,3 +344,17 @@ def test_refusals(task, tmp_path):
     path.write_text(json.dumps(content))
     with pytest.raises(tasks.TaskError, match="`depths` is 5,000, and there are"):
         tasks.load(tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("box", "place"),
+    [
+        ((20, 30, 60, 70), (20, 20)),  # above
+        ((20, 5, 60, 70), (20, 70)),  # below
+        ((20, 5, 60, 95), (20, 5)),  # inside
+        ((80, 30, 95, 70), (60, 20)),  # moved to the left
+        ((0, 0, 100, 100), (0, 0)),
+    ],
+)
+def test_names_stand_beside_their_boxes(box, place):
+    assert beside((40, 10), box, (100, 100)) == place

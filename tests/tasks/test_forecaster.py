@@ -5,8 +5,9 @@ import json
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from keras_tfm import tasks
+from keras_tfm import serving, tasks
 from keras_tfm.cli import main
 from keras_tfm.data.batches.series import SeriesBatches, windows_of
 from keras_tfm.data.sources.lines import DataError
@@ -42,6 +43,7 @@ def test_a_wave_on_a_line_is_predicted_far_beyond_what_was_seen(learnt):
     assert measures["mae"] < 0.05 * measures["naive_mae"] and measures["values"] == 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["dense", "recurrent"])
 def test_other_models_learn_it_too(kind):
     task = Forecaster.from_series(series(200), kind, window=9, horizon=9)
@@ -88,6 +90,7 @@ def test_windows_and_the_part_for_validation():
     assert len(learnt) == 18 and list(held_out) == [15, 16, 17, 18, 19]  # a window, and two values
 
 
+@pytest.mark.slow
 def test_a_folder_and_an_export_tell_the_same(learnt, tmp_path):
     learnt.save(tmp_path / "run")
     again = tasks.load(tmp_path / "run")
@@ -96,6 +99,10 @@ def test_a_folder_and_an_export_tell_the_same(learnt, tmp_path):
     window = series(200)[-WINDOW:].tolist()
     served = ask(tmp_path / "served", of_text=False, values=[window])["forecast"][0]
     np.testing.assert_allclose(served, learnt.forecast(series(200)), rtol=1e-4)
+    answering = serving.load(tmp_path / "served")  # of a longer history the end is read, as `predict` does
+    np.testing.assert_allclose(answering([series(200), series(200)])["forecast"], [served] * 2, rtol=1e-4)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="A history needs 4 values or more"):
+        answering([window[1:]])
 
 
 def test_a_series_is_read_from_tables(tmp_path):

@@ -1,10 +1,13 @@
 """The image classifier: from raw images to class names, kept, exported and asked."""
 
 import dataclasses
+import io
 import json
 
 import keras
 import numpy as np
+import PIL.Image
+import PIL.ImageOps
 import pytest
 import tensorflow as tf
 
@@ -12,7 +15,7 @@ from keras_tfm import tasks
 from keras_tfm.data import ImageFiles
 from keras_tfm.models import Swin, ViT
 from keras_tfm.tasks import ImageClassifier, ImageClassifierConfig, TaskError
-from keras_tfm.tasks.image_classifier import FAMILIES, ImageOptions
+from keras_tfm.tasks.image_families import FAMILIES, ImageOptions
 from tests.fresh_process import ask
 from tests.tasks.interrupting import interrupted_at
 
@@ -108,6 +111,7 @@ def test_image_files_are_answered_too(task, tmp_path):
         task.predict(paths, batch_size=2)
 
 
+@pytest.mark.slow
 def test_preprocessing_is_in_the_export(tmp_path):
     """Files of any size, in a process without this package, answer as the task does."""
     keras.utils.set_random_seed(2)
@@ -189,6 +193,7 @@ def test_every_family_classifies(name):
     assert task.model.output.shape == (None, 3) and set(task.model.input) == {"images"}
 
 
+@pytest.mark.slow
 def test_soft_labels_are_learnt_from_images_on_the_disk(tmp_path):
     images, labels = examples(64, seed=9)
     paths = [tmp_path / f"{number}.png" for number in range(64)]
@@ -204,6 +209,7 @@ def test_soft_labels_are_learnt_from_images_on_the_disk(tmp_path):
     assert task.evaluate((files, labels)) == task.evaluate((images, labels))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "still"),
     [
@@ -224,9 +230,9 @@ def test_parts_of_a_model_learn(options, still):
 
 def test_what_is_gone_on_with_learns_slower():
     usual = ImageClassifier.training
-    assert ImageClassifier.training_of(None) is usual
+    assert ImageClassifier.training_of(is_given=False) is usual
     expected = dataclasses.replace(usual, learning_rate=1e-4)
-    assert ImageClassifier.training_of("run") == expected and usual.learning_rate == 1e-3
+    assert ImageClassifier.training_of(is_given=True) == expected and usual.learning_rate == 1e-3
 
 
 def test_save_and_load(task, tmp_path):
@@ -250,8 +256,14 @@ def test_save_and_load(task, tmp_path):
 
 
 def test_the_export_answers_alike_where_keras_and_this_package_are_missing(task, exported):
-    images, _ = examples(30, seed=5)
-    files = [tf.io.encode_png(image[..., None]).numpy() for image in images]
+    files, shown = [], []
+    for number, image in enumerate(examples(30, seed=5)[0]):
+        picture, exif, buffer = PIL.Image.fromarray(image), PIL.Image.Exif(), io.BytesIO()
+        exif[0x0112] = number % 8 + 1  # the orientation
+        picture.save(buffer, "PNG", exif=exif)
+        files.append(buffer.getvalue())
+        shown.append(np.asarray(PIL.ImageOps.exif_transpose(PIL.Image.open(buffer))))
+    images = np.stack(shown)
     served = ask(exported, of_text=False, image_bytes=files)
     assert served["label"].tolist() == task.predict(images).tolist()
     np.testing.assert_allclose(served["probabilities"], task.probabilities(images), atol=1e-6)
@@ -273,6 +285,7 @@ def test_the_exports_signatures(exported):
         outputs = signatures[name].structured_outputs
         assert {key: spec.dtype for key, spec in outputs.items()} == {
             "label": tf.string,
+            "labels": tf.string,
             "probabilities": tf.float32,
         }
 
@@ -353,6 +366,7 @@ def test_configurations_survive_json():
     assert ImageClassifierConfig(**json.loads(json.dumps(vars(config)))) == config
 
 
+@pytest.mark.slow
 def test_a_published_folder_gets_a_head_for_other_classes(tmp_path):
     """What `--from` does: its own head where it has the classes of the examples, else a new one."""
     published = ImageClassifier.from_size("tiny", NAMES, **SMALL)

@@ -18,7 +18,7 @@ from keras_tfm.tasks import (
     linear_probe,
     nearest_neighbours,
 )
-from keras_tfm.tasks.image_classifier import ImageOptions
+from keras_tfm.tasks.image_families import ImageOptions
 from tests.fresh_process import ask
 from tests.tasks.interrupting import interrupted_at
 from tests.tasks.test_image_classifier import NAMES, SMALL, examples
@@ -37,7 +37,7 @@ def fresh(method, **changes):
     return ImagePretrainer.make(None, ImageOptions(), SIZES | changes, method=method, **METHODS[method])
 
 
-@pytest.fixture(scope="module", params=METHODS)
+@pytest.fixture(scope="module", params=["mae", pytest.param("dino", marks=pytest.mark.slow)])
 def run(request, tmp_path_factory):
     """(The task that has learnt, its RUN)."""
     folder = tmp_path_factory.mktemp(request.param) / "run"
@@ -81,6 +81,7 @@ def test_the_encoder_is_what_was_learnt(run):
     assert len(task.as_line(vectors[0]).split()) == 16
 
 
+@pytest.mark.slow
 def test_a_run_is_fine_tuned_by_a_classifier(run, tmp_path):
     task, folder = run
     images, labels = examples(6)
@@ -122,6 +123,7 @@ def test_vectors_are_judged_by_labels(run):
         task.evaluate(images)
 
 
+@pytest.mark.slow
 def test_the_export_gives_vectors(run, tmp_path):
     task, _ = run
     task.export(tmp_path / "served")
@@ -131,6 +133,7 @@ def test_the_export_gives_vectors(run, tmp_path):
     np.testing.assert_allclose(served["vector"], task.predict(images), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_folders_of_transformers(run, tmp_path):
     task, _ = run
     task.save_huggingface(tmp_path / "published")
@@ -149,6 +152,7 @@ def test_folders_of_transformers(run, tmp_path):
         )
 
 
+@pytest.mark.slow
 def test_going_on_from_runs(run):
     task, _ = run
     assert ImagePretrainer.adopt(task, None) is task
@@ -187,6 +191,7 @@ def test_a_resumed_run_is_the_unbroken_one(method, tmp_path):
         np.testing.assert_array_equal(one, three)
 
 
+@pytest.mark.slow
 def test_images_come_with_labels_and_from_files(tmp_path):
     images, labels = examples(4)
     paths = [tmp_path / "a" / f"{number}.png" for number in range(4)]
@@ -205,6 +210,7 @@ def test_images_come_with_labels_and_from_files(tmp_path):
     np.testing.assert_array_equal(np.asarray(read)[..., 0], images)
 
 
+@pytest.mark.slow
 def test_families_of_one_size_learn_from_themselves_too():
     sizes = {
         "dims": (8, 16),

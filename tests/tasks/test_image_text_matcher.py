@@ -130,6 +130,7 @@ def test_a_long_text_is_cut_and_counted(learnt, caplog):
     assert inputs["token_ids"].shape == (2, length) and set(inputs) == set(task.model.backbone.input)
 
 
+@pytest.mark.slow
 def test_siglip_reads_its_padding():
     task = fresh("siglip")
     (row,) = np.asarray(task.text_inputs(tf.constant(["red"]))["token_ids"])
@@ -138,6 +139,7 @@ def test_siglip_reads_its_padding():
     assert task.model.logit_bias == -10 and "padding_mask" not in task.model.backbone.input
 
 
+@pytest.mark.slow
 def test_it_is_kept_and_exported(learnt, tmp_path):
     task, folder = learnt
     kept = tasks.load(folder)
@@ -153,6 +155,7 @@ def test_it_is_kept_and_exported(learnt, tmp_path):
     np.testing.assert_allclose(served, expected[1], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_folders_of_transformers(learnt, tmp_path):
     task, _ = learnt
     task.save_huggingface(tmp_path / "published")
@@ -172,12 +175,13 @@ def test_folders_of_transformers(learnt, tmp_path):
         ImageTextMatcher.from_huggingface(tmp_path / "published", image_size=16)
 
 
+@pytest.mark.slow
 def test_going_on(learnt, tmp_path):
     task, folder = learnt
     assert ImageTextMatcher.adopt(task, None) is task
     other = ImageTextMatcher.adopt(task, None, interpolation="bicubic")
     assert other.model is task.model and other.config.interpolation == "bicubic"
-    assert ImageTextMatcher.training_of(folder).learning_rate == pytest.approx(1e-5)
+    assert ImageTextMatcher.training_of(is_given=True).learning_rate == pytest.approx(1e-5)
     reading = ImageTextMatcher.reading(MatcherOptions(), {}, folder)
     assert reading["image_shape"] == (8, 8, 3)
     classifier = ImageClassifier.from_size("tiny", ["a", "b"], **CLASSIFIER)
@@ -203,6 +207,7 @@ def test_parts_of_both_towers_learn(parts):
     assert not [path for path in changed if "embedding" in path]
 
 
+@pytest.mark.slow
 def test_a_caption_of_100_kilobytes_is_cut(caplog):
     task = fresh()
     long = ["word " * 20_000, "x" * 100_000, "é!" * 50_000]

@@ -91,6 +91,7 @@ def test_evaluate_stands_beside_what_knows_nothing(learnt):
     assert fresh["mlm_loss"] == pytest.approx(np.log(len(WORDS) + 7), abs=0.4)
 
 
+@pytest.mark.slow
 def test_the_measures_are_those_of_fit(learnt):
     """On one drawing the accuracy and losses that Keras computes are those that `evaluate` counts."""
     task = make()
@@ -109,6 +110,7 @@ def test_a_folder_keeps_the_task(learnt, tmp_path):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "make_model",
     [
@@ -142,6 +144,7 @@ def test_a_folder_keeps_the_head(make_model, tmp_path):
             tasks.load(tmp_path / "task")
 
 
+@pytest.mark.slow
 def test_the_saved_model_answers_alone(learnt, tmp_path):
     learnt.export(tmp_path / "served")
     asked = ["the bank of the [MASK] was very green", "", "bob", "the " * 30 + "[MASK]"]
@@ -197,6 +200,7 @@ def interrupt(patch, after):
     patch.setattr(Checkpoint, "on_train_batch_end", stop)
 
 
+@pytest.mark.slow
 def test_hugging_faces_folders_both_ways(learnt, tmp_path):
     learnt.save_huggingface(tmp_path / "folder")
     entries = json.loads((tmp_path / "folder" / "config.json").read_text())

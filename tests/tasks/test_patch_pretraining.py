@@ -65,6 +65,7 @@ def test_the_loss_falls_and_the_backbone_stays(run):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_a_detector_starts_from_a_run(run):
     task, folder, _ = run
     detector = Detector.start_from(folder, (None, None, [["dark"], ["bright"]]))
@@ -91,6 +92,7 @@ def test_vectors_are_the_backbone_s(run):
     np.testing.assert_allclose(task.predict(given), vectors, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_classifier_s_backbone_goes_on():
     classifier = ImageClassifier(ResNet(CONFIG.of_backbone), ["x", "y"])
     randomise(classifier.model, 1)
@@ -101,6 +103,7 @@ def test_a_classifier_s_backbone_goes_on():
         np.testing.assert_array_equal(weight, found[weight.path])
 
 
+@pytest.mark.slow
 def test_another_number_of_patches():
     task = fresh(num_patches=2)
     (inputs, targets), *_ = task.batches(task.check_examples(images(4)), task.training).dataset()

@@ -96,6 +96,7 @@ def test_questions_are_answered(learnt):
     assert (scores > 0.8).all() and (scores <= 1).all() and scores[-1] == 1
 
 
+@pytest.mark.slow
 def test_many_windows_are_read_in_parts(learnt, monkeypatch):
     context = " ".join([CONTEXT] * 3)  # of seven windows, in parts of three
     columns = learnt._columns(["Who slept?"], [context])
@@ -115,6 +116,7 @@ def test_the_threshold_decides_about_none(learnt, monkeypatch):
         assert [not answer for answer in learnt.predict(pairs(asked))] == is_none
 
 
+@pytest.mark.slow
 def test_the_saved_model_answers_alone(learnt, tmp_path):
     asked = [question for question, _ in ASKED]
     answers, scores = learnt.predict([*pairs(asked), (asked[0], "")], scores=True)
@@ -130,6 +132,7 @@ def test_the_saved_model_answers_alone(learnt, tmp_path):
         ask(folder, question=["who " * 14], context=["bob"])
 
 
+@pytest.mark.slow
 def test_kept_and_given_away(learnt, tmp_path):
     asked = [question for question, _ in ASKED]
     answers = [answer for _, answer in ASKED]

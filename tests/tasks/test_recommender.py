@@ -276,7 +276,8 @@ def test_the_command_line(dense_and_ratings, tmp_path, capsys):
     assert "line 2 gets an empty line: the training had no ratings by 'nobody'" in output.err
     (tmp_path / "asked.csv").write_text("x,user\n1,u2\n")
     assert run("predict", out, "--input", tmp_path / "asked.csv", "--json") == 0
-    assert json.loads(capsys.readouterr().out) == [list(one) for one in task.predict(["u2"])[0]]
+    answer = [list(one) for one in task.predict(["u2"])[0]]
+    assert json.loads(capsys.readouterr().out) == {"place": "line 2", "answer": answer}
     assert run("predict", out, "--input", tmp_path / "asked", "--beam", 2) == 2
     assert "does not generate text" in capsys.readouterr().err
 

@@ -78,7 +78,7 @@ def test_the_command_line(kind, family, tmp_path, capsys):
     assert ("pq_things" in measures and "sq_stuff" in measures) == (kind == "panoptic")
     out = str(tmp_path / "out")
     main(["predict", run, "--input", path, "--draw", out, "--threshold", "0"])
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    lines = [json.loads(line.partition("\t")[2]) for line in capsys.readouterr().out.splitlines()]
     assert len(lines) == 6 and lines[0]["size"] == list(SIZE)
     assert {len(x) for x in (lines[0][y] for y in ("labels", "scores", "areas", "boxes"))} == {
         len(lines[0]["labels"])

@@ -81,7 +81,8 @@ def test_masks_have_the_sizes_of_their_pictures(learnt, tmp_path):
     assert len(list((tmp_path / "drawn").iterdir())) == 3  # nothing half-written is left
 
 
-@pytest.mark.parametrize("keep_aspect", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("keep_aspect", [False, True])
 def test_the_export_answers_as_the_task(learnt, keep_aspect, tmp_path):
     """Files of any size, in a process without this package."""
     task = Segmenter(learnt[0].model, NAMES, class_values=VALUES, keep_aspect=keep_aspect)
@@ -90,6 +91,8 @@ def test_the_export_answers_as_the_task(learnt, keep_aspect, tmp_path):
     task.export(tmp_path / "served")
     served = ask(tmp_path / "served", of_text=False, image_bytes=files)
     assert served["masks"].shape == served["scores"].shape == (3, 16, 24)
+    assert served["labels"].tolist() == [list(task.class_names)] * 3
+    assert served["label_values"].tolist() == [list(task.config.class_values)] * 3
     for row, answer in enumerate(task.predict(files)):
         mask = tf.io.decode_png(served["png"][row].encode("utf-8", "surrogateescape"), 1)[..., 0]
         assert np.mean(np.asarray(mask) == answer["mask"]) > 0.999
@@ -142,6 +145,7 @@ def test_padding_counts_nowhere_and_the_seed_fixes_the_rest():
         tf.nest.map_structure(np.testing.assert_array_equal, a, b)  # masks as PNGs, of many
 
 
+@pytest.mark.slow
 def test_folders_of_transformers_both_ways(learnt, tmp_path):
     task, _ = learnt
     task.save_huggingface(tmp_path / "theirs")
@@ -166,6 +170,7 @@ def test_folders_of_transformers_both_ways(learnt, tmp_path):
         make(keep_aspect=True).save_huggingface(tmp_path / "padded")
 
 
+@pytest.mark.slow
 def test_other_tasks_go_on(learnt):
     task, _ = learnt
     same = Segmenter.adopt(task, (None, None, MaskFiles([], {7: "bright", 0: "0"})))
@@ -183,6 +188,7 @@ def test_other_tasks_go_on(learnt):
         Segmenter.adopt(classifier, (None, None, np.array([0, 255])))
 
 
+@pytest.mark.slow
 def test_the_command_line(tmp_path, capsys):
     write_examples(tmp_path / "data", 12)
     fields = ("num_channels", "dims", "depths", "num_heads", "patch_sizes", "strides", "reductions")
@@ -197,7 +203,8 @@ def test_the_command_line(tmp_path, capsys):
     ask = ["predict", run, "--input", data]
     main([*ask, "--masks", str(tmp_path / "out"), "--draw", str(tmp_path / "drawn")])
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 12 and json.loads(lines[0])["size"] == [16, 24]
+    name, answer = lines[0].split("\t")
+    assert len(lines) == 12 and name.endswith("0.png") and json.loads(answer)["size"] == [16, 24]
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert names[0] == "0.png" and names == sorted(path.name for path in (tmp_path / "drawn").iterdir())
     # No answer replaces an image, a true mask, or without --overwrite an earlier answer.

@@ -69,6 +69,7 @@ def test_a_folder_and_a_saved_model_keep_it(summarizer, tmp_path):
     assert ask(tmp_path / "served", text=ARTICLES)["text"].tolist() == SUMMARIES
 
 
+@pytest.mark.slow
 def test_translations_in_the_same_layout():
     """By a decoder alone, which reads the source, then writes."""
     keras.utils.set_random_seed(0)

@@ -31,7 +31,7 @@ NUMBERS = (TEXTS * 8, [1.0, -1.0] * 24)
 
 def make(examples, **options):
     keras.utils.set_random_seed(0)
-    options = {"max_length": 24, "head": {"dropout": 0.0}} | options
+    options = {"max_length": 24, "pooling": "first", "head": {"dropout": 0.0}} | options
     return TextClassifier.from_examples(examples, "tiny", 400, changes=TINY, **options)
 
 
@@ -59,6 +59,17 @@ def test_texts_are_classified(learnt):
     assert measures["accuracy"] == measures["macro_f1"] == 1 and measures["examples"] == 48
 
 
+def test_fresh_and_given_weights_have_recipes_of_their_own(learnt):
+    fresh = TextClassifier.from_examples(EXAMPLES, "tiny", 400, changes=TINY, max_length=24)
+    given = TextClassifier.from_backbone(learnt.model.backbone, learnt.tokenizer, EXAMPLES, max_length=24)
+    for task, pooling, rate in ((fresh, "mean", 1e-3), (given, "first", 5e-5)):
+        training, _ = task._told(None, {})
+        assert (task.config.pooling, training.learning_rate) == (pooling, rate)
+        training, _ = task._told(None, {"learning_rate": 3e-4})
+        assert training.learning_rate == 3e-4
+    assert fresh._told(None, {})[0].epochs > given._told(None, {})[0].epochs
+
+
 @pytest.mark.slow  # the maximum is tested always
 def test_a_mean_of_the_tokens_classifies(tmp_path):
     task = make(EXAMPLES, pooling="mean")
@@ -73,6 +84,7 @@ def test_a_mean_of_the_tokens_classifies(tmp_path):
         task.save_huggingface(tmp_path / "theirs")
 
 
+@pytest.mark.slow
 def test_a_maximum_of_the_tokens_is_kept_and_exported(tmp_path):
     task = make(EXAMPLES, pooling="max")
     assert not any("pooler" in weight.path for weight in task.model.weights)
@@ -108,6 +120,7 @@ def test_long_texts_are_cut_and_counted(learnt):
     np.testing.assert_allclose(first, second, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_pairs_of_texts():
     task = make(PAIRS)
     assert task.config.pairs and task.config.labels == ("False", "True")
@@ -120,6 +133,7 @@ def test_pairs_of_texts():
         task.predict(["alone"])
 
 
+@pytest.mark.slow
 def test_several_labels_at_once():
     task = make(NAMED, problem="multi-label")
     learn(task, NAMED, epochs=8)
@@ -127,6 +141,7 @@ def test_several_labels_at_once():
     assert task.evaluate(NAMED) == {"micro_f1": 1.0, "exact_match": 1.0, "examples": 48}
 
 
+@pytest.mark.slow
 def test_numbers(tmp_path):
     task = make(NUMBERS, problem="regression")
     learn(task, NUMBERS, epochs=8)
@@ -156,6 +171,7 @@ def test_a_run_is_kept_and_resumed_exactly(tmp_path):
     assert kept.config == whole.config and kept.predict(TEXTS) == whole.predict(TEXTS)
 
 
+@pytest.mark.slow
 def test_frozen_blocks_stay():
     task = make(EXAMPLES)
     before = {w.path: w.numpy() for w in task.model.weights}
@@ -192,9 +208,11 @@ def test_the_saved_model_answers_alone(learnt, tmp_path):
     learnt.export(tmp_path / "served")
     served = ask(tmp_path / "served", text=["a dull mess", "i liked it"])
     assert served["label"].tolist() == ["bad", "good"] and served["probabilities"].shape == (2, 2)
+    assert served["labels"].tolist() == [["bad", "good"]] * 2
     assert ask(tmp_path / "served", text=np.array([], "U"))["label"].shape == (0,)
 
 
+@pytest.mark.slow
 def test_folders_of_hugging_face(learnt, tmp_path):
     learnt.save_huggingface(tmp_path / "folder")
     entries = json.loads((tmp_path / "folder" / "config.json").read_text("utf-8"))

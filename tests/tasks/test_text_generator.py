@@ -95,6 +95,7 @@ def published(generator, *stop, **options):
     return TextGenerator(generator.model, generator.tokenizer, config)
 
 
+@pytest.mark.slow
 def test_a_length_that_includes_the_prompt_is_each_prompt_s_own():
     """What a prompt becomes does not depend on its neighbours, nor does the model's own length."""
     generator = make("characters")
@@ -113,6 +114,7 @@ def test_a_length_that_includes_the_prompt_is_each_prompt_s_own():
         ask_for(max_new_tokens=4, min_new_tokens=2)
 
 
+@pytest.mark.slow
 def test_published_strings_end_a_text(generator, tmp_path):
     task = published(generator, "ank", "never there")
     ended = task.generate(BEGINNINGS)
@@ -130,6 +132,7 @@ def test_pieces_come_one_by_one_and_make_the_whole(generator):
         assert generator.generate(["The gr"], max_new_tokens=20, **options) == ["The gr" + "".join(pieces)]
 
 
+@pytest.mark.slow
 def test_draws_are_a_function_of_the_seed(generator):
     hot = {"temperature": 9.0, "max_new_tokens": 12}
     draws = [generator.generate(["So"], seed=seed, **hot) for seed in (1, 1, 2)]
@@ -184,6 +187,7 @@ def test_a_folder_keeps_the_task(generator, tmp_path):
         tasks.Translator.load(tmp_path / "task")
 
 
+@pytest.mark.slow
 def test_folders_of_transformers(generator, tmp_path):
     if isinstance(generator.tokenizer, CharacterTokenizer):
         with pytest.raises(TypeError, match="transformers knows no CharacterTokenizer"):
@@ -213,6 +217,7 @@ def test_folders_of_transformers(generator, tmp_path):
         TextGenerator.from_huggingface(tmp_path / "hf")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("texts", [TEXTS, TEXTS[:1]])
 def test_folders_keep_whether_a_start_stands_before_a_text(texts, tmp_path):
     generator = make("bytes", texts)
@@ -227,6 +232,7 @@ def test_folders_keep_whether_a_start_stands_before_a_text(texts, tmp_path):
     assert TextGenerator.from_huggingface(tmp_path / "hf").config == kept.config
 
 
+@pytest.mark.slow
 def test_the_saved_model_answers_alone(generator, tmp_path):
     generator.export(tmp_path / "served", max_new_tokens=20)
     folder, numbers = tmp_path / "served", {"temperature": 3.0, "top_p": 0.9, "seed": 5}

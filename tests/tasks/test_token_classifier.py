@@ -1,5 +1,6 @@
 """Tagging whole: words aligned to their pieces, entities counted, long sentences, kept and exported."""
 
+import dataclasses
 import json
 
 import keras
@@ -10,6 +11,7 @@ from keras_tfm import tasks
 from keras_tfm.data import BERTTokenizer
 from keras_tfm.models import BERT
 from keras_tfm.tasks import TokenClassifier, TokenClassifierConfig
+from keras_tfm.tasks.spans import repaired
 from keras_tfm.training.options import FineTuning
 from tests.fresh_process import ask
 from tests.tasks.tiny import TINY
@@ -98,10 +100,46 @@ def test_words_beyond_the_length_are_outside(learnt):
     assert learnt.evaluate(([long], [["B-PER"] * 20]))["recall"] <= 14 / 20
 
 
+def test_records_have_words_scores_and_spans(learnt):
+    (record,) = learnt.records(["Ada Lovelace met Bob"])
+    assert record["words"] == WORDS[0] and record["answer"] == TAGS[0]
+    assert record["confidence"] == min(record["scores"]) and 0 < record["confidence"] <= 1
+    spans = [(span["label"], span["text"], span["start"], span["end"]) for span in record["spans"]]
+    assert spans == [("PER", "Ada Lovelace", 0, 2), ("PER", "Bob", 3, 4)]
+    (long,) = learnt.records([["Bob"] * 20])
+    assert len(long["answer"]) == len(long["scores"]) == 20 and long["scores"][-1] is None
+    (nothing,) = learnt.records([[]])
+    assert nothing == {"answer": [], "confidence": None, "words": [], "scores": [], "spans": []}
+
+
+def test_tags_are_repaired_by_choice():
+    """An untrained model's tags, of which some I-PER go on with nothing."""
+    task = make()
+    sentences = [words * 3 for words in WORDS]
+    plain = task.predict(sentences)
+    right = task.predict(sentences, repair=True)
+    assert (
+        right == list(map(repaired, plain)) == [row["answer"] for row in task.records(sentences, repair=True)]
+    )
+
+
+def test_the_marks_are_those_of_the_examples():
+    examples = [[*words, "."] for words in WORDS], [[*tags, "O"] for tags in TAGS]
+    config = TokenClassifier.config_for(examples)
+    assert config.marks == "." and TokenClassifier.config_for((WORDS, TAGS)).marks == ""
+    assert TokenClassifierConfig.from_json({"labels": ["a", "b"]}).marks == ""  # of an older folder
+
+
+@pytest.mark.slow
 def test_kept_exported_and_given_away(learnt, tmp_path):
-    learnt.export(tmp_path / "served")
-    served = ask(tmp_path / "served", text=["Ada Lovelace met Bob", "", "Paris slept"])
-    assert served["tags"].tolist() == ["B-PER I-PER O B-PER", "", "B-LOC O"]
+    config = dataclasses.replace(learnt.config, marks=".,")  # as of a training with punctuation
+    apart = TokenClassifier(learnt.model, learnt.tokenizer, config)
+    apart.export(tmp_path / "served")
+    texts = ["Ada Lovelace met Bob", "", "Paris slept, ...", " (Bob."]
+    served = ask(tmp_path / "served", text=texts)
+    assert served["tags"].tolist()[:2] == ["B-PER I-PER O B-PER", ""]
+    assert served["tags"].tolist() == [" ".join(tags) for tags in apart.predict(texts)]
+    assert [len(tags.split()) for tags in served["tags"]] == [4, 0, 4, 2]
     learnt.save(tmp_path / "task")
     assert tasks.load(tmp_path / "task").predict(WORDS) == TAGS
     learnt.save_huggingface(tmp_path / "folder")

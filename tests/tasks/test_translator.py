@@ -72,6 +72,7 @@ def test_a_decoder_alone_reads_no_tokens_of_its_own():
         alone.fit(PAIRS, PAIRS, scheduled_sampling=0.5)
 
 
+@pytest.mark.slow
 def test_texts_may_be_searched_and_sampled(translator):
     """What is learnt by heart is also the best of four beams, and nearly all of the distribution."""
     assert translator.generate(PAIRS[0], beam_size=4, length_penalty=0.6) == PAIRS[1]
@@ -158,6 +159,7 @@ def interrupt(patch, after):
     patch.setattr(Checkpoint, "on_train_batch_end", stop)
 
 
+@pytest.mark.slow
 def test_separate_tokenizers_and_wordpiece(tmp_path):
     pairs = date_pairs(64, seed=1)
     changes = {**SMALL, "num_layers": 1}
@@ -178,6 +180,7 @@ def test_unknown_names_are_refused():
         small(PAIRS).fit((["a"], ["b"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_length", [12, 200])
 def test_static_attention_has_a_place_for_every_token(max_length):
     sizes = {"size": "tiny", "dim": 8, "hidden_dim": 8, "max_length": max_length, "vocabulary_size": 300}
@@ -222,7 +225,7 @@ def test_a_folder_cut_short_is_refused(tmp_path):
         config.write_text(broken)
         with pytest.raises(TaskError, match=message):
             Translator.load(tmp_path / "task")
-    with pytest.raises(TaskError, match="no task folder"):
+    with pytest.raises(TaskError, match="no such folder"):
         tasks.load(tmp_path / "nowhere")
 
 

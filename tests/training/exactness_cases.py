@@ -169,7 +169,7 @@ CASES = {
     "rates, jit": Case(optimizer=by_path, batch_size=12, compile={"jit_compile": True}),
 }  # fmt: skip
 # What each of these ends with depends on another part of training.
-QUICK = ("mean by sample weights", "accumulation", "jit", "softmax contrast", "convolutions")
+QUICK = ("mean by sample weights", "accumulation", "softmax contrast", "convolutions")
 QUICK_OF_PROCESSES = ("mean by sample weights", "accumulation")
 # Not as on one device: each replica drops other values. Both of them drop the same.
 DRAWING = {

@@ -16,26 +16,34 @@ def check(results, expected):
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory):
-    """The quick cases, and others, on one device and on two replicas."""
+    """The quick cases on one device and on two replicas."""
     file = tmp_path_factory.mktemp("first") / "results.npz"
-    cases = [*QUICK, "dropout", "teacher", "averages", "dropout again"]
-    return run_layouts(["none", "mirrored:2"], file, cases)
+    return run_layouts(["none", "mirrored:2"], file, list(QUICK))
+
+
+@pytest.fixture(scope="module")
+def others(tmp_path_factory):
+    """Cases that are not among CASES, likewise."""
+    file = tmp_path_factory.mktemp("others") / "results.npz"
+    return run_layouts(["none", "mirrored:2"], file, ["dropout", "teacher", "averages", "dropout again"])
 
 
 def test_two_replicas_are_exact(first):
     check({name: first["mirrored:2"][name] for name in QUICK}, first["none"])
 
 
-def test_a_replica_without_examples_keeps_its_moving_averages(first):
-    one, two = first["none"]["averages"], first["mirrored:2"]["averages"]
+@pytest.mark.slow
+def test_a_replica_without_examples_keeps_its_moving_averages(others):
+    one, two = others["none"]["averages"], others["mirrored:2"]["averages"]
     np.testing.assert_allclose(one["means"], [[0.3, 0.5]], rtol=1e-6)
     np.testing.assert_allclose(one["variances"], [[0.9, 0.9]], rtol=1e-6)
     np.testing.assert_allclose(two["means"], [[0.3, 0.5], [0, 0]], rtol=1e-6)
     np.testing.assert_allclose(two["variances"], [[0.9, 0.9], [1, 1]], rtol=1e-6)
 
 
-def test_a_teacher_follows_alike_on_two_replicas(first):
-    for kind, difference in differences(first["mirrored:2"]["teacher"], first["none"]["teacher"]).items():
+@pytest.mark.slow
+def test_a_teacher_follows_alike_on_two_replicas(others):
+    for kind, difference in differences(others["mirrored:2"]["teacher"], others["none"]["teacher"]).items():
         assert difference <= 1e-6 * (1 if kind == "weight" else 10), (kind, difference)
 
 
@@ -52,12 +60,14 @@ def two_processes(tmp_path_factory):
     return run_layout("processes:2", file, QUICK_OF_PROCESSES)
 
 
+@pytest.mark.slow  # tests/training/test_launched.py trains in two processes always
 def test_two_processes_are_exact(first, two_processes):
     check(two_processes, first["none"])
 
 
-def test_dropout_differs_between_replicas_and_repeats(first):
-    results, again = first["mirrored:2"]["dropout"], first["mirrored:2"]["dropout again"]
+@pytest.mark.slow
+def test_dropout_differs_between_replicas_and_repeats(others):
+    results, again = others["mirrored:2"]["dropout"], others["mirrored:2"]["dropout again"]
     for name, value in results.items():
         np.testing.assert_array_equal(value, again[name])
     zeros = results["masks"] == 0
@@ -65,10 +75,10 @@ def test_dropout_differs_between_replicas_and_repeats(first):
     assert (zeros[0] != zeros[1]).mean() > 0.3
 
 
-@pytest.mark.slow  # for its process; the quick test above repeats it in the same one
-def test_dropout_repeats_in_another_process(first, tmp_path):
+@pytest.mark.slow
+def test_dropout_repeats_in_another_process(others, tmp_path):
     again = run_layout("mirrored:2", tmp_path / "results.npz", ["dropout"])["dropout"]
-    for name, value in first["mirrored:2"]["dropout"].items():
+    for name, value in others["mirrored:2"]["dropout"].items():
         np.testing.assert_array_equal(value, again[name])
 
 

@@ -38,7 +38,8 @@ def run(library, folder, *arguments):
     return json.loads(end.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("kind", ["kill", pytest.param("full", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["kill", "full"])
 def test_some_faults(kind, library, tmp_path):
     found = run(library, tmp_path, kind, "step-00000006", 5, 16)
     assert found["faults"] >= 2 and found["ends"] == [-9 if kind == "kill" else 28]

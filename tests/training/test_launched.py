@@ -95,6 +95,7 @@ def test_sigterm_and_resume(folder):
     assert_gone_on_with(folder, "stopped")
 
 
+@pytest.mark.slow
 def test_a_killed_worker_and_resume(folder):
     process = train(folder, "killed")
     wait_for_epochs(folder / "killed", 2, process)

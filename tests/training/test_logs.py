@@ -68,7 +68,7 @@ def test_throughput_is_examples_by_time(jit_compile, steps_per_execution):
 
 
 def test_an_epoch_of_one_step_has_no_rate():
-    assert np.isnan(fit(compiled(), ones(1), Throughput())["examples_per_second"][0])
+    assert "examples_per_second" not in fit(compiled(), ones(1), Throughput())
     assert fit(compiled(), ones(2), Throughput())["examples_per_second"][0] > 0
 
 

@@ -51,7 +51,7 @@ class AdamWByHand:
             self.weights[i] -= rate * mean / (deviation + 1e-7 / np.sqrt(1 - 0.999**t))
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("accumulated", [1, 2])
 def test_adamw_is_the_update_by_hand(jit_compile, accumulated):
     model = classifier()

@@ -67,6 +67,7 @@ for width in (3, 5):
 """
 
 
+@pytest.mark.slow
 def test_a_second_strategy_in_one_process_trains():
     """TensorFlow's own would fail: "Shape mismatch in the collective instance"."""
     result = subprocess.run([sys.executable, "-c", TWICE], capture_output=True, text=True, timeout=120)

@@ -41,7 +41,9 @@ def test_the_tokens_of_an_image_are_its_patches_or_cells():
     vit = tasks.ImageClassifier.from_size("tiny", ["a", "b"], image_size=8, patch_size=4)
     image = np.random.default_rng(0).integers(0, 256, (8, 8, 3), "uint8")
     found = input_attribution(vit, image)["encoder"]
-    assert found.tokens == ["[0]", "0,0", "0,1", "1,0", "1,1"] == look(vit, image).attention[0].query_tokens
+    assert (
+        found.tokens == ["[class]", "0,0", "0,1", "1,0", "1,1"] == look(vit, image).attention[0].query_tokens
+    )
     assert found.values.shape == (5,)
     pyramid = tasks.ImageClassifier(models.MiT(models.tiny_config(models.MiT)), ["a", "b"])
     image = np.zeros((32, 32, 3), "uint8")

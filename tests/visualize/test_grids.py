@@ -42,7 +42,7 @@ def test_a_sequence_is_the_map_with_the_fewest_tokens_before_it():
     assert grid_of(16, [(8, 16), (3, 5)]) == Grid(3, 5, 1)  # a map itself, before one made smaller
     assert grid_of(32, [(8, 16)]) == Grid(4, 8)
     assert grid_of(31, [(8, 8)]) is None  # no map, by no factor
-    assert len(Grid(2, 3, 1)) == 7 and Grid(1, 2, 1).names() == ["[0]", "0,0", "0,1"]
+    assert len(Grid(2, 3, 1)) == 7 and Grid(1, 2, 1).names() == ["[class]", "0,0", "0,1"]
 
 
 def test_what_has_other_proportions_is_no_map():

@@ -117,7 +117,7 @@ def test_an_image_by_its_patches():
     image = np.arange(96, dtype="uint8").reshape(8, 12)
     view = look(task, image)
     assert (view.grid, view.num_prefix) == ((2, 3), 1)
-    assert view.attention[0].key_tokens == ["[0]", "0,0", "0,1", "0,2", "1,0", "1,1", "1,2"]
+    assert view.attention[0].key_tokens == ["[class]", "0,0", "0,1", "0,2", "1,0", "1,1", "1,2"]
     np.testing.assert_array_equal(view.image.squeeze(), image)
 
 
@@ -253,4 +253,4 @@ def test_patches_behind_the_attention_of_their_pixels():
     pixels, patches = view.attention
     assert (view.grid, view.num_prefix) == ((2, 2), 1)
     assert pixels.axes[0] == "windows" and pixels.weights.shape == (4, 2, 4, 4)
-    assert patches.key_tokens == ["[0]", "0,0", "0,1", "1,0", "1,1"]
+    assert patches.key_tokens == ["[class]", "0,0", "0,1", "1,0", "1,1"]

@@ -185,6 +185,7 @@ def test_no_text_runs(browser, translator, tmp_path):
     assert tab.errors == []
 
 
+@pytest.mark.slow
 def test_patches_over_the_picture(browser, tmp_path):
     sizes = {"image_size": 32, "patch_size": 8, "dim": 16, "num_heads": 2, "num_layers": 2}
     task = tasks.ImageClassifier.from_size("tiny", ["a", "b", "c"], **sizes, num_channels=3)

@@ -30,7 +30,7 @@ def test_words_look_at_patches(task):
     ids = [names.index(token) for token in seen.target_tokens]
     assert ids == [task.tokenizer.start_id, *task.tokenizer.tokenize(["red top"])[0].numpy()]
     cross = seen.of("cross")
-    patches = ["[0]", *(f"{row},{column}" for row in range(4) for column in range(3))]
+    patches = ["[class]", *(f"{row},{column}" for row in range(4) for column in range(3))]
     assert [list(x.key_tokens) for x in cross] == [patches] * 2
     assert [x.query_tokens for x in cross] == [seen.target_tokens] * 2
     assert cross[0].weights.shape == (2, len(ids), 13)

@@ -4,6 +4,7 @@ import base64
 import zlib
 
 import numpy as np
+import pytest
 
 from keras_tfm import tasks
 from keras_tfm.models import MaskFormer, MiT, MiTConfig
@@ -55,6 +56,7 @@ def test_the_patches_of_an_object(browser, tmp_path):
     assert tab.errors == []
 
 
+@pytest.mark.slow
 def test_a_patch_of_a_finer_map_than_the_keys(browser, tmp_path):
     sizes = {"dims": (8,), "depths": (1,), "num_heads": (1,), "patch_sizes": (3,), "strides": (2,)}
     model = MiT(MiTConfig(16, 1, **sizes, reductions=(2,), mlp_ratios=(2,)))
@@ -84,6 +86,7 @@ def test_a_patch_of_a_finer_map_than_the_keys(browser, tmp_path):
     assert tab.errors == []
 
 
+@pytest.mark.slow
 def test_a_query_of_masks(browser, tmp_path):
     task = tasks.Segmenter(MaskFormer(MASK_FORMER), ["ground", "sky"])
     contract.randomise(task.model, 1)
@@ -94,6 +97,7 @@ def test_a_query_of_masks(browser, tmp_path):
     assert "was read for “0”" in tab.text("#caption") and tab.errors == []
 
 
+@pytest.mark.slow
 def test_queries_and_keys_of_a_window(browser, tmp_path):
     task, image, address = windowed(tmp_path)
     page = attention_page(task, image)

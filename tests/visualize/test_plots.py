@@ -203,7 +203,14 @@ def run(tmp_path):
     return tmp_path, rows
 
 
-def test_a_training_by_epochs(run, capsys):
+def test_the_loss_is_drawn_first():
+    names = ("epoch", "step", "learning_rate", "seconds", "accuracy", "gradient_norm", "loss", "val_accuracy")
+    rows = [dict.fromkeys(names, "1")]
+    axes = plots.draw_training({"a": rows}).axes
+    assert [one.get_ylabel() for one in axes] == ["loss", "accuracy", "learning rate", "gradient norm"]
+
+
+def test_a_training_by_epochs(run, monkeypatch, capsys):
     folder, rows = run
     axes = plots.plot_training(rows)
     lines = {line.get_label(): line.get_xydata().tolist() for line in axes.lines}
@@ -214,6 +221,14 @@ def test_a_training_by_epochs(run, capsys):
         plots.plot_training(rows, "bleu")
     main(["plot", str(folder)])
     assert (folder / "metrics.png").exists()
+    (folder / "training.json").write_text('{"results": {"best_epoch": 2}}')
+    figures = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
+    main(["plot", str(folder)])
+    for axes, value in zip(figures[0].axes, (2, 2 / 9), strict=True):
+        (ring,) = axes.collections
+        assert ring.get_offsets().tolist() == [[2, value]] and ring.get_label() == "best epoch: 2"
+    monkeypatch.undo()
     main(["plot", str(folder), str(folder), "--out", str(folder / "a.svg")])
     assert (folder / "a.svg").read_text().startswith("<?xml")
 
@@ -222,7 +237,9 @@ def test_runs_of_one_name_have_a_curve_each(run, monkeypatch):
     folder, rows = run
     drawn = []
     draw = plots.draw_training
-    monkeypatch.setattr(plots, "draw_training", lambda tables: (drawn.append(list(tables)), draw(tables))[1])
+    monkeypatch.setattr(
+        plots, "draw_training", lambda tables, best: (drawn.append(list(tables)), draw(tables))[1]
+    )
     folders = [str(folder / parent / "run") for parent in "ab"]
     for path in folders:
         os.makedirs(path)

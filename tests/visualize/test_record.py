@@ -116,6 +116,7 @@ def test_weights_within_a_loop_of_a_compiled_model_are_refused():
         with_attention(model).predict({"token_ids": IDS, "decoder_token_ids": IDS}, verbose=0)
 
 
+@pytest.mark.slow
 def test_a_training_keeps_them_by_epochs():
     x = keras.Input((3, 4))
     model = keras_tfm.Model(x, layers.MultiHeadAttention(2)(x))
@@ -164,6 +165,7 @@ def test_a_training_gives_those_of_its_own_steps():
         AttentionSamples(every=0)
 
 
+@pytest.mark.slow
 def test_a_training_that_fails_leaves_no_recording():
     def stop(batch, logs):
         raise KeyboardInterrupt

@@ -54,6 +54,7 @@ def test_multiply_adds_of_self_attention():
 
 
 # He et al. 2016 for ResNet-50, Touvron et al. 2021 for ViT-B/16.
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "size", "billions"), [(ResNet, "50", 4.1), (ViT, "B/16", 17.6)])
 def test_published_multiply_adds(family, size, billions):
     with shapes_alone():

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.data.batches.epochs import Batches, hold_out, shuffled
+from keras_tfm.data.batches.epochs import Batches, HeldOut, hold_out, shuffled
 from keras_tfm.data.sources.text_stream import PAUSE
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.log import Bar
@@ -141,7 +141,7 @@ def _chunks(text: str) -> Iterator[str]:
 def hold_out_texts(texts, seed):
     """(Training texts, validation texts): a random 2 %, at most 500; of few texts the last tenth of each."""
     if len(texts) >= MANY:
-        parts = hold_out(len(texts), seed, share=0.02, most=500)
+        parts = hold_out(len(texts), seed, HeldOut(0.02, 500))
         return tuple([texts[row] for row in rows] for rows in parts)
     places = [len(text) - len(text) // 10 for text in texts]
     both = zip(texts, places, strict=True)

@@ -90,18 +90,44 @@ def shuffled(count: int, seed: int, epoch: tf.Tensor, groups: tf.Tensor | None =
     return tf.argsort(keys if groups is None else keys + tf.cast(groups, tf.int64) * 2**32)
 
 
-def hold_out(
-    num_examples: int, seed: int, share: float, most: int | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """(Training rows, validation rows): a random `share` for validation, at least one, at most `most`.
+class HeldOut(NamedTuple):
+    """How many examples are held out for validation: a `share` of them, `most` and `least` by number.
 
-    Both are sorted. Raises ValueError if one of the two would be empty.
+    `least` never takes more than a fifth of the examples.
     """
+
+    share: float
+    most: int | None = None
+    least: int = 1
+
+    def __str__(self) -> str:
+        least = f", at least {self.least:,} of {5 * self.least:,} or more" if self.least > 1 else ""
+        return f"{self.share:.0%} of --train{least}" + (f", at most {self.most:,}" if self.most else "")
+
+    def count(self, num_examples: int) -> int:
+        """The number of examples for validation, which leaves one for training."""
+        least = max(1, min(self.least, num_examples // 5))
+        return min(num_examples - 1, self.most or num_examples, max(least, round(self.share * num_examples)))
+
+
+def hold_out(
+    num_examples: int, seed: int, held: HeldOut, classes: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """(Training rows, validation rows): as many for validation as `held` says, chosen at random.
+
+    With `classes`, a number for each example (N,), every class has its share of the validation, up to one
+    example. Both parts are sorted. Raises ValueError if one of the two would be empty.
+    """
+    share = held.share
     if not 0 < share < 1 or num_examples < 2:
         raise ValueError(
             "At least 2 examples are needed, and a share of them in (0, 1) for validation; "
             f"there are {num_examples}, and the share is {share}."
         )
     rows = np.random.default_rng(seed).permutation(num_examples)
-    num_held = min(num_examples - 1, most or num_examples, max(1, round(share * num_examples)))
+    num_held = held.count(num_examples)
+    if classes is not None:
+        rows = rows[np.argsort(np.asarray(classes)[rows], kind="stable")]
+        chosen = np.floor((np.arange(num_held) + 0.5) * num_examples / num_held).astype(int)
+        rows = np.concatenate([rows[chosen], np.delete(rows, chosen)])
     return np.sort(rows[num_held:]), np.sort(rows[:num_held])

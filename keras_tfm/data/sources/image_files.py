@@ -1,12 +1,9 @@
 """Encoded images, on disk or from a table: checked once, and decoded when they are needed."""
 
 import concurrent.futures
-import errno
 import hashlib
 import logging
 import os
-import stat
-import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,17 +13,19 @@ import tensorflow as tf
 from keras_tfm.data.sources.lines import DataError, tell_left_out
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.log import Bar
+from keras_tfm.serving.image_headers import (
+    NOT_WHOLE,
+    Size,
+    Source,
+    header_in,
+    header_of,
+    problem_of,
+    read_bytes,
+)
 
 LOG = logging.getLogger(__name__)
-MAX_PIXELS = 1 << 26  # per image: 768 MB while it is resized; larger ones are mistakes or attacks
-MAX_FILE_BYTES = 1 << 28
-HEADER = 1 << 16  # bytes of a file that tell its size, unless much metadata stands before it
 MAX_BYTES = 1 << 31  # decoded images up to this size stay in memory; more are decoded in each epoch
-JPEG_SIZES = {0xC0, 0xC1, 0xC2, 0xC3, 0xC5, 0xC6, 0xC7, 0xC9, 0xCA, 0xCB, 0xCD, 0xCE, 0xCF}  # frame headers
-
-NOT_WHOLE = "expected a whole PNG or JPEG image"
-
-Source = bytes | str | os.PathLike  # an image file's content, or its path
+DARK = 1 << 4  # 12 bits stored in 16 stay below, in their upper 8
 
 
 class ImageFiles:
@@ -103,17 +102,29 @@ class ImageFiles:
         """
         images = np.zeros(self.shape if is_kept else (0, *self.pixels), "uint8")
         problems: dict[int, str] = {}
+        dark: list[int] = []
 
         def one(row: int) -> None:
             found = decoded_or_problem(self.sources[row], self.pixels, self.preprocessing)
             if isinstance(found, str):
                 problems[row] = found
-            elif is_kept:
+                return
+            if is_kept:
                 images[row] = found
+            if 0 < found.max() < DARK and has_sixteen_bits(self.sources[row]):
+                dark.append(row)
 
         with Bar(total=len(self), desc="reading", unit="image") as bar:
             for _ in in_threads(one, range(len(self))):
                 bar.update()
+        if dark:
+            LOG.warning(
+                "%s of %s images have 16 bits of which the upper four are 0, as 12 bits stored in 16: they "
+                "are read as nearly black, unless their values are stored times 16: %s",
+                f"{len(dark):,}",
+                f"{len(self):,}",
+                self.place(min(dark)),
+            )
         return images, dict(sorted(problems.items()))
 
     def dataset(self, rows: tf.data.Dataset) -> tf.data.Dataset:
@@ -157,94 +168,35 @@ def decoded_or_problem(
         return NOT_WHOLE
 
 
-def read_bytes(source: Source) -> bytes:
-    """The content of an image file, at most `MAX_FILE_BYTES` + 1 bytes; OSError if it cannot be read."""
-    if isinstance(source, bytes):
-        return source
-    with open(source, "rb", opener=regular) as stream:
-        return stream.read(MAX_FILE_BYTES + 1)
-
-
-def regular(path: str, flags: int) -> int:
-    """An opener of regular files alone: reading a pipe or a device may wait for ever. OSError for others."""
-    file = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-    if not stat.S_ISREG(os.fstat(file).st_mode):
-        os.close(file)
-        raise OSError(errno.EINVAL, "expected a regular file, got a pipe or a device", path)
-    return file
-
-
-def problem_of(data: bytes) -> str | None:
-    """Why an image file should not be decoded, as far as its header tells; None if it can be."""
-    if len(data) > MAX_FILE_BYTES:
-        return f"expected an image file of {MAX_FILE_BYTES:,} bytes at most, it is larger"
-    if (size := size_of(data)) is None:
-        return NOT_WHOLE
-    height, width = size
-    if height * width > MAX_PIXELS:
-        return f"expected an image of {MAX_PIXELS:,} pixels at most, got {width:,} x {height:,}"
-    return None
-
-
-def size_of(data: bytes) -> tuple[int, int] | None:
-    """The (height, width) in the header of a PNG, JPEG, GIF, BMP or WebP file; None for other data."""
-    try:
-        if data.startswith(b"\x89PNG"):
-            width, height = struct.unpack_from(">II", data, 16)
-        elif data.startswith(b"GIF8"):
-            width, height = struct.unpack_from("<HH", data, 6)
-        elif data.startswith(b"BM"):
-            width, height = map(abs, struct.unpack_from("<ii", data, 18))
-        elif data.startswith(b"\xff\xd8"):
-            return _size_of_jpeg(data)
-        elif data[8:16] == b"WEBPVP8X":
-            width, height = (1 + int.from_bytes(data[place : place + 3], "little") for place in (24, 27))
-        elif data[8:16] == b"WEBPVP8L":
-            (bits,) = struct.unpack_from("<I", data, 21)
-            width, height = (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
-        elif data[8:16] == b"WEBPVP8 ":
-            width, height = (side & 0x3FFF for side in struct.unpack_from("<HH", data, 26))
-        else:
-            return None
-    except struct.error:
-        return None
-    return height, width
-
-
-def size_in(source: Source) -> tuple[int, int] | None:
-    """`size_of` the content of an image file, of which only the beginning is read if that suffices; OSError
-    if it cannot be read.
+def size_in(source: Source) -> Size | None:
+    """The (height, width) of the image in a file, upright; None if it is none, OSError if it cannot be
+    read.
     """
-    if isinstance(source, bytes):
-        return size_of(source)
-    with open(source, "rb", opener=regular) as stream:
-        data = stream.read(HEADER)
-        return size_of(data) or size_of(data + stream.read(MAX_FILE_BYTES - len(data)))
+    header = header_in(source)
+    return header and header.size
 
 
-def _size_of_jpeg(data: bytes) -> tuple[int, int] | None:
-    """The size in the first frame header, after segments that each state their length."""
-    place = 2
-    while place < len(data) - 1:
-        if data[place] != 0xFF:
-            return None
-        marker = data[place + 1]
-        if marker == 0xFF:  # padding
-            place += 1
-        elif marker in JPEG_SIZES:
-            height, width = struct.unpack_from(">HH", data, place + 5)
-            return height, width
-        else:
-            place += 2 + struct.unpack_from(">H", data, place + 2)[0]
-    return None
+def size_of(data: bytes) -> Size | None:
+    """The (height, width) of an image, upright, from the bytes of its file; None for other data."""
+    header = header_of(data)
+    return header and header.size
 
 
-def without_bad(files: ImageFiles, labels: np.ndarray) -> tuple[np.ndarray | ImageFiles, np.ndarray]:
-    """(Images, labels) of the images that can be decoded, in memory if they fit; the others are reported.
+def has_sixteen_bits(source: Source) -> bool:
+    """Whether an image file is a PNG of 16 bits."""
+    data = read_bytes(source)
+    return data.startswith(b"\x89PNG") and data[24:25] == b"\x10"
+
+
+def without_bad(
+    files: ImageFiles, labels: np.ndarray, in_memory: bool = True
+) -> tuple[np.ndarray | ImageFiles, np.ndarray]:
+    """(Images, labels) of the images that can be decoded; the others are reported. They are held in memory if
+    they fit, unless `in_memory` is False.
 
     DataError for a class none of whose images can be decoded.
     """
-    images, good, problems = _read_good(files)
+    images, good, problems = _read_good(files, in_memory)
     for row, problem in problems.items():
         if not np.any(labels[good] == labels[row]):
             raise DataError(files.place(row), None, problem)
@@ -265,11 +217,14 @@ def readable(files: ImageFiles) -> tuple[np.ndarray | ImageFiles, np.ndarray]:
     return images, good
 
 
-def _read_good(files: ImageFiles) -> tuple[np.ndarray | ImageFiles, np.ndarray, dict[int, str]]:
+def _read_good(
+    files: ImageFiles, in_memory: bool = True
+) -> tuple[np.ndarray | ImageFiles, np.ndarray, dict[int, str]]:
     """(The decodable images, in memory if all fit; their rows; {row: reason} of the others)."""
-    images, problems = files.read(is_kept=files.fits_memory)
+    is_kept = in_memory and files.fits_memory
+    images, problems = files.read(is_kept)
     good = np.array([row for row in range(len(files)) if row not in problems], int)
-    if not files.fits_memory:
+    if not is_kept:
         return files[good] if problems else files, good, problems
     return images[good] if problems else images, good, problems
 

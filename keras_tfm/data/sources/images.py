@@ -10,26 +10,27 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.data.sources import image_arrays
-from keras_tfm.data.sources.image_files import ImageFiles, problem_of, read_bytes, readable, without_bad
+from keras_tfm.data.sources.image_files import ImageFiles, readable, without_bad
 from keras_tfm.data.sources.lines import DataError, Path, Paths, files_of
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.sources.rows import (
     ColumnNames,
     Columns,
     Row,
-    has_names,
+    is_table,
     kind_of,
     one_of_each,
     parse_layout,
     read_all,
 )
+from keras_tfm.serving.image_headers import problem_of, read_bytes
 
-IMAGES = ("image", "img", "picture")
-LABELS = ("label", "labels", "fine_label", "class")
+IMAGES = ("image", "img", "picture", "path", "file", "filename", "file_name", "image_path", "filepath")
+LABELS = ("label", "labels", "fine_label", "class", "category", "target", "class_name")
 STRETCHED = Preprocessing()
 KINDS = (
-    "a folder of images by class, .npz, idx files (train-images-idx3-ubyte), .parquet or "
-    "tfds:NAME[/CONFIG][:VERSION]#SPLIT"
+    "a folder of images by class; .npz, idx files (train-images-idx3-ubyte); .parquet or "
+    "tfds:NAME[/CONFIG][:VERSION]#SPLIT; or a .csv, .tsv or .jsonl table of paths and labels"
 )
 
 
@@ -54,11 +55,14 @@ def read_labelled_images(
     channels: int,
     columns: ColumnNames = None,
     preprocessing: Preprocessing = STRETCHED,
+    in_memory: bool = True,
 ) -> LabelledImages:
     """Read labelled images from folders (see `read_image_folder`), arrays (see `image_arrays`), or tables.
 
     A table is a .parquet file, a pattern of them, or a data set of TFDS, with one column of encoded images
-    and one of labels; `columns` are their names, by default known ones. Classes are sorted by name, numbers
+    and one of labels; or a .csv, .tsv or .jsonl file with one of paths, relative to the table, and one of
+    labels. `columns` are their names, by default known ones. With `in_memory=False` files are decoded when
+    they are needed, however few they are. Classes are sorted by name, numbers
     by value. Broken images are skipped, with a warning that counts them and names some.
 
     Raises:
@@ -70,23 +74,25 @@ def read_labelled_images(
     ((3, 28, 28, 1), [1, 0, 1], ['1', '7'])
     """
     files = files_of(path)
+    for file in files:
+        refuse_special(file)
     if all(map(image_arrays.is_array_file, files)):
         return _read_arrays(files, (height, width, channels), columns, preprocessing)
-    if not all(map(has_names, files)):
+    if not all(map(is_table, files)):
         if any(kind_of(file) or os.path.isfile(file) for file in files):
             raise DataError(files[0], None, f"expected {KINDS}")
-        return _read_folders(files, (height, width, channels), preprocessing)
+        return _read_folders(files, (height, width, channels), preprocessing, in_memory)
     found, labels, places = [], [], []
     chosen = Columns(("image", "label"), one_of_each(IMAGES, LABELS), parse_layout(columns))
     for row in read_all(files, chosen, "images"):
         label = row.cells[1]
         if not isinstance(label, int | str) or not str(label).strip():
             row.refuse(f"expected a label, got {label!r:.60}")
-        found.append(bytes_of(row))
+        found.append(source_of(row))
         labels.append(label)
-        places.append(f"{row.path}, {row.place}")
+        places.append(_place_of(row, found[-1]))
     images = ImageFiles(found, (height, width, channels), preprocessing, places)
-    return _labelled(images, np.array(labels, object), files[0])
+    return _labelled(images, np.array(labels, object), files[0], in_memory)
 
 
 def read_unlabelled_images(
@@ -118,10 +124,10 @@ def read_unlabelled_images(
     return readable(ImageFiles(images, shape, preprocessing, places))[0]
 
 
-def _labelled(images: Any, labels: np.ndarray, path: str) -> LabelledImages:
+def _labelled(images: Any, labels: np.ndarray, path: str, in_memory: bool = True) -> LabelledImages:
     """The images with their classes in order, numbers by value."""
     if isinstance(images, ImageFiles):
-        images, labels = without_bad(images, labels)
+        images, labels = without_bad(images, labels, in_memory)
     names = sorted(set(labels.tolist()), key=lambda label: (isinstance(label, str), label))
     if len(names) < 2:
         raise DataError(path, None, f"expected images of two classes or more, got {names!r:.60} alone")
@@ -154,6 +160,24 @@ def bytes_of(row: Row) -> bytes:
     return data
 
 
+def source_of(row: Row) -> bytes | str:
+    """The image in the first cell of the row: its bytes, or its path, in a table relative to the table."""
+    if not isinstance(row.cells[0], str):
+        return bytes_of(row)
+    path = os.path.join(os.path.dirname(row.path), row.text(0).strip())
+    if row.may_be_header and not os.path.exists(path):
+        names = ",".join(str(cell).strip() for cell in row.cells)
+        row.refuse(
+            f"expected the path of an image, relative to the table, and there is none at {path}; if the row "
+            f"holds names, choose those of the paths and the labels: --columns {names[:80]}"
+        )
+    return path
+
+
+def _place_of(row: Row, source: bytes | str) -> str:
+    return source if isinstance(source, str) else f"{row.path}, {row.place}"
+
+
 def read_image_folder(
     folder: Path, height: int, width: int, channels: int, preprocessing: Preprocessing = STRETCHED
 ) -> LabelledImages:
@@ -176,7 +200,7 @@ def read_image_folder(
 
 
 def _read_folders(
-    folders: Sequence, shape: tuple[int, int, int], preprocessing: Preprocessing
+    folders: Sequence, shape: tuple[int, int, int], preprocessing: Preprocessing, in_memory: bool = True
 ) -> LabelledImages:
     """`read_image_folder` for several folders, whose classes are merged by name."""
     classes = [path for folder in folders for path in _visible(pathlib.Path(folder)) if path.is_dir()]
@@ -191,7 +215,8 @@ def _read_folders(
             raise DataError(path, None, "expected images, the folder is empty")
         files += inside
         labels += [path.name] * len(inside)
-    return _labelled(ImageFiles(files, shape, preprocessing), np.array(labels, object), folders[0])
+    images = ImageFiles(files, shape, preprocessing)
+    return _labelled(images, np.array(labels, object), folders[0], in_memory)
 
 
 def read_images(
@@ -213,26 +238,30 @@ def read_images(
     places: list[str] = []
     files = files_of(path)
     for found in files:
-        if has_names(found):
+        refuse_special(found)
+        if is_table(found):
             for row in read_all(found, chosen, "images"):
-                images.append(bytes_of(row))
-                places.append(f"{found}, {row.place}")
+                images.append(source_of(row))
+                places.append(_place_of(row, images[-1]))
         elif image_arrays.is_array_file(found):
             arrays = image_arrays.read_arrays(found, layout.names_in(found))
             images += list(image_arrays.fit_arrays(arrays.images, *shape, preprocessing))
             places += [f"{found}, image {number}" for number in range(1, len(arrays.images) + 1)]
         else:
             inside = _image_files(pathlib.Path(found))
-            if (
-                inside == [pathlib.Path(found)]
-                and len(files) == 1
-                and (problem := problem_of(read_bytes(found)))
-            ):
+            is_alone = inside == [pathlib.Path(found)] and len(files) == 1
+            if is_alone and (problem := problem_of(read_bytes(found))):
                 # A single path that is no folder is meant to be an image.
                 raise DataError(found, None, problem)
             images += inside
             places += map(str, inside)
     return images, places
+
+
+def refuse_special(path: str) -> None:
+    """Raise DataError for a pipe or a device, which may be waited for in vain."""
+    if os.path.exists(path) and not os.path.isdir(path) and not os.path.isfile(path):
+        raise DataError(path, None, "expected a file or a folder, got a pipe or a device")
 
 
 def _image_files(path: pathlib.Path) -> list[pathlib.Path]:

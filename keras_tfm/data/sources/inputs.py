@@ -30,6 +30,7 @@ from keras_tfm.data.sources.rows import (
     parse_layout,
     read_rows,
 )
+from keras_tfm.data.sources.word_tables import is_word_table, read_word_table
 
 
 class Inputs(NamedTuple):
@@ -99,17 +100,20 @@ def read_unlabelled_choices(path, columns: ColumnNames = None) -> Inputs:
 
 
 def read_unlabelled_words(path, labels: Sequence[str], columns: ColumnNames = None) -> Inputs:
-    """Sentences: the lines of a text file, sentences in CoNLL columns, or lists of words from a table.
+    """Sentences: lines of a text file, sentences in CoNLL columns, or words or lists of words from a table.
 
     A file is taken for CoNLL columns if `columns` are chosen, of which the second holds tags and is ignored,
     or if every line ends in a tag, one of `labels` or of their kind.
     """
-    layout = parse_layout(columns, counts=(1, 2))
+    layout = parse_layout(columns, counts=(1, 2, 3))
     words_alone = dataclasses.replace(layout, columns=layout.columns and layout.columns[:1])
     files, inputs = files_of(path), Inputs([], [])
     found: list
     for file in files:
-        if has_names(file):
+        if is_word_table(file, layout, always=()):
+            found = read_word_table(file, layout, has_tags=False).words
+            places = [f"sentence {number}" for number in range(1, len(found) + 1)]
+        elif has_names(file):
             rows = list(read_rows(file, Columns(("words",), one_of_each(WORDS), words_alone)))
             found, places = [words_of(row) for row in rows], [row.place for row in rows]
         else:

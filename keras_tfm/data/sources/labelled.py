@@ -18,6 +18,7 @@ from keras_tfm.data.sources.rows import (
     parse_layout,
     read_all,
 )
+from keras_tfm.data.sources.word_tables import is_word_table, read_word_table
 
 LABELS = (
     "label", "labels", "class", "category", "sentiment", "score", "target", "gold_label", "intent", "emotion",
@@ -156,7 +157,8 @@ def read_tagged_words(paths: Paths, columns: ColumnNames = None) -> TaggedWords:
     spaces, a blank line after each sentence; `columns` are the positions of others, from 0. Skipped are
     -DOCSTART- lines, comments ("# …") that open a sentence, and a first column that counts words; the tags of
     CoNLL-U are its fourth column. Or it is a .json, .jsonl or .parquet file or a data set of TFDS with a list
-    of words and a list of tags per row, whose `columns` have known names by default.
+    of words and a list of tags per row, whose `columns` have known names by default; or a .csv file, or a
+    .tsv file with a header, with a word per row (see `word_tables`).
 
     Raises:
         DataError: if lines differ in the number of columns, if a sentence has more or fewer tags than words,
@@ -167,11 +169,16 @@ def read_tagged_words(paths: Paths, columns: ColumnNames = None) -> TaggedWords:
     >>> keras_tfm.data.read_tagged_words("words.conll").words
     [['Ada', 'wrote'], ['Babbage']]
     """
-    layout = parse_layout(columns)
+    layout = parse_layout(columns, counts=(2, 3))
     chosen = Columns(("words", "tags"), one_of_each(WORDS, TAGS), layout)
     examples = TaggedWords([], [])
     for path in files_of(paths):
-        if has_names(path):
+        if is_word_table(path, layout):
+            sentences = TaggedWords(*read_word_table(path, layout))
+        elif len(layout.columns or ()) == 3:
+            expected = "the columns of words and of tags; that of sentences is for .csv and .tsv files"
+            raise DataError(path, None, f"--columns: expected two, {expected}; got three")
+        elif has_names(path):
             rows = [_tagged(row) for row in read_all(path, chosen, "tagged words")]
             sentences = TaggedWords([words for words, _ in rows if words], [tags for _, tags in rows if tags])
         else:

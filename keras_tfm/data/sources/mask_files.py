@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.data.sources.image_files import NOT_WHOLE, Source, problem_of, read_bytes
 from keras_tfm.data.sources.lines import DataError
+from keras_tfm.serving.image_headers import NOT_WHOLE, Source, problem_of, read_bytes
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 GREY, PALETTE, GREY_AND_ALPHA = 0, 3, 4  # the colour types of PNG

@@ -18,16 +18,13 @@ import numpy as np
 from keras_tfm.configs import brief, parse_json
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.coco import path_within
-from keras_tfm.data.sources.image_files import (
-    ImageFiles,
-    in_threads,
-    readable,
-    size_in,
-)
+from keras_tfm.data.sources.image_files import ImageFiles, in_threads, readable, size_in
 from keras_tfm.data.sources.lines import PREPARED, DataError, files_of, numbered_lines, tell_left_out
-from keras_tfm.data.sources.mask_files import MANY, MaskFiles, decoded_mask
+from keras_tfm.data.sources.mask_files import MANY, MaskFiles, decoded_mask, encoded_mask
 from keras_tfm.data.sources.mask_values import mixed_values, tell_ignored, too_few, unknown_values, values_of
 from keras_tfm.data.sources.prepared_images import prepared_masks
+from keras_tfm.data.sources.stated_sizes import is_stored
+from keras_tfm.serving.image_headers import Size, header_in, turned
 
 KINDS = (
     "a folder with images/ and masks/, PNGs of the same names; two folders, images first; or a .jsonl of "
@@ -75,7 +72,8 @@ def read_masks(
 
     Skipped, with a warning that counts them and names some, are images without a mask, masks without an
     image, masks of another size than their image or with a value that is no class, and what cannot be
-    decoded. A warning says where the value `ignored` may be meant as a class.
+    decoded. Where the EXIF of an image turns it, the size of its mask says whether the mask is turned too;
+    where it does not, the image is skipped. A warning says where the value `ignored` may be meant as a class.
 
     Args:
         paths: folders, or .jsonl files, as the header of this module describes them.
@@ -105,12 +103,12 @@ def read_masks(
     problems: dict[str, str] = {}
     kept = []
     checked = in_threads(lambda pair: _checked(pair, names, ignored), pairs)
-    for pair, (values, problem) in zip(pairs, checked, strict=True):
+    for pair, (values, result) in zip(pairs, checked, strict=True):
         counts += values
-        if problem is None:
-            kept.append(pair)
+        if isinstance(result, str):
+            problems[pair.place] = result
         else:
-            problems[pair.place] = problem
+            kept.append(result)
     are_named = names is not None
     if (not are_named or not kept) and (problem := mixed_values(counts)):
         raise DataError(files[0], None, problem)
@@ -132,8 +130,10 @@ def read_masks(
     return Masks(images, sizes, MaskFiles([pair.mask or "" for pair in kept], names))
 
 
-def _checked(pair: Pair, names: Mapping[int, str] | None, ignored: int) -> tuple[np.ndarray, str | None]:
-    """(`values_of` a pair's mask, or zeros without one that fits; why the pair is skipped, or None)."""
+def _checked(pair: Pair, names: Mapping[int, str] | None, ignored: int) -> tuple[np.ndarray, Pair | str]:
+    """(`values_of` a pair's mask, or zeros without one that fits; the pair, with its mask turned as its image
+    is, or why it is skipped).
+    """
     nothing = np.zeros((2, MANY), "int64")
     if pair.mask is None:
         return nothing, "there is no mask"
@@ -143,14 +143,24 @@ def _checked(pair: Pair, names: Mapping[int, str] | None, ignored: int) -> tuple
     if isinstance(mask, str):
         return nothing, f"its mask: {mask}" if isinstance(pair.mask, bytes) else f"{pair.mask}: {mask}"
     try:
-        size = size_in(pair.image)
+        header = header_in(pair.image)
     except OSError as error:
         return nothing, f"cannot be read: {error.strerror or error}"
-    if size is not None and size != mask.shape:  # None: no image, which is reported when images are read
-        (height, width), (rows, columns) = size, mask.shape
-        return nothing, f"expected a mask of {width} x {height}, as the image, got {columns} x {rows}"
+    if header is not None:  # None: no image, which is reported when images are read
+        of_stored = is_stored(header, mask.shape, _other_size)
+        if isinstance(of_stored, str):
+            return nothing, of_stored
+        if of_stored:
+            pair = pair._replace(mask=encoded_mask(turned(mask, header.orientation)))
     values = values_of(mask)
-    return values, unknown_values(values[0] > 0, names, ignored)
+    return values, unknown_values(values[0] > 0, names, ignored) or pair
+
+
+def _other_size(mask: Size, image: Size) -> str | None:
+    """Why a mask of that size is not one of an image of this size; None if it is."""
+    (height, width), (rows, columns) = image, mask
+    is_one = mask == image
+    return None if is_one else f"expected a mask of {width} x {height}, as the image, got {columns} x {rows}"
 
 
 def pairs_in(files: Sequence[str]) -> tuple[list[Pair], dict[int, str] | None]:

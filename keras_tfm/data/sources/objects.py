@@ -4,9 +4,9 @@ COCO (Lin et al. 2014): {"images": [{"id", "file_name"}], "annotations": [{"imag
 [left, top, width, height]}], "categories": [{"id", "name"}]}; boxes around crowds are skipped. VOC
 (Everingham et al. 2010): a folder with Annotations/*.xml and JPEGImages/, or one of its lists,
 ImageSets/Main/train.txt; difficult objects are skipped. JSON lines: {"image": path, "boxes": [[left, top,
-right, bottom]], "labels": [name]}. Boxes are in pixels. Paths are relative to the file's folder, or to a
-folder of images near it, and must stay inside. Sets of TFDS have "image" and "objects", a sequence of
-{"bbox", "label"}.
+right, bottom]], "labels": [name]}, and perhaps "width" and "height". Boxes are in pixels. Paths are
+relative to the file's folder, or to a folder of images near it, and must stay inside. Sets of TFDS have
+"image" and "objects", a sequence of {"bbox", "label"}.
 """
 
 import math
@@ -26,15 +26,12 @@ from keras_tfm.data.sources.coco import (
     read_coco,
     tell_crowds,
 )
-from keras_tfm.data.sources.image_files import (
-    ImageFiles,
-    readable,
-    size_in,
-)
+from keras_tfm.data.sources.image_files import ImageFiles, readable
 from keras_tfm.data.sources.lines import PREPARED, DataError, files_of, numbered_lines, tell_left_out
 from keras_tfm.data.sources.prepared_images import prepared_objects
-from keras_tfm.data.sources.stated_sizes import Size, misfit, tell_scaled
+from keras_tfm.data.sources.stated_sizes import is_stored, stated_size, tell_scaled
 from keras_tfm.data.sources.voc import voc_images
+from keras_tfm.serving.image_headers import FLIPPED, MIRRORED, TRANSPOSED, Header, Size, header_in
 
 KINDS = (
     "COCO's .json, a folder with Annotations/ and JPEGImages/, one of its ImageSets/Main/*.txt, a .jsonl, or "
@@ -76,8 +73,9 @@ def read_objects(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRET
 
     Skipped, with a warning that counts them and names some, are images that cannot be decoded, and boxes that
     lie outside their image, are empty, have no area, are reversed or not finite. Boxes are clipped at the
-    edges of the image. Where COCO or VOC state another size than the file has, boxes are scaled if one number
-    is the ratio of both sides; otherwise the image is skipped.
+    edges of the image. Where files state another size than the image has, boxes are scaled if one number is
+    the ratio of both sides; otherwise the image is skipped. Where the EXIF of an image turns it, the stated
+    size says whether boxes are turned too; where it does not, the image is skipped.
 
     Raises:
         DataError: for a mistake in a file, for a path that leads out of its folder, and if no image, or no
@@ -97,33 +95,54 @@ def read_objects(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRET
     places = [image.place if isinstance(image.source, bytes) else image.source for image in found]
     images, good = readable(ImageFiles([image.source for image in found], shape, canvas, places))
     found = [found[row] for row in good]
-    sizes = [size_in(image.source) or (0, 0) for image in found]
-    fitting = _fitting(found, sizes)
-    if len(fitting) < len(found):
-        images, found, sizes = images[fitting], [found[x] for x in fitting], [sizes[x] for x in fitting]
+    headers = [header_in(image.source) or Header((0, 0)) for image in found]
+    are_stored = _fitting(found, headers)
+    if len(are_stored) < len(found):
+        fitting = np.array(list(are_stored))
+        images, found, headers = images[fitting], [found[x] for x in fitting], [headers[x] for x in fitting]
+    sizes = [header.size for header in headers]
     drawn_on = np.array([image.stated or size for image, size in zip(found, sizes, strict=True)], "int64")
     boxes, labels = checked_boxes([(*image[1:3], image.labels) for image in found], drawn_on)
+    boxes = [
+        turned_boxes(each, header.orientation) if is_one else each
+        for each, header, is_one in zip(boxes, headers, are_stored.values(), strict=True)
+    ]
     if not any(map(len, boxes)):
         raise DataError(first, None, "expected boxes, there are none")
     return Objects(images, np.array(sizes, "int64"), boxes, labels)
 
 
-def _fitting(found: Sequence[Found], sizes: Sequence[Size]) -> np.ndarray:
-    """The rows of images of the stated sizes, also of resized ones; the others are reported.
+def _fitting(found: Sequence[Found], headers: Sequence[Header]) -> dict[int, bool]:
+    """{row: whether its boxes are drawn on the stored pixels, `is_stored`} of images of the stated sizes,
+    also of resized ones; the others are reported.
 
     DataError if there is none.
     """
-    problems = {}
-    for image, size in zip(found, sizes, strict=True):
-        if problem := misfit(image.stated, size):
-            problems[image.place] = problem
-    rows = [row for row, image in enumerate(found) if image.place not in problems]
+    problems: dict[str, str] = {}
+    rows: dict[int, bool] = {}
+    scaled = []
+    for row, (image, header) in enumerate(zip(found, headers, strict=True)):
+        result = is_stored(header, image.stated)
+        if isinstance(result, str):
+            problems[image.place] = result
+            continue
+        rows[row] = result
+        scaled.append((image.place, image.stated, header.stored if result else header.size))
     if not rows:
         place, problem = next(iter(problems.items()))
         raise DataError(place, None, problem)
     tell_left_out(problems, len(found))
-    tell_scaled([(found[row].place, found[row].stated, sizes[row]) for row in rows])
-    return np.array(rows)
+    tell_scaled(scaled)
+    return rows
+
+
+def turned_boxes(boxes: np.ndarray, orientation: int) -> np.ndarray:
+    """Boxes (M, 4) on stored pixels, relative to the sides, on the image that the orientation makes."""
+    boxes = boxes[:, [1, 0, 3, 2]] if orientation in TRANSPOSED else boxes.copy()
+    for orientations, sides in ((MIRRORED, [2, 0]), (FLIPPED, [3, 1])):
+        if orientation in orientations:
+            boxes[:, sides[::-1]] = 1 - boxes[:, sides]
+    return boxes
 
 
 def found_in(path: str) -> list[Found]:
@@ -223,7 +242,8 @@ def _json_lines(path: str) -> list[Found]:
             raise DataError(path, line, f'expected names as "labels", got {brief(labels)}')
         base = base or paths_of(path, row["image"])
         place = f"{path}, line {line}"
-        found.append(Found(base(row["image"], place), place, boxes, labels))
+        stated = stated_size(row.get("width"), row.get("height"), place)
+        found.append(Found(base(row["image"], place), place, boxes, labels, stated))
     return found
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.configs import Between, Config, Option
+from keras_tfm.data.sources import image_formats, orientations
 
 # Keys's kernel with a = -1/2, and Lanczos's of radius 3, as in Pillow
 KERNELS = {"bilinear": "triangle", "bicubic": "keyscubic", "lanczos": "lanczos3"}
@@ -118,13 +119,17 @@ def decode_pixels(data: tf.Tensor, channels: int) -> tf.Tensor:
     """The bytes of an image file, a string (), as 8-bit pixels (H, W, channels) at the image's own size.
 
     PNG, JPEG, GIF, BMP and WebP are decoded; of an animation, the first image. With 1 channel, colours become
-    luminance; with 3, grey is repeated. CMYK becomes RGB, 16-bit values keep their upper 8 bits, alpha is
-    dropped, and EXIF orientations are ignored. InvalidArgumentError, also in a graph, if the bytes are not an
-    image.
+    luminance; with 3, grey is repeated. CMYK becomes RGB, 16-bit values keep their upper 8 bits, and alpha is
+    dropped. The image is turned as the orientation in its EXIF says. InvalidArgumentError, also in a graph,
+    if the bytes are not an image.
     """
-    image = tf.io.decode_image(data, channels=3, expand_animations=False)  # not all formats support 1
-    image.set_shape((None, None, 3))
-    return in_channels(image, channels)
+    return in_channels(_upright(data), channels)
+
+
+@tf.function(input_signature=[tf.TensorSpec([], tf.string)], autograph=False)  # traced once: it is large
+def _upright(data: tf.Tensor) -> tf.Tensor:
+    """RGB (H, W, 3), since not all formats support 1 channel."""
+    return orientations.turned(image_formats.decoded(data), orientations.orientation_in(data))
 
 
 def in_channels(images: tf.Tensor, channels: int) -> tf.Tensor:

@@ -94,13 +94,15 @@ ColumnNames = Sequence[str | int] | Layout | None
 class Columns(NamedTuple):
     """Which columns of a table are read: those that the `layout` chooses, all by name or all by position from
     0; else those that `known(lower-cased first row)` finds; else the first ones, if the table has as many
-    columns as `names`. Blank lines are skipped or, unless `skips_blank`, only at the end.
+    columns as `names`. Blank lines are skipped or, unless `skips_blank`, only at the end; with `tells_blank`
+    a warning counts them.
     """
 
     names: tuple[str, ...]
     known: Found
     layout: Layout = Layout()
     skips_blank: bool = True
+    tells_blank: bool = True
 
 
 class Row(NamedTuple):
@@ -272,7 +274,8 @@ def _table_rows(path: str, records: Iterator, columns: Columns, separator: str) 
             path, line, columns.names, tuple(cells[place] for place in places), may_be_header=may_be_header
         )
         may_be_header = False
-    tell_blank_lines(path, blank)
+    if columns.tells_blank:
+        tell_blank_lines(path, blank)
 
 
 def _records(path: str, kind: str, layout: Layout) -> Iterator[tuple[int, list[str]]]:

@@ -27,16 +27,12 @@ from keras_tfm.data.sources.coco import (
     with_slashes,
 )
 from keras_tfm.data.sources.ids import as_number
-from keras_tfm.data.sources.image_files import (
-    ImageFiles,
-    in_threads,
-    readable,
-    size_in,
-)
+from keras_tfm.data.sources.image_files import ImageFiles, in_threads, readable
 from keras_tfm.data.sources.lines import DataError, files_of, tell_left_out
 from keras_tfm.data.sources.mask_files import decoded_numbers
 from keras_tfm.data.sources.run_lengths import mask_of, packed, unpacked
-from keras_tfm.data.sources.stated_sizes import Size, misfit, resized, tell_scaled
+from keras_tfm.data.sources.stated_sizes import is_stored, misfit, resized, tell_scaled
+from keras_tfm.serving.image_headers import Header, Size, header_in, turned
 
 KINDS = "COCO's instances, a .json; COCO's panoptic segments, a .json and its folder of PNGs"
 INSTANCES, PANOPTIC = "instances", "panoptic"
@@ -156,7 +152,9 @@ def read_segments(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRE
     of another size than their image or with a number that is no segment's, and segments without area, with
     run lengths of another size, or not finite. Polygons are cut off at the edges of the image. Where the file
     states another size than an image has, polygons and masks of that size are scaled if one number is the
-    ratio of both sides; otherwise the image is skipped.
+    ratio of both sides; otherwise the image is skipped. Where the EXIF of an image turns it, the stated size,
+    or the size of a panoptic mask, says whether segments are turned too; where it does not, the image is
+    skipped.
 
     Raises:
         DataError: for a mistake in a file, for a path that leads out of its folder, and if no image, or no
@@ -190,10 +188,12 @@ def read_segments(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRE
     tell_left_out(wrong, len(wrong) + sum(map(len, segments)), "segments")
     if not any(segments):
         raise DataError(files[0], None, "expected segments, there are none")
-    sizes = [size_in(pictures[row].path) or (0, 0) for row in kept]
-    tell_scaled(
-        [(pictures[row].place, pictures[row].stated, size) for row, size in zip(kept, sizes, strict=True)]
-    )
+    headers = [header_in(pictures[row].path) or Header((0, 0)) for row in kept]
+    sizes = [header.size for header in headers]
+    tell_scaled([
+        (picture.place, picture.stated, header.stored if is_stored(header, picture.stated) else header.size)
+        for picture, header in zip((pictures[row] for row in kept), headers, strict=True)
+    ])  # fmt: skip
     return Segments(images, np.array(sizes, "int64"), SegmentSets(sizes, segments, names, stuff, kind))
 
 
@@ -303,15 +303,17 @@ def _checked(picture: Picture) -> tuple[list[tuple[str, bytes]], dict[str, str]]
     is skipped.
     """
     try:
-        size = size_in(picture.path)
+        header = header_in(picture.path)
     except OSError as error:
         return f"cannot be read: {error.strerror or error}"
-    if size is None:  # no image, which is reported when images are read
+    if header is None:  # no image, which is reported when images are read
         return [], {}
     if picture.mask is not None:
-        return _of_colours(picture, size)
-    if problem := misfit(picture.stated, size):
-        return problem
+        return _of_colours(picture, header)
+    of_stored = is_stored(header, picture.stated)
+    if isinstance(of_stored, str):
+        return of_stored
+    size, orientation = (header.stored, header.orientation) if of_stored else (header.size, 1)
     segments, problems = [], {}
     assert isinstance(picture.segments, list)
     for number, (name, segmentation) in enumerate(picture.segments, 1):
@@ -323,21 +325,26 @@ def _checked(picture: Picture) -> tuple[list[tuple[str, bytes]], dict[str, str]]
         if isinstance(mask, str) or not mask.any():
             problems[place] = mask if isinstance(mask, str) else "of no area"
         else:
-            segments.append((name, packed(mask)))
+            segments.append((name, packed(turned(mask, orientation))))
     return segments, problems
 
 
-def _of_colours(picture: Picture, size: Size) -> tuple[list[tuple[str, bytes]], dict[str, str]] | str:
+def _of_colours(picture: Picture, header: Header) -> tuple[list[tuple[str, bytes]], dict[str, str]] | str:
     """What `_checked` gives for panoptic segments."""
     assert picture.mask is not None and isinstance(picture.segments, Mapping)
     numbers = decoded_numbers(picture.mask)
     if isinstance(numbers, str):
         return f"{picture.mask}: {numbers}"
+    of_stored = header.orientation > 1 and is_stored(header, numbers.shape)
+    if isinstance(of_stored, str):
+        return of_stored
+    size, orientation = (header.stored, header.orientation) if of_stored else (header.size, 1)
     if numbers.shape == picture.stated and misfit(picture.stated, size) is None:
         numbers = resized(numbers, size)
     if numbers.shape != size:
         (height, width), (rows, columns) = size, numbers.shape
         return f"expected a mask of {width} x {height}, as the image, got {columns} x {rows}"
+    numbers = turned(numbers, orientation)
     occurs = np.unique(numbers).tolist()
     unknown = [number for number in occurs if number and number not in picture.segments]
     if unknown:

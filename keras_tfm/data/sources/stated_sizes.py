@@ -6,7 +6,7 @@ that was annotated.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,9 @@ import numpy as np
 from keras_tfm.configs import brief
 from keras_tfm.data.sources.ids import as_number
 from keras_tfm.data.sources.lines import MOST_TOLD, DataError
+from keras_tfm.serving.image_headers import Header, Size
 
 LOG = logging.getLogger(__name__)
-Size = tuple[int, int]  # (height, width)
 
 
 def stated_size(width: Any, height: Any, place: str) -> Size | None:
@@ -38,6 +38,28 @@ def misfit(stated: Size | None, size: Size) -> str | None:
     least = max((side - 1) / was for side, was in zip(size, stated, strict=True))
     most = min((side + 1) / was for side, was in zip(size, stated, strict=True))
     return None if least < most else f"expected an image of {_shown(stated)}, as stated, got {_shown(size)}"
+
+
+def is_stored(header: Header, stated: Size | None, fits: Callable = misfit) -> bool | str:
+    """Whether annotations are drawn on the pixels as they are stored, and not on the image that the
+    orientation in its EXIF makes of them: the `stated` size says so. Otherwise why the image is skipped.
+
+    `fits(stated, size)` says why a size is not the stated one, or None.
+    """
+    problem = fits(stated, header.size)
+    if header.orientation == 1:
+        return problem or False
+    if header.size != header.stored and stated in (header.size, header.stored):
+        return stated == header.stored
+    of_stored = fits(stated, header.stored)
+    if problem and of_stored:
+        return problem
+    if problem is None and of_stored is None:
+        return (
+            f"turned by the orientation {header.orientation} in its EXIF, and no size says whether the "
+            "annotations are turned too: save it upright, without the orientation"
+        )
+    return of_stored is None
 
 
 def tell_scaled(images: Sequence[tuple[str, Size | None, Size]]) -> None:

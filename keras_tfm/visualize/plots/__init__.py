@@ -16,6 +16,7 @@ from keras_tfm.visualize.plots.attention import (
     plot_softmax,
 )
 from keras_tfm.visualize.plots.canvas import new_axes, save
+from keras_tfm.visualize.plots.confusion import plot_confusion
 from keras_tfm.visualize.plots.curves import (
     draw_training,
     plot_curves,

@@ -48,11 +48,17 @@ def save(picture: Any, path: str | os.PathLike[str], dpi: int = 150) -> None:
     >>> os.listdir()
     ['clocks.png']
     """
+    suffix = picture_kind(path)
+    with new_file(path) as work:
+        getattr(picture, "figure", picture).savefig(work, dpi=dpi, format=suffix[1:])
+
+
+def picture_kind(path: str | os.PathLike[str]) -> str:
+    """The suffix of a picture's name, .png, .svg or .pdf; ValueError for another."""
     suffix = pathlib.Path(path).suffix.lower()
     if suffix not in (".png", ".svg", ".pdf"):
         raise ValueError(f"{path}: expected a name that ends in .png, .svg or .pdf")
-    with new_file(path) as work:
-        getattr(picture, "figure", picture).savefig(work, dpi=dpi, format=suffix[1:])
+    return suffix
 
 
 def bare(axes: Any, *sides: str) -> Any:

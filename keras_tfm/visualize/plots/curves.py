@@ -1,5 +1,6 @@
 """Curves and clouds: trainings by epochs, measures by anything, embeddings in two dimensions."""
 
+import types
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ from keras_tfm.training.gradients import norms
 from keras_tfm.visualize.plots.canvas import COLOURS, INK, bare, matplotlib, new_axes
 
 NO_MEASURES = ("epoch", "step", "seconds")
-PANELS = 6  # measures that `draw_training` shows at most, those first that stand first in the table
+PANELS = 6  # measures that `draw_training` shows at most
 Rows = Sequence[Mapping[str, str]]
 
 
@@ -63,9 +64,15 @@ def plot_reach(jacobians: Mapping[str, np.ndarray], axes: Any = None) -> Any:
     return plot_curves(curves, axes, log=True, **labels)
 
 
-def plot_training(tables: Rows | Mapping[str, Rows], measure: str = "loss", axes: Any = None) -> Any:
+def plot_training(
+    tables: Rows | Mapping[str, Rows],
+    measure: str = "loss",
+    axes: Any = None,
+    best: Mapping[str, int] = types.MappingProxyType({}),
+) -> Any:
     """A measure by epochs, and its validation's: `tables` are the rows of a metrics.csv, {column: text}, or
-    {name: rows} of several trainings. ValueError where no row has the measure.
+    {name: rows} of several trainings, whose `best` epochs, {name: epoch}, get a ring. ValueError where no row
+    has the measure.
 
     >>> from keras_tfm.visualize import plots
     >>> axes = plots.plot_training([{"epoch": "1", "loss": "2.0"}, {"epoch": "2", "loss": "1.5"}])
@@ -73,29 +80,38 @@ def plot_training(tables: Rows | Mapping[str, Rows], measure: str = "loss", axes
     array([2. , 1.5])
     """
     named = tables if isinstance(tables, Mapping) else {"": tables}
-    curves = {}
+    curves, rings = {}, {}
     for name, rows in named.items():
         for column, side in ((measure, "training"), (f"val_{measure}", "validation")):
             points = [(int(row["epoch"]), float(row[column])) for row in rows if row.get(column)]
             if points:
                 title = ", ".join(filter(None, (name, side)))
                 curves[title] = tuple(zip(*points, strict=True))
+                if best.get(name) in (found := dict(points)):
+                    rings[name] = best[name], found[best[name]]  # of the validation, which comes second
     if not curves:
         raise ValueError(f"`measure` must be one of {', '.join(measures_of(named))}; it is {measure!r}.")
+    axes = new_axes(axes)
+    if rings:
+        label = "best epoch" if len(rings) > 1 else f"best epoch: {next(iter(rings.values()))[0]}"
+        ring = {"facecolors": "none", "edgecolors": INK, "linewidths": 1.5, "zorder": 3}
+        axes.scatter(*zip(*rings.values(), strict=True), s=80, label=label, **ring)
     axes = plot_curves(curves, axes, xlabel="epoch", ylabel=measure.replace("_", " "))
     axes.xaxis.get_major_locator().set_params(integer=True)
     return axes
 
 
 def measures_of(tables: Mapping[str, Rows]) -> list[str]:
-    """The measures of tables, without their validation's: "loss", "accuracy", ..."""
+    """The measures of tables, without their validation's: "loss", others with a validation, others."""
     columns = [column for rows in tables.values() for row in rows for column, text in row.items() if text]
     names = dict.fromkeys(column.removeprefix("val_") for column in columns)
-    return [name for name in names if name not in NO_MEASURES]
+    order = {name: (name != "loss", f"val_{name}" not in columns) for name in names}
+    return sorted((name for name in names if name not in NO_MEASURES), key=order.__getitem__)
 
 
-def draw_training(tables: Mapping[str, Rows]) -> Any:
-    """A figure with a panel for each measure of the {name: rows} of trainings.
+def draw_training(tables: Mapping[str, Rows], best: Mapping[str, int] = types.MappingProxyType({})) -> Any:
+    """A figure with a panel for each measure of the {name: rows} of trainings, the loss first, with a ring
+    around the `best` epoch of each.
 
     >>> from keras_tfm.visualize import plots
     >>> rows = [{"epoch": "1", "loss": "2.0", "error": "0.5"}, {"epoch": "2", "loss": "1.5", "error": "0.4"}]
@@ -111,7 +127,7 @@ def draw_training(tables: Mapping[str, Rows]) -> Any:
     rows = -(-len(names) // columns)
     figure = Figure(figsize=(4.5 * columns, 3.2 * rows), layout="constrained")
     for number, name in enumerate(names, start=1):
-        plot_training(tables, name, figure.add_subplot(rows, columns, number))
+        plot_training(tables, name, figure.add_subplot(rows, columns, number), best)
     return figure
 
 

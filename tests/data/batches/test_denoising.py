@@ -209,6 +209,7 @@ def test_batches_are_fixed_by_seed_and_epoch(corruption):
         assert sorted(mended(*pair)[0] for pair in others[0]) == sorted(batch.to_list())
 
 
+@pytest.mark.slow
 def test_a_model_trains_on_them():
     """The tokens count up: a span is told by what stands around it."""
     keras.utils.set_random_seed(0)

@@ -42,7 +42,10 @@ def masked(unit, token_ids, seed=(1, 2), **shares):
 MILLION = rows(2_200, 512)
 
 
-@pytest.fixture(scope="module", params=["token", "word", "span"])
+@pytest.fixture(
+    scope="module",
+    params=["token", *(pytest.param(unit, marks=pytest.mark.slow) for unit in ("word", "span"))],
+)
 def million(request):
     return request.param, *masked(request.param, MILLION)
 

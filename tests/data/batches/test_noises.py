@@ -145,6 +145,7 @@ def test_a_seed_fixes_the_draws_and_another_gives_others(noise):
     assert first == again != other
 
 
+@pytest.mark.slow
 def test_bart_learns_to_mend_a_mixture_of_them():
     keras.utils.set_random_seed(0)
     rows = ragged(np.random.default_rng(0).integers(STOP, 30, (16, 12)).tolist())

@@ -105,6 +105,7 @@ def test_a_true_pair_is_what_stands_there(corpus):
             assert any(text[i : i + len(joined)] == joined for i in range(len(text)))
 
 
+@pytest.mark.slow
 def test_every_other_sentence_is_as_likely_in_a_false_pair():
     documents = documents_of(2, 3, 5, 6, 4)  # twenty sentences
     batches = pairs_of(documents, max_length=64)
@@ -121,6 +122,7 @@ def test_every_other_sentence_is_as_likely_in_a_false_pair():
     assert chi_square < 18 + 4 * np.sqrt(2 * 18)
 
 
+@pytest.mark.slow
 def test_sentence_order_turns_half_of_the_pairs_around():
     documents = documents_of(*[6] * 30)
     batches = pairs_of(documents, objective="order")

@@ -51,8 +51,8 @@ def same(first, second):
         tf.nest.map_structure(np.testing.assert_array_equal, one, other)
 
 
-@pytest.mark.parametrize("separator", [None, "\n\n\n"])
-@pytest.mark.parametrize("kind", ["bytes", "characters"])
+@pytest.mark.parametrize("separator", [None, pytest.param("\n\n\n", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["bytes", pytest.param("characters", marks=pytest.mark.slow)])
 def test_in_their_order_blocks_are_those_of_the_text_in_memory(
     files, monkeypatch, tokenizers, kind, separator
 ):

@@ -123,6 +123,7 @@ def test_a_task_reads_by_a_keras_hub_tokenizer_and_is_kept(tmp_path):
 # Layers ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_our_layers_stand_in_their_models_and_theirs_in_ours(tmp_path):
     """Their embedding and backbone before our block, our embedding before their encoder: one model that
     learns, and comes back out of its .keras file.
@@ -168,6 +169,7 @@ def test_our_layers_stand_in_their_models_and_theirs_in_ours(tmp_path):
     np.testing.assert_array_equal(again(batch), model(batch))
 
 
+@pytest.mark.slow
 def test_our_encoder_task_takes_ids_of_their_preprocessing():
     """What KerasHub's packer gives is what our tasks read: the same vectors."""
     tokenizer = BERTTokenizer.train(LINES, 300)

@@ -1,0 +1,65 @@
+"""The families of models that read an image, and the options for one with fresh weights."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import keras
+
+import keras_tfm.models
+from keras_tfm.configs import Option, meant
+from keras_tfm.tasks.learning import ModelOptions
+
+READ_MORE = "ViTMAE", "AutoFormerSupernet"  # have further inputs: the mask, the choice of a subnet
+# {name on the command line: class} of the families whose only input is an image
+FAMILIES: dict[str, Any] = {
+    name.lower(): family
+    for name, family in sorted(vars(keras_tfm.models).items(), key=lambda item: item[0].lower())
+    if name not in READ_MORE
+    and getattr(family, "__module__", "").startswith("keras_tfm.models.vision.")
+    and getattr(family, "sizes", None)
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageOptions(ModelOptions):
+    """A vision model with fresh weights."""
+
+    family: Annotated[str, Option(f"kind of model: {', '.join(FAMILIES)}")] = "vit"
+    size: Annotated[
+        str, Option("a published size of the family, or tiny, for images of about 32 x 32 pixels")
+    ] = "tiny"
+
+    @property
+    def model_class(self) -> Any:
+        """The class of the family; ValueError for an unknown family."""
+        if self.family not in FAMILIES:
+            raise ValueError(
+                f"There is no family {self.family!r}{meant(self.family, FAMILIES)}; there are "
+                f"{', '.join(FAMILIES)}."
+            )
+        return FAMILIES[self.family]
+
+    def base(self) -> Any:
+        family = self.model_class
+        if self.size == "tiny":
+            return keras_tfm.models.tiny_config(family)
+        if self.size not in family.sizes:
+            known = list(dict.fromkeys(["tiny", *family.sizes]))
+            raise ValueError(
+                f"{family.__name__} has no size {self.size!r}{meant(self.size, known)}; it has "
+                f"{', '.join(known)}."
+            )
+        return family.sizes[self.size]
+
+    def model(self, changes: Mapping[str, Any]) -> keras.Model:
+        """A new model, with `changes` to fields of its configuration; ValueError for unknown fields."""
+        family = self.model_class
+        return family(family.config_class.from_json(dataclasses.asdict(self.base()) | dict(changes)))
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassifierOptions(ImageOptions):
+    """A vision model with fresh weights. Convolutions learn from fewer images than attention does."""
+
+    family: Annotated[str, Option(f"kind of model: {', '.join(FAMILIES)}")] = "resnet"
