@@ -28,6 +28,7 @@ from keras_tfm.serving.image_headers import problem_of, read_bytes
 IMAGES = ("image", "img", "picture", "path", "file", "filename", "file_name", "image_path", "filepath")
 LABELS = ("label", "labels", "fine_label", "class", "category", "target", "class_name")
 STRETCHED = Preprocessing()
+HIDDEN = (".", "__MACOSX")  # how the names begin of what systems write beside images
 KINDS = (
     "a folder of images by class; .npz, idx files (train-images-idx3-ubyte); .parquet or "
     "tfds:NAME[/CONFIG][:VERSION]#SPLIT; or a .csv, .tsv or .jsonl table of paths and labels"
@@ -213,6 +214,9 @@ def _read_folders(
         inside = _visible(path)
         if not inside:
             raise DataError(path, None, "expected images, the folder is empty")
+        if (deeper := next((entry for entry in inside if entry.is_dir()), None)) is not None:
+            problem = "expected an image, got a folder: name the folder whose own folders are the classes"
+            raise DataError(deeper, None, problem)
         files += inside
         labels += [path.name] * len(inside)
     images = ImageFiles(files, shape, preprocessing)
@@ -278,7 +282,7 @@ def _image_files(path: pathlib.Path) -> list[pathlib.Path]:
 
 def _visible(folder: pathlib.Path) -> list[pathlib.Path]:
     try:
-        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+        return sorted(path for path in folder.iterdir() if not path.name.startswith(HIDDEN))
     except OSError as error:
         raise DataError(folder, None, f"cannot be read: {error.strerror or error}") from None
 

@@ -68,6 +68,11 @@ def test_a_folder_of_images_by_class(tmp_path):
     [
         ({"a/1.png": encoded(noise(4, 4))}, "", "expected a folder of images for each class, got 1 folders"),
         ({"a/1.png": encoded(noise(4, 4)), "b/.x": b""}, "b", "expected images, the folder is empty"),
+        (
+            {"__MACOSX/a/._1.png": b"", "test/a/1.png": b"", "train/a/1.png": b""},
+            "test/a",
+            "expected an image, got a folder: name the folder whose own folders are the classes",
+        ),
         ({"a/1.png": b"", "b/1.png": b""}, "a/1.png", "expected a whole PNG or JPEG image"),
         (
             {"a/1.jpg": encoded(noise(40, 40))[:900], "b/1.png": b""},
