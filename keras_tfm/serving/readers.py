@@ -15,7 +15,7 @@ from .examples import (
     not_words,
     words_in,
 )
-from .image_headers import FORMATS, NOT_WHOLE, Header, header_of, problem_of, read_bytes, turned
+from .image_headers import FORMATS, MAX_PIXELS, NOT_WHOLE, Header, header_of, problem_of, read_bytes, turned
 from .packages import imported
 from .tokens import by_tokenizers, spans_by_tokenizers
 
@@ -228,7 +228,11 @@ class Images(Reader):
         top, left = (whole - self._shape[:2]) // 2
         picture = pillow.fromarray(image[..., 0] if image.shape[2] == 1 else image)
         kernel = getattr(pillow.Resampling, self._interpolation)
-        # Only the part that is kept is computed: the whole of a resized panorama may be large.
+        if whole.prod() <= MAX_PIXELS:
+            picture = picture.resize((int(whole[1]), int(whole[0])), kernel)
+            box = left, top, left + self._shape[1], top + self._shape[0]
+            return from_0_to_1(np.asarray(picture.crop(tuple(map(int, box)))).reshape(self._shape))
+        # Of a panorama only the part that is kept is computed, whose pixels may differ by a grey level.
         scale = size / whole
         ends = np.array([left, top, left + self._shape[1], top + self._shape[0]]) * np.tile(scale[::-1], 2)
         box = tuple(np.minimum(ends, np.tile(size[::-1], 2)).tolist())
