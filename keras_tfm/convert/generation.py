@@ -35,7 +35,7 @@ OPTIONS = {
     "renormalize_logits": ("renormalize", "flag"),
 }
 STOP = "stop_strings"
-# Entries about the source: for a decoder alone it is the prompt; with an encoder only these values are taken.
+# Entries about a source of tokens, which of a decoder alone is the prompt, and what asks for nothing.
 SOURCE = {"encoder_repetition_penalty": 1.0, "encoder_no_repeat_ngram_size": 0}
 # Entries that change the answer and are not computed, with the values that ask for nothing. transformers
 # itself refuses groups of beams, contrastive search, constraints and DoLa: they are code from its hub.
@@ -101,8 +101,9 @@ def is_bias(value):
     return is_pair and bool(value[0]) and KINDS["ids"](value[0]) and abs(value[1]) < 1e6
 
 
-def read_decoding(folder: Path, is_encoder_decoder: bool) -> DecodingDefaults:
-    """The `DecodingDefaults` of a folder, without the options for sampling.
+def read_decoding(folder: Path, is_encoder_decoder: bool, reads_text: bool = True) -> DecodingDefaults:
+    """The `DecodingDefaults` of a folder, without the options for sampling. `reads_text` is False for a model
+    of images, which has no tokens to compare with.
 
     They are read from generation_config.json, or from config.json if that file is missing; ids of start, end
     and padding may come from either. Raises CheckpointError for a malformed value, for entries that change
@@ -119,14 +120,14 @@ def read_decoding(folder: Path, is_encoder_decoder: bool) -> DecodingDefaults:
     if os.path.lexists(folder / FILE):
         own, path = read_json(inside(folder, FILE)), folder / FILE
     entries = {**_without_none(entries), **_without_none(own)}
-    _refuse(own, path, is_encoder_decoder)
+    _refuse(own, path, reads_text)
     options = {ours: _value(own, theirs, kind, path) for theirs, (ours, kind) in OPTIONS.items()}
     stop = own.get(STOP)
     stop = _value({STOP: [stop] if isinstance(stop, str) else stop}, STOP, "strings", path)
-    if is_encoder_decoder:
-        for name in SOURCE:
-            options[OPTIONS[name][0]] = None  # it asks for nothing
-    else:
+    for name, nothing in SOURCE.items():
+        if options[ours := OPTIONS[name][0]] == nothing:
+            options[ours] = None
+    if not is_encoder_decoder:
         options["forced_first_id"] = None  # in transformers it applies only to prompts of one token
     start = "decoder_start_token_id" if "decoder_start_token_id" in entries else "bos_token_id"
     ids = (
@@ -164,7 +165,7 @@ def write_decoding(defaults: DecodingDefaults) -> Callable[[pathlib.Path], Any]:
     return lambda folder: (folder / FILE).write_text(text, "utf-8")
 
 
-def _refuse(entries, path, is_encoder_decoder):
+def _refuse(entries, path, reads_text):
     """Raise CheckpointError for entries that are not obeyed."""
     for name, value in entries.items():
         if value is None:
@@ -172,11 +173,11 @@ def _refuse(entries, path, is_encoder_decoder):
         if name in REFUSED and value not in REFUSED[name]:
             expected = f"{json.dumps(REFUSED[name][0])} or null" if REFUSED[name] else "null"
             raise CheckpointError(path, name, f"{expected}, as it is not computed here", repr(value)[:80])
-        if is_encoder_decoder and name in SOURCE and value != SOURCE[name]:
-            expected = f"{SOURCE[name]} for a model with an encoder"
+        if not reads_text and name in SOURCE and value != SOURCE[name]:
+            expected = f"{SOURCE[name]} for a model of images"
             raise CheckpointError(path, name, expected, repr(value)[:80])
-        if is_encoder_decoder and name == STOP and value:
-            raise CheckpointError(path, name, "null for a model with an encoder", repr(value)[:80])
+        if not reads_text and name == STOP and value:
+            raise CheckpointError(path, name, "null for a model of images", repr(value)[:80])
         if path.name == FILE and not (name in OPTIONS or name in REFUSED or name in NEUTRAL or name == STOP):
             expected = "an entry that is known here, or null"
             raise CheckpointError(path, name, expected, repr(value)[:80])

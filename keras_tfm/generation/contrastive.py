@@ -74,7 +74,7 @@ class ContrastiveSearch(Loop):
 
     def start(self, token_ids, padding_mask=None, context=None):
         """The progress after reading the prompts, in one step."""
-        written = write_prompts(token_ids, padding_mask, self.max_new_tokens, self.pad_id)
+        written = write_prompts(token_ids, padding_mask, self.max_new_tokens, self.pad_id, context)
         num_rows, width = ops.shape(written.token_ids)
         length = width - self.max_new_tokens
         cache = self.model.backbone.start(num_rows, width, context)

@@ -143,7 +143,7 @@ def read_prompts(model, token_ids, padding_mask, context, num_more, pad_id):
     Nobody uses what that step predicts, so a compiler can leave out the product with the vocabulary. Returns
     the `Written` prompts, with room for `num_more` columns, and the cache.
     """
-    written = write_prompts(token_ids, padding_mask, num_more, pad_id)
+    written = write_prompts(token_ids, padding_mask, num_more, pad_id, context)
     num_rows, width = ops.shape(written.token_ids)
     length = width - num_more
     cache = model.start(num_rows, width, context)
@@ -153,8 +153,10 @@ def read_prompts(model, token_ids, padding_mask, context, num_more, pad_id):
     return written, cache
 
 
-def write_prompts(token_ids, padding_mask, num_more, pad_id):
-    """The prompts (B, P) as `Written`, with room for `num_more` columns. Raises ValueError for P = 0."""
+def write_prompts(token_ids, padding_mask, num_more, pad_id, context=None):
+    """The prompts (B, P) as `Written`, with room for `num_more` columns, beside a source of tokens in
+    `context`. Raises ValueError for P = 0.
+    """
     token_ids = ops.cast(token_ids, "int32")
     if padding_mask is None:
         padding_mask = ops.ones_like(token_ids, "bool")
@@ -162,11 +164,17 @@ def write_prompts(token_ids, padding_mask, num_more, pad_id):
     if isinstance(length, int) and not length:
         raise ValueError("A prompt must hold at least one token; `token_ids` has none: (B, 0).")
     more = (num_rows, num_more)
+    source: tuple = ()
+    if context is not None and "token_ids" in context:
+        ids = ops.cast(context["token_ids"], "int32")
+        mask = context.get("padding_mask")
+        source = ids, ops.ones_like(ids, "bool") if mask is None else ops.cast(mask, "bool")
     return Written(
         ops.concatenate([token_ids, ops.full(more, pad_id, "int32")], axis=1),
         ops.concatenate([ops.cast(padding_mask, "bool"), ops.zeros(more, "bool")], axis=1),
         ops.convert_to_tensor(length, "int32"),
         ops.convert_to_tensor(length, "int32"),
+        source,
     )
 
 

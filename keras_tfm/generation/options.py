@@ -55,8 +55,10 @@ class DecodingOptions:
         suppressed_ids: tokens that are never generated.
         sequence_bias: (ids, number) for each sequence whose last token gets this number; see `SequenceBias`.
         forbidden_sequences: sequences of ids that are never completed; an end token alone is not forbidden.
-        prompt_repetition_penalty: above 1, tokens of the prompt become likelier by it.
-        prompt_no_repeat_ngram_size: how many tokens in a row of the prompt are not repeated; 0 for none.
+        prompt_repetition_penalty: above 1, tokens of the prompt become likelier by it; of a model with an
+            encoder, which reads tokens, those of the source.
+        prompt_no_repeat_ngram_size: how many tokens in a row of the prompt, or source, are not repeated; 0
+            for none.
         length_decay: (start, factor) of `LengthDecay`.
         first_suppressed_ids: tokens that do not come first, after `forced_first_id`.
         renormalize: whether scores are log-probabilities again after all processors.

@@ -41,13 +41,15 @@ class Written(NamedTuple):
     """What each row holds so far: `token_ids` (R, L), of which `length` () columns are filled.
 
     `mask` (R, L) is True at tokens, False at padding and at what is not filled yet. The first
-    `prompt_length` () columns are the prompt.
+    `prompt_length` () columns are the prompt. `source` is what an encoder read, token ids (R, S) and their
+    mask; () if it read no tokens.
     """
 
     token_ids: Any
     mask: Any
     length: Any
     prompt_length: Any
+    source: Any = ()
 
     @property
     def num_new(self):
@@ -55,9 +57,12 @@ class Written(NamedTuple):
         return self.length - self.prompt_length
 
     @property
-    def in_prompt(self):
-        """Which columns are the prompt's: (L,)."""
-        return ops.arange(ops.shape(self.token_ids)[1], dtype="int32") < self.prompt_length
+    def prompt(self):
+        """The token ids of the source or, without one, of the prompt, and which count: (R, S) each."""
+        if self.source:
+            return self.source
+        in_prompt = ops.arange(ops.shape(self.token_ids)[1], dtype="int32") < self.prompt_length
+        return self.token_ids, ops.cast(self.mask, "bool") & in_prompt
 
     @property
     def last(self):
@@ -164,7 +169,7 @@ class RepetitionPenalty(Value):
     it.
 
     Keskar et al. 2019, section 4.1. Tokens of the prompt count, its padding does not; with `prompt_only` no
-    others do.
+    others do: those of the source, if an encoder read one.
 
     >>> model = keras_tfm.heads.LanguageModel(keras_tfm.models.GPT2.from_size("tiny", vocabulary_size=50))
     >>> penalties = [keras_tfm.generation.RepetitionPenalty(1.2)]
@@ -178,17 +183,16 @@ class RepetitionPenalty(Value):
         self.penalty, self.prompt_only = penalty, prompt_only
 
     def __call__(self, logits, written):
-        mask = ops.cast(written.mask, "bool")
-        if self.prompt_only:
-            mask = mask & written.in_prompt
-        seen = mark(written.token_ids, mask, logits.shape[-1])
+        token_ids, mask = written.prompt if self.prompt_only else written[:2]
+        seen = mark(token_ids, ops.cast(mask, "bool"), logits.shape[-1])
         penalised = ops.where(logits < 0, logits * self.penalty, logits / self.penalty)
         return ops.where(seen, penalised, logits)
 
 
 class NoRepeatNGram(Value):
     """Forbids tokens that would repeat any `size` tokens in a row (Paulus et al. 2018), the prompt
-    included; with `prompt_only`, those of the prompt alone.
+    included; with `prompt_only`, those of the prompt alone, or of the
+    source if an encoder read one.
 
     >>> written = keras_tfm.generation.processors.Written(np.array([[1, 2, 1]]), np.ones((1, 3), bool), 3, 1)
     >>> processor = keras_tfm.generation.NoRepeatNGram(2)  # 1 must not be followed by 2 again
@@ -201,22 +205,20 @@ class NoRepeatNGram(Value):
         self.size, self.prompt_only = size, prompt_only
 
     def __call__(self, logits, written):
-        token_ids, mask, length, _ = written
+        token_ids, mask = written.prompt if self.prompt_only else written[:2]
         rows, width = ops.shape(token_ids)
         before = self.size - 1  # tokens that must agree for the next to be forbidden
-        if isinstance(width, int) and width <= before:
+        if any(isinstance(n, int) and n <= before for n in (width, ops.shape(written.token_ids)[1])):
             return logits
-        agrees = mask[:, before:]  # (R, L - before), for windows that start at each column
-        if self.prompt_only:
-            agrees = agrees & written.in_prompt[before:]
+        agrees = mask[:, before:]  # (R, S - before), for windows that start at each column
         if before:
-            start = ops.maximum(length - before, 0)
-            last = ops.slice(token_ids, (0, start), (rows, before))
-            is_real = ops.slice(mask, (0, start), (rows, before))[:, :1]  # padding is on the left
+            start = ops.maximum(written.length - before, 0)
+            last = ops.slice(written.token_ids, (0, start), (rows, before))
+            is_real = ops.slice(written.mask, (0, start), (rows, before))[:, :1]  # padding is on the left
             agrees = agrees & is_real & mask[:, : width - before]
             for i in range(before):
                 agrees = agrees & (token_ids[:, i : width - before + i] == last[:, i : i + 1])
-        repeats = mark(token_ids[:, before:], agrees & (length > before), logits.shape[-1])
+        repeats = mark(token_ids[:, before:], agrees & (written.length >= before), logits.shape[-1])
         return ops.where(repeats, MINUS_INFINITY, logits)
 
 

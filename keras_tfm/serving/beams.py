@@ -25,20 +25,20 @@ class BeamSearch:
         self._rules, self._ends, self._width = rules, ends, beam_size
         self._penalty, self._early = length_penalty, early_stopping
 
-    def __call__(self, cache, logits, texts):
+    def __call__(self, cache, logits, texts, prompts):
         """The best continuation of each of N `texts`, lists of ids, of which `cache` has read all, and whose
-        next tokens have these `logits` (N, V).
+        next tokens have these `logits` (N, V); `prompts` are those of `Rules`.
         """
         count, width = len(texts), self._width
         cache.repeat(width)
         logits = np.repeat(logits, width, axis=0)
         firsts = [len(text) for text in texts]
-        texts = [text for text in texts for _ in range(width)]
+        texts, prompts = ([ids for ids in rows for _ in range(width)] for rows in (texts, prompts))
         scores = np.full((count, width), LOW)  # of each text's equal beams only the first counts yet
         scores[:, 0] = 0
         best = [_Best(width) for _ in firsts]
         for number in range(self._rules.max_new_tokens):
-            logits = self._rules(log_softmax(logits), texts, number)
+            logits = self._rules(log_softmax(logits), texts, number, prompts)
             logits = logits.reshape(count, width, -1) + scores[:, :, None]
             num_candidates = min(max(2, 1 + self._ends.count) * width, logits[0].size)
             chosen, tokens, all_end = [], [], True

@@ -83,9 +83,11 @@ class StepDecoder:
         found: list[list[int]] = [[] for _ in rows]
         lengths = [1 if is_image else len(row) for row in rows]
         for places in by_length(lengths, 1 if self._functions.sizes else batch_size):
-            cache, texts = self._begin([rows[place] for place in places], self._rules.max_new_tokens)
-            decode = self._search or self._likeliest
-            for place, ids in zip(places, decode(cache, cache.read(*left_padded(texts)), texts), strict=True):
+            some = [rows[place] for place in places]
+            cache, texts = self._begin(some, self._rules.max_new_tokens)
+            decode, logits = self._search or self._likeliest, cache.read(*left_padded(texts))
+            answers = decode(cache, logits, texts, texts if is_image else some)
+            for place, ids in zip(places, answers, strict=True):
                 found[place] = ids
         return found
 
@@ -121,15 +123,16 @@ class StepDecoder:
         most = max(map(len, texts)) + num_new - 1
         return Cache(self._step, functions.entries, given, len(rows), most, functions.sizes), texts
 
-    def _likeliest(self, cache, logits, texts):
+    def _likeliest(self, cache, logits, texts, prompts):
         """The continuations of `texts` by the likeliest token each time, and of equally likely ones the
-        first.
+        first; `prompts` are those of `Rules`.
         """
         firsts, texts = [len(text) for text in texts], [list(text) for text in texts]
         has_ended = np.zeros(len(texts), bool)
         live = np.arange(len(texts))  # the text of each row of the cache
         for number in range(self._rules.max_new_tokens):
-            chosen = self._rules(logits, [texts[place] for place in live], number).argmax(axis=-1)
+            so_far, asked = ([ids[place] for place in live] for ids in (texts, prompts))
+            chosen = self._rules(logits, so_far, number, asked).argmax(axis=-1)
             for place, token_id in zip(live, chosen.tolist(), strict=True):
                 if not has_ended[place]:
                     texts[place].append(token_id)

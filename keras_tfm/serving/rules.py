@@ -31,15 +31,14 @@ class Rules(NamedTuple):
     first_suppressed_ids: Sequence[int] = ()
     renormalize: bool = False
 
-    def __call__(self, scores, texts, number):
-        """The `scores`, changed in place: `texts` are the ids of each row so far, prompts included, of which
-        `number` are new.
+    def __call__(self, scores, texts, number, prompts):
+        """The `scores`, changed in place: `texts` are the ids of each row so far, of which `number` are new,
+        and `prompts` those that it was asked: a source, or what the text begins with.
         """
         forbidden = [
             (ids, -np.inf) for ids in self.forbidden_sequences if len(ids) > 1 or ids[0] not in self.end_ids
         ]
-        for row, text in zip(scores, texts, strict=True):
-            prompt = text[: len(text) - number]
+        for row, text, prompt in zip(scores, texts, prompts, strict=True):
             add_biases(row, text, self.sequence_bias)
             penalise(row, prompt, 1 / self.prompt_repetition_penalty)
             penalise(row, text, self.repetition_penalty)

@@ -109,7 +109,7 @@ class Captioner(ImageTextTask):
         model, fields = image_model(folder)
         if not cls.takes(model):
             raise CheckpointError(name, "model_type", "vision-encoder-decoder", type(model).__name__)
-        tokenizer, decoding = read_huggingface_tokenizer(folder), read_decoding(folder, True)
+        tokenizer, decoding = read_huggingface_tokenizer(folder), read_decoding(folder, True, False)
         inner = read_huggingface_special_tokens(folder, tokenizer)
         start = tokenizer.start_id if decoding.start_id is None else decoding.start_id
         ends = inner.suffix or (decoding.end_ids or (tokenizer.end_id,))[:1]

@@ -9,8 +9,9 @@ import tensorflow as tf
 
 from keras_tfm.configs import Config, Length, checked, kinds_of
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
-from keras_tfm.generation import DecodingOptions
+from keras_tfm.generation import DecodingOptions, EndTokens, StopSequences
 from keras_tfm.serving.examples import not_text, reasons
+from keras_tfm.tasks.served_writing import spelled
 
 SAMPLING = {"temperature", "top_k", "top_p", "seed", "contrastive_alpha"}
 FIELDS = {field.name for field in dataclasses.fields(DecodingOptions)} - SAMPLING - {"processors"}
@@ -176,6 +177,12 @@ def refused_prompts(
 def as_stops(stop: str | Iterable[str]) -> tuple[str, ...]:
     """The strings that end a text, as a tuple; a single one may be given alone."""
     return (stop,) if isinstance(stop, str) else tuple(stop)
+
+
+def ending(strings: Iterable[str], tokenizer: Tokenizer, end_ids: Iterable[int]) -> EndTokens | StopSequences:
+    """What ends a text: one of the `strings`, however it is split into tokens, or one of the `end_ids`."""
+    sequences = [string.encode() for string in strings]
+    return StopSequences(sequences, spelled(tokenizer)[0], end_ids) if sequences else EndTokens(*end_ids)
 
 
 def with_languages(

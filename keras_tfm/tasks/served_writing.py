@@ -44,6 +44,7 @@ def served_translator(task: Any, max_new_tokens: int | None = None, **options: A
         examples=made_up_texts(task.tokenizer, length),
         encode=encode,
         answer=functools.partial(task.generate, max_new_tokens=max_new_tokens, **options),
+        stop=task.config.decoding.stop,
     )
 
 

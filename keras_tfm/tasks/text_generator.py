@@ -34,6 +34,7 @@ from keras_tfm.tasks.decoding import (
     as_stops,
     check_ids,
     check_token_ids,
+    ending,
     refused_prompts,
     reseeded,
     rows_alike,
@@ -395,12 +396,7 @@ class TextGenerator(TrainableTask):
         return CompiledDecoding(self.model, self._stop(stop), self._pad_id, max_length=self.max_length)
 
     def _stop(self, strings: Sequence[str]) -> EndTokens | StopSequences:
-        """What ends a text: one of the `strings`, or an end token."""
-        if not strings:
-            return EndTokens(*self._end_ids)
-        unused = self.model.backbone.config.vocabulary_size - len(self.tokenizer.symbols)
-        symbols = [*self.tokenizer.symbols, *[b""] * unused]
-        return StopSequences([string.encode() for string in strings], symbols, self._end_ids)
+        return ending(strings, self.tokenizer, self._end_ids)
 
     def export_endpoints(
         self, max_new_tokens: int | None = None, stop: str | Iterable[str] | None = None, **options: Any

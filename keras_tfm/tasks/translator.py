@@ -24,7 +24,7 @@ from keras_tfm.data.tokenizers.huggingface import read_huggingface_special_token
 from keras_tfm.data.tokenizers.kinds import load_tokenizer, train_tokenizer
 from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
-from keras_tfm.generation import CompiledDecoding, DecodingOptions, EndTokens, ScheduledSampling
+from keras_tfm.generation import CompiledDecoding, DecodingOptions, ScheduledSampling
 from keras_tfm.generation.processors import require
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy, token_accuracy, token_cross_entropy
 from keras_tfm.serving.examples import not_text
@@ -32,6 +32,7 @@ from keras_tfm.tasks.decoding import (
     DecodingDefaults,
     check_ids,
     check_token_ids,
+    ending,
     reseeded,
     with_languages,
     within,
@@ -145,7 +146,8 @@ class Translator(TrainableTask):
         check_ids(defaults, model.head.vocabulary_size)
         self._start_id = tokenizer.start_id if defaults.start_id is None else defaults.start_id
         self._pad_id = tokenizer.pad_id if defaults.pad_id is None else defaults.pad_id
-        self._stop = EndTokens(*defaults.end_ids or (tokenizer.end_id,))
+        ends = defaults.end_ids or (tokenizer.end_id,)
+        self._stop = ending(defaults.stop, tokenizer, ends)
         self._decoding = CompiledDecoding(model, self._stop, self._pad_id, limit, self.config.max_length)
 
     @classmethod

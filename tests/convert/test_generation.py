@@ -111,9 +111,9 @@ def test_the_folder_may_be_a_string(tmp_path):
         ("max_time", 3.0),
         ("use_mtp", True),
         ("forced_decoder_ids", [[1, 5]]),
-        ("encoder_repetition_penalty", 1.5),
-        ("encoder_no_repeat_ngram_size", 2),
-        ("stop_strings", ["."]),
+        ("encoder_repetition_penalty", "2"),
+        ("encoder_no_repeat_ngram_size", -1),
+        ("stop_strings", [""]),
         ("an_unknown_entry", 1),
     ],
 )
@@ -143,7 +143,8 @@ def test_entries_that_ask_for_nothing(tmp_path):
         read_decoding(tmp_path, True)
 
 
-def test_of_a_decoder_alone_the_prompt_is_the_source(tmp_path):
+@pytest.mark.parametrize("is_encoder_decoder", [True, False])
+def test_what_is_compared_with_a_source_or_prompt(is_encoder_decoder, tmp_path):
     write(tmp_path, "config.json", {})
     entries = {
         "encoder_repetition_penalty": 1.5,
@@ -153,11 +154,22 @@ def test_of_a_decoder_alone_the_prompt_is_the_source(tmp_path):
     write(tmp_path, "generation_config.json", entries)
     options = {"prompt_repetition_penalty": 1.5, "prompt_no_repeat_ngram_size": 2}
     expected = DecodingDefaults(options=options, stop=(".", "!"))
-    assert read_decoding(tmp_path, False) == expected
+    assert read_decoding(tmp_path, is_encoder_decoder) == expected
     write_decoding(expected)(tmp_path)
     assert json.loads((tmp_path / "generation_config.json").read_text()) == entries
     write(tmp_path, "generation_config.json", {"stop_strings": "."})
-    assert read_decoding(tmp_path, False).stop == (".",)
+    assert read_decoding(tmp_path, is_encoder_decoder).stop == (".",)
+
+
+@pytest.mark.parametrize(
+    ("entry", "value"),
+    [("encoder_repetition_penalty", 1.5), ("encoder_no_repeat_ngram_size", 2), ("stop_strings", ["."])],
+)
+def test_a_model_of_images_has_no_source_to_compare_with(entry, value, tmp_path):
+    write(tmp_path, "config.json", {})
+    write(tmp_path, "generation_config.json", {entry: value})
+    with pytest.raises(CheckpointError, match=f"generation_config.json: {entry}: expected .* for a model of"):
+        read_decoding(tmp_path, True, reads_text=False)
 
 
 def test_what_is_said_comes_before_what_is_published():

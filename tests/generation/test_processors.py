@@ -43,6 +43,22 @@ def kept(processor, probabilities=PROBABILITIES):
     return np.flatnonzero(np.isfinite(processed(processor, np.log(probabilities)))).tolist()
 
 
+@pytest.mark.parametrize(
+    ("processor", "expected"),
+    [
+        (RepetitionPenalty(0.5, prompt_only=True), [1.0, 2.0, 2.0, 2.0, 1.0]),  # 4 is padding
+        (NoRepeatNGram(1, prompt_only=True), [1.0, -INFINITY, -INFINITY, -INFINITY, 1.0]),
+        (NoRepeatNGram(2, prompt_only=True), [1.0, 1.0, 1.0, -INFINITY, 1.0]),  # 2 3, of which 2 is written
+        (NoRepeatNGram(3, prompt_only=True), [1.0, 1.0, 1.0, 1.0, 1.0]),  # one token does not begin three
+    ],
+)
+def test_the_prompt_of_an_encoder_is_its_source(processor, expected):
+    source = np.array([[2, 3, 1, 2, 4]]), np.array([[True] * 4 + [False]])
+    of = written([[2, 0, 0]], length=1, prompt_length=1)._replace(source=source)
+    assert processed(processor, [1.0] * 5, of).tolist() == expected
+    assert processed(NoRepeatNGram(2), [1.0] * 5, of).tolist() == [1.0] * 5
+
+
 def test_temperature_divides():
     np.testing.assert_allclose(processed(Temperature(0.5), [1.0, -2.0]), [2.0, -4.0])
 

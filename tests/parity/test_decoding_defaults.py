@@ -137,6 +137,34 @@ def test_bart(seed, tmp_path):
     assert answers == theirs.batch_decode(rows, skip_special_tokens=True)
 
 
+@pytest.mark.parametrize("num_beams", [1, 3])
+def test_bart_compares_with_its_source(num_beams, tmp_path):
+    """A text alone: of a batch, transformers counts the padding as tokens of the source."""
+    rng = np.random.default_rng(num_beams)
+    theirs = bart_tokenizer(tmp_path / "bart", in_one_file=True)
+    sizes = REFERENCES["bart"].draw(rng) | {"vocab_size": len(theirs), "max_position_embeddings": 80}
+    settings = {"decoder_start_token_id": 2, "pad_token_id": 1, "eos_token_id": 2, "min_length": 12}
+    names = theirs.convert_ids_to_tokens(range(len(theirs)))
+    settings["suppress_tokens"] = [i for i, name in enumerate(names) if not name.replace("Ġ", "").isalpha()]
+    settings |= {"max_length": 16, "early_stopping": num_beams > 1}
+    more = {"encoder_repetition_penalty": 30.0, "encoder_no_repeat_ngram_size": 1, "stop_strings": None}
+    model, batch = REFERENCES["bart"].make(sizes, rng), theirs(TEXTS[1:2], return_tensors="pt")
+    answers = []
+    for name, value in [("num_beams", num_beams), *more.items()]:  # one entry more each time
+        settings[name] = value or theirs.decode(answers[-1][0][3:5])
+        write(model, settings, tmp_path / "bart", "generation_config.json")
+        ours = Translator.from_huggingface(tmp_path / "bart")
+        with torch.no_grad():
+            rows = model.generate(**batch, tokenizer=theirs).numpy()
+        ids = ours.generate_ids(batch["input_ids"], batch["attention_mask"])
+        assert_same_tokens(ids, rows, 1, log_probability(model, batch))
+        if num_beams == 1:
+            assert rows.tolist() not in answers[-1:], f"{name} changes nothing"
+        answers.append(rows.tolist())
+    ours.save_huggingface(tmp_path / "ours")
+    assert Translator.from_huggingface(tmp_path / "ours").config.decoding == ours.config.decoding
+
+
 @SEEDS
 def test_mbart_begins_with_the_target_language(seed, tmp_path):
     """As mBART does, by what the decoder starts with, and as mBART-50, by the first token forced."""
