@@ -12,7 +12,7 @@ import json
 import logging
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from keras_tfm.configs import Config, brief, number_in, parse_json
@@ -286,7 +286,11 @@ def _records(path: str, kind: str, layout: Layout) -> Iterator[tuple[int, list[s
 
 def _plain_records(path: str, separator: str) -> Iterator[tuple[int, list[str]]]:
     line, are_quoted = 0, True
-    for line, text in numbered_lines(path):
+    lines = numbered_lines(path)
+    begin = list(itertools.islice(lines, 2))
+    if len(begin) == 1:  # without LF, CR ends a line, as in files of old Macs; beside LF it is text
+        begin = list(enumerate(begin[0][1].split("\r"), 1))
+    for line, text in itertools.chain(begin, lines):
         are_quoted = are_quoted and text.startswith('"')
         yield line, text.split(separator)
     if line > 1 and are_quoted:
@@ -295,22 +299,56 @@ def _plain_records(path: str, separator: str) -> Iterator[tuple[int, list[str]]]
 
 def _quoted_records(path: str, separator: str) -> Iterator[tuple[int, list[str]]]:
     """Yield (line where the record begins, cells); a quoted cell may contain newlines. CR alone ends a record
-    too, as in files of old Macs.
+    too, as in files of old Macs. A quote inside quotes is doubled, or else is \\" in the whole file.
     """
-    texts = (f"{text}\n" for _, text in numbered_lines(path))
-    ended = (re.findall(r"[^\r]*\r|[^\r]+", text) if "\r" in text else [text] for text in texts)
-    reader = csv.reader(itertools.chain.from_iterable(ended), strict=True, delimiter=separator)
-    limit = csv.field_size_limit(MAX_LINE_BYTES)
     line = 1
     try:
-        for cells in reader:
+        for line, following, cells in _parsed(_ended_lines(path), separator):
             yield line, cells
-            line = reader.line_num + 1
+            line = following
     except csv.Error as error:
-        problem = f"expected {'CSV' if separator == ',' else 'quoted cells'}: {error}"
-        raise DataError(path, line, problem + '; a quote inside quotes is doubled, not \\"') from None
+        lines = list(_ended_lines(path))
+        if not _escapes(lines, line, separator):
+            problem = f"expected {'CSV' if separator == ',' else 'quoted cells'}: {error}"
+            raise DataError(path, line, problem + '; a quote inside quotes is doubled, not \\"') from None
+        begun = line - 1
+        for line, _, cells in _parsed(lines[begun:], separator, escapechar="\\"):
+            yield begun + line, cells
+
+
+def _ended_lines(path: str) -> Iterator[str]:
+    """The lines with the CR or LF that ends them."""
+    for _, text in numbered_lines(path):
+        yield from re.findall(r"[^\r]*\r|[^\r]+", f"{text}\n") if "\r" in text else [f"{text}\n"]
+
+
+def _parsed(lines: Iterable[str], separator: str, **options: Any) -> Iterator[tuple[int, int, list[str]]]:
+    """Yield (line where the record begins, line after it, cells); csv.Error for anything else."""
+    reader = csv.reader(lines, strict=True, delimiter=separator, **options)
+    limit, line = csv.field_size_limit(MAX_LINE_BYTES), 1
+    try:
+        for cells in reader:
+            yield line, reader.line_num + 1, cells
+            line = reader.line_num + 1
     finally:
         csv.field_size_limit(limit)
+
+
+def _escapes(lines: list[str], first: int, separator: str) -> bool:
+    """Whether the `lines`, of which doubled quotes explain those before line `first`, can only be read with
+    backslashes that escape: no other backslashes, and no quotes doubled.
+    """
+    if any("\\" in text for text in lines[: first - 1]):
+        return False
+    for text in lines[first - 1 :]:
+        rest = re.sub(r'\\["\\]', "", text)
+        cells = rest.rstrip("\r\n").split(separator)
+        if "\\" in rest or any('""' in cell and cell != '""' for cell in cells):
+            return False
+    try:
+        return all(True for _ in _parsed(lines[first - 1 :], separator, escapechar="\\"))
+    except csv.Error:
+        return False
 
 
 def _choose_columns(

@@ -46,6 +46,8 @@ def read(path, **options):
         ("end.jsonl", '{"text": "good film", "label": "pos"}\r\n'
                       '{"text": "bad film", "label": "neg"}\r\n\n'),
         ("carriage_returns.csv", "text,label\rgood film,pos\rbad film,neg\r"),
+        ("carriage_returns.tsv", "text\tlabel\rgood film\tpos\rbad film\tneg\r"),
+        ("last_is_lf.tsv", "good film\tpos\rbad film\tneg\n"),
         ("array.json", '[{"text": "good film", "label": "pos"}, {"text": "bad film", "label": "neg"}]'),
         ("data.json", '{"data": [{"text": "good film", "label": "pos"},\n'
                       ' {"text": "bad film", "label": "neg"}]}'),
@@ -72,8 +74,17 @@ def test_the_same_examples_in_many_tables(tmp_path, caplog, name, content):
         ("a.csv", "text,label\ncafé,y\n".encode("cp1252"), "line 2: expected UTF-8, got "
          "byte 0xe9 at position 3, which is é in CP-1252; to convert: iconv"),
         ("a.csv", b"text,label\nx\x81,y\n", "line 2: expected UTF-8, got byte 0x81 at position 1"),
-        ("a.csv", 'text,label\n"a \\"b\\" c",y\n', "line 2: expected CSV: ',' "
-         "expected after '\"'; a quote inside quotes is doubled, not \\\""),
+        *(("a.csv", f"text,label\n{rows}", f"line {line}: expected CSV: ',' "
+           "expected after '\"'; a quote inside quotes is doubled, not \\\"")
+          for line, rows in [
+              (2, '"a \\"b\\" c",y\n"a ""b"" c",y\n'),  # both ways
+              (3, '"a ""b"" c",\\y\n"a \\"b\\" c",y\n'),
+              (2, '"a \\"b\\" c",y\n"C:\\new",y\n'),  # a backslash that may be text
+              (3, 'C:\\new,y\n"a \\"b\\" c",y\n'),
+              (2, '"a \\"b\\" c",y\n"a" b,y\n'),
+              (2, '"a \\"b\\" c"y,y\n'),
+              (2, '"a "b" c",y\n'),
+          ]),
         ("a.json", '{"text": "x"}', "expected a JSON array of objects, got {'text': 'x'}"),
         ("a.json", '[{"text": "x", "label": 1}, 5]', "item 2: expected a JSON object, got 5"),
         ("a.json", "[", "expected a JSON array of objects: Expecting value"),
@@ -83,6 +94,29 @@ def test_what_a_table_is_instead_is_named(tmp_path, name, content, message):
     with pytest.raises(DataError) as caught:
         read(written(tmp_path, name, content))
     assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_csv_that_escapes_its_quotes_throughout_is_read(tmp_path, end):
+    lines = [
+        ",text,label",
+        '"",plain,pos',
+        r'1,"a \"b\", c","pos"',
+        r'"","back\\slash',
+        ' 2","neg"',
+        r'3,"\"",pos',
+    ]
+    texts, labels = read(written(tmp_path, "a.csv", end.join(lines) + end))
+    newline = "\n" if end == "\r\n" else end
+    assert texts == ["plain", 'a "b", c', rf"back\slash{newline} 2", '"']
+    assert labels == ["pos", "pos", "neg", "pos"]
+
+
+def test_cr_beside_lf_is_text(tmp_path):
+    assert read(written(tmp_path, "a.tsv", "good\rfilm\tpos\nbad film\tneg\n"))[0] == [
+        "good\rfilm",
+        "bad film",
+    ]
 
 
 def rows(names=None, count=20, labels=("pos", "neg"), swapped=False):
