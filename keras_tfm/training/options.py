@@ -8,8 +8,10 @@ does not import TensorFlow.
 """
 
 import dataclasses
+import json
 import math
 import os
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from keras_tfm.configs import Between, Config, Count, Minutes, Natural, Option, parse_json
@@ -204,7 +206,9 @@ class FineTuning(PartlyTrained, TextTraining):
 
 @dataclasses.dataclass(frozen=True)
 class WeightedClasses(Config):
-    """The weights of classes in the loss of a training; validation weighs all examples alike."""
+    """The weights of classes in the loss of a training; validation weighs all examples alike. In Python they
+    may be a dictionary, {class: weight}.
+    """
 
     class_weight: Annotated[
         str | None,
@@ -216,12 +220,17 @@ class WeightedClasses(Config):
     ] = None
 
     def __post_init__(self) -> None:
+        if isinstance(self.class_weight, Mapping):
+            weights = {str(name): weight for name, weight in self.class_weight.items()}
+            # Numbers of NumPy become Python's; the text of anything else is refused below.
+            text = json.dumps(weights, default=lambda x: getattr(x, "tolist", x.__str__)())
+            object.__setattr__(self, "class_weight", text)
         super().__post_init__()
         if self.class_weight not in (None, "balanced"):
             self.class_weights()
 
     def class_weights(self) -> dict[str, float]:
-        """The weights in JSON by class; ValueError for anything else."""
+        """The weights by class; ValueError for anything else."""
         try:
             weights = parse_json(str(self.class_weight))
             numbers = weights.values()

@@ -68,10 +68,27 @@ def test_balanced_gives_each_class_that_occurs_the_same_share():
 
 
 @pytest.mark.parametrize("kind", [ClassTraining, ImageTraining])
-@pytest.mark.parametrize("value", ["even", "[1]", '{"a": "b"}', '{"a": -1}', '{"a": 0}', '{"a": NaN}', "{"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("even", "[1]", '{"a": "b"}', '{"a": -1}', '{"a": 0}', '{"a": NaN}', "{"),
+        *({}, {"a": "b"}, {"a": -1.0}, {"a": float("nan")}, {"a": object()}, {"a": np.ones(2)}, {"a": True}),
+    ],
+)
 def test_other_weights_are_refused(kind, value):
     with pytest.raises(ValueError, match="`class_weight` must be balanced, or a JSON object of numbers"):
         kind(class_weight=value)
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [({"a": 2.0}, {"a": 2.0}), ({"a": np.float32(0.5), "é": 3}, {"a": 0.5, "é": 3}), ({1: 2}, {"1": 2})],
+)
+def test_weights_may_be_a_dictionary(weights, expected):
+    """A record of the training holds them as the command line's text."""
+    training = dataclasses.replace(TextClassifier.training, class_weight=weights)
+    assert training.class_weights() == expected
+    assert dataclasses.replace(training, class_weight=training.class_weight) == training
 
 
 @pytest.mark.parametrize("other", [{"mixup": 0.2}, {"cutmix": 1.0}, {"label_smoothing": 0.1}])

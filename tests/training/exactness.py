@@ -127,6 +127,26 @@ def run_teacher(scope):
     return results | {f"history/{name}": np.array(values) for name, values in history.history.items()}
 
 
+def run_weighted_classes(scope):
+    """The losses and the answers of a task whose classes have weights; the last batch is a part of one."""
+    import keras
+
+    from keras_tfm.tasks import TextClassifier
+    from tests.tasks.tiny import TINY
+
+    keras.utils.set_random_seed(7)
+    texts = [f"{word} film {i}" for i in range(9) for word in ("good", "bad", "dull")]
+    examples = texts, ["pos", "neg", "neg"] * 9
+    with scope():
+        task = TextClassifier.from_examples(
+            examples, "tiny", vocabulary_size=300, changes=TINY, max_length=16, head={"dropout": 0.0}
+        )
+        weights = {"pos": 5.0, "neg": 0.5}
+        history = task.fit(examples, examples, epochs=2, batch_tokens=64, seed=1, class_weight=weights)
+    losses = {f"history/{name}": np.array(history[name]) for name in ("loss", "val_loss", "accuracy")}
+    return losses | {"predict/0": task.probabilities(texts)}
+
+
 def run_pairs(scope, files):
     """Weights, and the losses of each epoch, of a translation model trained on `files` of pairs."""
     import keras
@@ -217,6 +237,8 @@ def main(layouts, file, *names):
                 results = run_averages(scope)
             elif name == "teacher":
                 results = run_teacher(scope)
+            elif name == "weighted classes":
+                results = run_weighted_classes(scope)
             elif name.startswith("pairs "):
                 results = run_pairs(scope, name.split()[1:])
             else:

@@ -28,6 +28,14 @@ def others(tmp_path_factory):
     return run_layouts(["none", "mirrored:2"], file, ["dropout", "teacher", "averages", "dropout again"])
 
 
+@pytest.mark.slow
+def test_weights_of_classes_count_alike_on_two_replicas(tmp_path):
+    results = run_layouts(["none", "mirrored:2"], tmp_path / "results.npz", ["weighted classes"])
+    one, two = (results[layout]["weighted classes"] for layout in ("none", "mirrored:2"))
+    for kind, difference in differences(two, one).items():
+        assert difference <= 1e-5, (kind, difference)
+
+
 def test_two_replicas_are_exact(first):
     check({name: first["mirrored:2"][name] for name in QUICK}, first["none"])
 
