@@ -72,7 +72,7 @@ def test_from_a_folder_of_hugging_faces(data, trained, tmp_path, capsys):
         (("--size", "huge"), "no size 'huge'"),
         (("--pairs", "both"), "invalid choice: 'both'"),
         (("--max-length", "4"), "argument --max-length: must be at least 8; it is 4"),
-        (("--vocabulary", "20"), "vocabulary_size: expected at least 300, got 20"),
+        (("--vocabulary", "20"), "--vocabulary must be at least 300; it is 20"),
         (("--tokenizer", "{data}"), "expected tokenizer.json or vocab.txt, got neither"),
         (("--train", "{data}/text/a.txt", "{data}/missing"), "missing: cannot be read"),
         (("--train", "{data}"), "expected text files, .txt, .txt.gz, .txt.xz; the folder has none"),

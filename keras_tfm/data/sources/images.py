@@ -254,9 +254,13 @@ def read_images(
         else:
             inside = _image_files(pathlib.Path(found))
             is_alone = inside == [pathlib.Path(found)] and len(files) == 1
-            if is_alone and (problem := problem_of(read_bytes(found))):
-                # A single path that is no folder is meant to be an image.
-                raise DataError(found, None, problem)
+            if is_alone:  # a single path that is no folder is meant to be an image
+                try:
+                    problem = problem_of(read_bytes(found))
+                except OSError as error:
+                    problem = f"cannot be read: {error.strerror or error}"
+                if problem:
+                    raise DataError(found, None, problem)
             images += inside
             places += map(str, inside)
     return images, places

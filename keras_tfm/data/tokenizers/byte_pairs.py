@@ -41,6 +41,7 @@ from keras_tfm.data.tokenizers.offsets import encoded_size, original_offsets
 from keras_tfm.data.tokenizers.published import Published, write_options
 from keras_tfm.data.tokenizers.sentence_pieces import SharedModel
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer, merged
+from keras_tfm.data.tokenizers.unigram import require_size
 from keras_tfm.private.tensorflow_text import use_model
 from keras_tfm.serving.examples import refuse_single
 
@@ -172,8 +173,7 @@ class ByteLevelTokenizer(Tokenizer):
         """Learn merges from `lines`; `vocabulary_size`, at least 257, is an upper bound."""
         import tokenizers  # imported here, since only training needs it
 
-        if vocabulary_size < 257:
-            raise ValueError(f"vocabulary_size: expected at least 257, got {vocabulary_size}")
+        require_size(vocabulary_size, least=257)
         model = tokenizers.Tokenizer(tokenizers.models.BPE())
         model.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
         trainer = tokenizers.trainers.BpeTrainer(

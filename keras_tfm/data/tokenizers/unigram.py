@@ -57,7 +57,7 @@ def chunks(lines: list[str], size: int = 1000) -> Iterator[str]:
 def require_size(vocabulary_size: int, least: int):
     """Raise ValueError for a vocabulary of fewer than `least`."""
     if vocabulary_size < least:
-        raise ValueError(f"vocabulary_size: expected at least {least}, got {vocabulary_size}")
+        raise ValueError(f"`vocabulary_size` must be at least {least}; it is {vocabulary_size}.")
 
 
 def sample_of(lines: Iterable[str]) -> list[str]:

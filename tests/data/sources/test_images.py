@@ -280,3 +280,9 @@ def test_threads_begin_when_the_first_image_is_there():
     found = in_threads(lambda item: (item, threading.current_thread() is here), range(50))
     assert list(found) == [(item, item == 0) for item in range(50)]
     assert list(in_threads(str, ())) == []
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/mem"), reason="needs a file that not even root can read")
+def test_a_single_file_that_cannot_be_read_is_named():
+    with pytest.raises(DataError, match=r"^/proc/self/mem: cannot be read: "):
+        read_images("/proc/self/mem", (4, 4, 3))

@@ -130,7 +130,7 @@ def test_a_stop_string_is_found_inside_tokens(ours):
 
 
 def test_impossible_vocabularies_are_refused():
-    with pytest.raises(ValueError, match="expected at least 257, got 256"):
+    with pytest.raises(ValueError, match="must be at least 257; it is 256"):
         ByteLevelTokenizer.train(["a"], 256)
     with pytest.raises(ValueError, match="expected different ones"):
         ByteLevelTokenizer(["a", "a"], [])

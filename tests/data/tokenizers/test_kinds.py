@@ -170,7 +170,7 @@ def test_what_cannot_be_trained(kind):
         train_tokenizer(["", ""], kind)
     with pytest.raises(ValueError, match="lines: expected words to train a tokenizer on, got none"):
         train_tokenizer([" ", "\n\0\u200b"], "wordpiece")
-    with pytest.raises(ValueError, match="vocabulary_size: expected at least 300, got 299"):
+    with pytest.raises(ValueError, match="`vocabulary_size` must be at least 300; it is 299"):
         train_tokenizer(LINES, kind, 299)
     with pytest.raises(
         ValueError, match="kind: expected sentencepiece, wordpiece, bytes, characters, got 'bpe'"
