@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import pathlib
+import tempfile
 import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
@@ -34,6 +35,7 @@ from keras_tfm.version import __version__
 
 TASKS: dict[str, Any] = {}  # {name: class} of all tasks
 WEIGHTS = "model.safetensors"
+OF_TRAINING = ("is_trained", "record", "has_given_weights")  # attributes of a task that its training set
 SMALL = 1_000  # values: smaller variables, such as dropout's seeds, need not be in the file of weights
 
 
@@ -74,6 +76,18 @@ class Task(abc.ABC):
             if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
                 raise ValueError(f"Two tasks have the name {cls.name!r}: {known} and {cls}.")
             TASKS[cls.name] = cls
+
+    def __reduce__(self) -> tuple:
+        """A task is pickled and copied as the files that `save` writes: resources of TensorFlow cannot be.
+        The state of a training, compiled functions and optimizers are left out.
+        """
+        with tempfile.TemporaryDirectory() as parent:
+            folder = pathlib.Path(parent, "task")
+            self.save(folder, trained=self.is_trained)
+            files = {file.relative_to(folder): file for file in folder.rglob("*") if file.is_file()}
+            contents = {str(name): file.read_bytes() for name, file in files.items()}
+        state = {name: value for name, value in vars(self).items() if name in OF_TRAINING}
+        return _of_files, (type(self), contents), state
 
     def __call__(self, batch: Any, training: bool = False) -> Any:
         return self.model(batch, training=training)
@@ -285,6 +299,16 @@ class Task(abc.ABC):
     def export_resources(self) -> list:
         """Trackable objects that the endpoints use besides the model: the tokenizer."""
         return [] if self.tokenizer is None else [self.tokenizer]
+
+
+def _of_files(cls: type[Task], files: Mapping[str, bytes]) -> Task:
+    """The task whose folder has these `files`, {path: content}."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in files.items():
+            path = pathlib.Path(folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        return cls.load(folder)
 
 
 def load_any(folder: Path, quantization: str | None = None) -> Any:

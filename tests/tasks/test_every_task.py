@@ -1,8 +1,10 @@
 """What all tasks promise: plain numbers, an answer or a reason for every row, files as for training."""
 
+import copy
 import functools
 import json
 import logging
+import pickle
 
 import keras
 import numpy as np
@@ -186,6 +188,26 @@ def test_every_row_is_answered_or_refused_by_its_number(name, said):
             task.predict([first, wrong, last])
         with pytest.raises(ValueError, match=r"^row 0: .* \(1 more rows cannot"):
             task.predict([wrong, last, wrong])
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda task: pickle.loads(pickle.dumps(task))])
+@pytest.mark.parametrize("name", ["translate", "classify", "classify-images", "recommend"])
+def test_a_task_is_copied_and_pickled_as_its_files(name, copied):
+    task = MAKERS[name][0]()
+    task.is_trained, task.record = False, {"a": 1}
+    twin = copied(task)
+    assert type(twin) is type(task) and twin.config == task.config
+    names = ("is_trained", "record", "has_given_weights")
+    assert [getattr(twin, name) for name in names] == [getattr(task, name) for name in names]
+    if name != "recommend":
+        before = task.model.get_weights()
+        for value, same in zip(before, twin.model.get_weights(), strict=True):
+            np.testing.assert_array_equal(value, same)
+        twin.model.set_weights([value + 1 for value in before])
+        for value, same in zip(before, task.model.get_weights(), strict=True):
+            np.testing.assert_array_equal(value, same)
+    else:
+        assert twin.predict(["a"]) == task.predict(["a"])
 
 
 @pytest.mark.parametrize("name", ["translate", "summarize", "generate", "caption"])
