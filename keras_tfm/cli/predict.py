@@ -15,10 +15,10 @@ from typing import Annotated, Any
 
 from keras_tfm.cli.columns import add_table_options, check_columns, layout_of
 from keras_tfm.cli.console import say, warn
-from keras_tfm.cli.generated import add_options, flag_of, given
+from keras_tfm.cli.generated import add_options, flag_of, given, in_flags
 from keras_tfm.cli.outputs import refuse_file, refuse_pictures
 from keras_tfm.cli.tables import Write, as_json, check_suffix, holds_values, new_table
-from keras_tfm.cli.verbs import add_decoding, add_task_folder, decoding_of, loaded
+from keras_tfm.cli.verbs import Decoding, add_decoding, add_task_folder, decoding_of, loaded
 from keras_tfm.configs import Between, Config, Count, Option
 
 # The text below the options in the help.
@@ -149,6 +149,11 @@ def run(arguments: argparse.Namespace) -> None:
 
 def answer_all(task: Any, arguments: argparse.Namespace, writer: "Writer") -> None:
     """Answer the whole input."""
+    with in_flags(Decoding, Asking):
+        _answer_all(task, arguments, writer)
+
+
+def _answer_all(task: Any, arguments: argparse.Namespace, writer: "Writer") -> None:
     from keras_tfm.data.sources.files import read_lines
 
     layout = layout_of(arguments.columns, arguments)

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from keras_tfm.cli.columns import add_table_options, check_columns, layout_of
 from keras_tfm.cli.console import say, tell_untrained, uncollected
 from keras_tfm.cli.explained import ERROR_COLUMNS, class_lines, confusion_lines, write_errors
-from keras_tfm.cli.generated import add_options, flag_of, given
+from keras_tfm.cli.generated import add_options, flag_of, given, in_flags
 from keras_tfm.cli.outputs import refuse_file, refuse_folder
 from keras_tfm.cli.tables import check_suffix, new_table
 from keras_tfm.configs import Between, Config, Count, Length, Option
@@ -201,7 +201,8 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
         check_columns(task, arguments.columns)
     named = {"in_memory": False} if arguments.errors and takes(task.read_files, "in_memory") else {}
     examples = task.read_examples(arguments.data, layout_of(arguments.columns, arguments), **named)
-    measures, judgements = task.judged(examples, **decoding)
+    with in_flags(Decoding):
+        measures, judgements = task.judged(examples, **decoding)
     explain(arguments, task, examples, judgements, measures)
     print(json.dumps(measures))
 
@@ -255,7 +256,8 @@ def run_export(arguments: argparse.Namespace) -> None:
         refuse_pattern(arguments.out)
     task = loaded(arguments.task_folder)
     decoding = decoding_of(arguments, task.export_endpoints)
-    task.export(arguments.out, overwrite=arguments.overwrite, **chosen, **decoding)
+    with in_flags(Decoding):
+        task.export(arguments.out, overwrite=arguments.overwrite, **chosen, **decoding)
     say(f"the export ({arguments.format}) is in {arguments.out}")
 
 

@@ -210,7 +210,7 @@ BAD = [
     Bad(
         "a decoder's width",
         f"{PRETRAIN} --decoder-dim 40",
-        "`decoder_dim` must be a multiple of 32; it is 40",
+        "--decoder-dim must be a multiple of 32; it is 40",
     ),
     option("--teacher-momentum 2", "must be at most 1", PRETRAIN),
     Bad(

@@ -39,7 +39,7 @@ BAD = [
     Bad(
         "bounds the wrong way round",
         f"{RECOMMEND} --lowest 5 --highest 1",
-        "`highest` must be above `lowest`, 5; it is 1",
+        "--highest must be above --lowest, 5; it is 1",
         {"ratings.csv": "a,b,3\nb,a,3\n"},
     ),
     run_entry("recommend", "config.lowest", "x", "`lowest` must be a number; it is 'x'"),

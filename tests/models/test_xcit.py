@@ -84,7 +84,7 @@ def test_neighbours_interact_on_the_grid():
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match=r"no size 'S12/8'; it has N12/16, T12/16"):
+    with pytest.raises(ValueError, match=r"no size 'S12/8' .did you mean S12/16..; it has N12/16, T12/16"):
         XCiT.from_size("S12/8")
     with pytest.raises(ValueError, match="`patch_size` must be one of 8, 16; it is 4"):
         XCiT(dataclasses.replace(SMALL, patch_size=4))

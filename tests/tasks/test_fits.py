@@ -128,7 +128,8 @@ def test_numbers_without_sense_are_refused_before_anything_is_done(made, asked):
             with pytest.raises(ValueError, match=f"`{name}` must be .*; it is '?{value}"):
                 task.fit(*data, **options | {name: value})
     with pytest.raises(
-        TypeError, match=r"no option epoch; it has epochs, .*, epoch_batches, .*, run, resume"
+        TypeError,
+        match=r"no option epoch .did you mean epochs..; .*, epoch_batches, .*, run, resume",
     ):
         task.fit(*data, epoch=3)
     with pytest.raises(ValueError, match="`resume`, `tensorboard` need a `run`"):

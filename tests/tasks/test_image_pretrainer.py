@@ -234,7 +234,7 @@ def test_families_of_one_size_learn_from_themselves_too():
         ({"method": "simclr"}, "`method` must be"),
         (
             {"method": "mae", "mask_ratio": 0.99},
-            r"`mask_ratio` must leave one of 16 patches visible; it is 0\.99",
+            r"--mask-ratio must leave one of 16 patches visible; it is 0\.99",
         ),
     ],
 )
@@ -267,7 +267,7 @@ def test_wrong_inputs_are_refused():
     ("options", "told"),
     [
         ("--method mae --family swin", "--method mae needs --family vit; it is 'swin'"),
-        ("--method mae --mask-ratio 0.999", "`mask_ratio` must leave one of 64 patches visible; it is 0.999"),
+        ("--method mae --mask-ratio 0.999", "--mask-ratio must leave one of 64 patches visible; it is 0.999"),
         ("--method dino --image-size 30", "not divisible into patches"),
         ("--method mae --from {classifier}", "The method mae needs a ViTMAE, dino takes any model"),
         ("--method dino --from {books}", "a 'recommend' task reads no images"),

@@ -134,7 +134,7 @@ def test_a_resumed_run_is_the_unbroken_one(tmp_path):
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="`num_patches` must divide the 6 queries; it is 4"):
+    with pytest.raises(ValueError, match="--patches must divide the 6 queries; it is 4"):
         fresh(num_patches=4)
     with pytest.raises(ValueError, match=r"updetr needs a DETR, or for its backbone BiT, .*; it is a ViT"):
         vit = ImageClassifier.from_size("tiny", NAMES, image_size=8, patch_size=4, num_layers=1)
@@ -147,7 +147,7 @@ def test_refusals():
         ("--method updetr", "--method updetr needs --family detr; it is 'vit'"),
         ("--method dino --family detr", "--family detr needs --method updetr; it is 'dino'"),
         ("--method mae --family detr", "--method mae needs --family vit; it is 'detr'"),
-        ("--method updetr --family detr --patches 3", "`num_patches` must divide the 16 queries; it is 3"),
+        ("--method updetr --family detr --patches 3", "--patches must divide the 16 queries; it is 3"),
         ("--method updetr --family detr --size 3", "DETR has no size '3'; it has tiny, 50, 101"),
     ],
 )
