@@ -6,6 +6,7 @@ A mistake of the user's ends with one line and exit code 2; KERAS_TFM_TRACEBACK=
 import argparse
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -29,7 +30,7 @@ class Parser(argparse.ArgumentParser):
         parsed, unknown = super().parse_known_args(*arguments, **options)
         if unknown:
             flag = unknown[0].partition("=")[0]
-            near = meant(flag, self._option_string_actions) if flag.startswith("--") else ""
+            near = meant(flag, re.findall(r"--[\w-]+", self.format_help())) if flag.startswith("--") else ""
             self.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
         return parsed, unknown
 

@@ -67,7 +67,7 @@ def test_what_json_gives_is_converted():
         ({"sides": [8, 0]}, r"^`sides`\[1\] must be at least 1; it is 0\.$"),
         ({"pairs": [1, 2]}, r"`pairs`\[0\] must be a list of 2; it is 1"),
         ({"inner": {"words": "a"}}, "`words` must be a list; it is 'a'"),
-        ({"inner": {"word": "a"}}, "Inner has no word; it has words"),
+        ({"inner": {"word": "a"}}, "Inner has no word .did you mean words..; it has words"),
         ({"inner": 3}, "Inner: expected an object of fields, got 3"),
         ({"num_heads": 3}, "`num_heads` must divide `dim`, 8; it is 3"),
         ({"end_id": 9}, "`end_id` must be in the vocabulary of 9; it is 9"),
