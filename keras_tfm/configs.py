@@ -220,7 +220,7 @@ def brief(value):
 def meant(name, known):
     """ " (did you mean …?)", with the one of the `known` names that `name` resembles; "" if none does."""
     names = {str(one).lstrip("-"): one for one in known}  # the dashes of a flag make it like any other
-    found = difflib.get_close_matches(str(name).lstrip("-"), names, n=1, cutoff=0.65)
+    found = difflib.get_close_matches(str(name).lstrip("-"), names, n=1, cutoff=0.7)
     return f" (did you mean {names[found[0]]}?)" if found else ""
 
 

@@ -214,9 +214,9 @@ def _read_folders(
         inside = _visible(path)
         if not inside:
             raise DataError(path, None, "expected images, the folder is empty")
-        if (deeper := next((entry for entry in inside if entry.is_dir()), None)) is not None:
-            problem = "expected an image, got a folder: name the folder whose own folders are the classes"
-            raise DataError(deeper, None, problem)
+        if all(entry.is_dir() for entry in inside):
+            problem = "expected images, got folders: name the folder whose own folders are the classes"
+            raise DataError(path, None, problem)
         files += inside
         labels += [path.name] * len(inside)
     images = ImageFiles(files, shape, preprocessing)

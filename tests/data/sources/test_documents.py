@@ -10,7 +10,6 @@ from keras_tfm.data import (
     read_documents,
     read_pairs,
     read_questions,
-    read_tagged_words,
     read_texts,
     split_sentences,
 )
@@ -96,8 +95,6 @@ def test_columns_of_text_are_refused(tmp_path):
     ):
         with pytest.raises(DataError, match=r"a\.tsv: expected a \.jsonl .*; this is read as text"):
             read(tmp_path / "a.tsv", columns=columns)
-    with pytest.raises(DataError, match=r"a\.tsv: --columns: expected positions from 0 .*, got text, label"):
-        read_tagged_words(tmp_path / "a.tsv", columns=["text", "label"])
     with pytest.raises(DataError, match=r"c\.txt: expected a \.jsonl .*; this is read as text"):
         read_pairs([tmp_path / "c.txt", tmp_path / "d.txt"], columns=["text", "label"])
     both = [tmp_path / "a.tsv", tmp_path / "b.jsonl"]

@@ -70,8 +70,8 @@ def test_a_folder_of_images_by_class(tmp_path):
         ({"a/1.png": encoded(noise(4, 4)), "b/.x": b""}, "b", "expected images, the folder is empty"),
         (
             {"__MACOSX/a/._1.png": b"", "test/a/1.png": b"", "train/a/1.png": b""},
-            "test/a",
-            "expected an image, got a folder: name the folder whose own folders are the classes",
+            "test",
+            "expected images, got folders: name the folder whose own folders are the classes",
         ),
         ({"a/1.png": b"", "b/1.png": b""}, "a/1.png", "expected a whole PNG or JPEG image"),
         (

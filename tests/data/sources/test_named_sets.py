@@ -253,9 +253,12 @@ def test_images(prepared, parquet):
     assert read_labelled_images(numbered, 4, 5, 3).class_names == ["9", "10"]
     for columns, message in (
         ({"image": [files[0][:60]], "label": [0]}, ", row 1: expected a whole PNG or JPEG image"),
-        ({"image": ["x"], "label": [0]}, ", row 1: expected the bytes of an image as 'image', got 'x'"),
+        ({"image": [7], "label": [0]}, ", row 1: expected the bytes of an image as 'image', got 7"),
         ({"image": files[:1], "label": [None]}, ", row 1: expected a label, got None"),
         ({"image": files[:1], "label": [0]}, ": expected images of two classes or more, got [0] alone"),
     ):
         wrong = parquet("d.parquet", columns)
         assert refusal(read_labelled_images, wrong, 4, 5, 3) == f"{wrong}{message}"
+    missing = parquet("d.parquet", {"image": ["x.png"], "label": [0]})
+    said = refusal(read_labelled_images, missing, 4, 5, 3)
+    assert said == f"{missing.with_name('x.png')}: cannot be read: No such file or directory"
