@@ -234,7 +234,7 @@ def test_families_of_one_size_learn_from_themselves_too():
         ({"method": "simclr"}, "`method` must be"),
         (
             {"method": "mae", "mask_ratio": 0.99},
-            r"--mask-ratio must leave one of 16 patches visible; it is 0\.99",
+            r"`mask_ratio` must leave one of 16 patches visible; it is 0\.99",
         ),
     ],
 )

@@ -134,7 +134,7 @@ def test_a_resumed_run_is_the_unbroken_one(tmp_path):
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="--patches must divide the 6 queries; it is 4"):
+    with pytest.raises(ValueError, match="`num_patches` must divide the 6 queries; it is 4"):
         fresh(num_patches=4)
     with pytest.raises(ValueError, match=r"updetr needs a DETR, or for its backbone BiT, .*; it is a ViT"):
         vit = ImageClassifier.from_size("tiny", NAMES, image_size=8, patch_size=4, num_layers=1)
