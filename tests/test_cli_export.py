@@ -45,7 +45,7 @@ def test_mistakes_are_one_line(trained, tmp_path, capsys, monkeypatch):
         (
             tmp_path / "text",
             ("--format", "onnx", "--top-k", "3"),
-            "without `top_k`: it must be None; it is 3",
+            "without --top-k: it must be None; it is 3",
         ),
         (folder, ("--format", "ctranslate2"), "holds tasks that answer texts by texts; 'classify' does not"),
         (tmp_path / "text", ("--format", "ctranslate2", "--beam", "2"), "must be True, it is False"),

@@ -76,6 +76,6 @@ def test_siglips_kind_is_trained():
     assert one == other and ours.unknown_id not in one and ours.unknown_id in unknown
     again = SentencePieceTokenizer.train_canonical(LINES[:3_000], 700)
     assert again.model == ours.model
-    with pytest.raises(ValueError, match="expected at least 100, got 99"):
+    with pytest.raises(ValueError, match="must be at least 100; it is 99"):
         SentencePieceTokenizer.train_canonical(["a"], 99)
     assert SentencePieceTokenizer.train_canonical(["a b"], 100).vocabulary_size < 10
