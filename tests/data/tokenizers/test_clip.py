@@ -161,7 +161,7 @@ def test_other_rules_and_files_are_refused(ours, tmp_path):
 
 
 def test_impossible_vocabularies_are_refused(ours):
-    with pytest.raises(ValueError, match="expected at least 514, got 513"):
+    with pytest.raises(ValueError, match="must be at least 514; it is 513"):
         CLIPTokenizer.train(["a"], 513)
     assert CLIPTokenizer.train(["a b"], 514).vocabulary_size == 514
     with pytest.raises(ValueError, match="expected different ones"):
