@@ -5,8 +5,8 @@ import json
 import pytest
 
 from keras_tfm import tasks
-from tests.tasks.test_captioner import CHANGES, DECODERS
-from tests.tasks.test_image_text_matcher import SENTENCES, drawn
+from tests.tasks.image_text.test_captioner import CHANGES, DECODERS
+from tests.tasks.image_text.test_matcher import SENTENCES, drawn
 from tests.test_cli import run
 from tests.test_cli_match import write_images
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from keras_tfm import tasks
 from keras_tfm.tasks.images.image_index import ImageIndex
-from tests.tasks.test_image_text_matcher import CHANGES, SENTENCES, drawn
+from tests.tasks.image_text.test_matcher import CHANGES, SENTENCES, drawn
 from tests.test_cli import run
 
 

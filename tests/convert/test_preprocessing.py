@@ -13,7 +13,7 @@ from keras_tfm.convert.processors import MODELS
 from keras_tfm.data import Preprocessing
 from keras_tfm.models import DeiT, ViT
 from keras_tfm.tasks import ImageClassifier, ImageEncoder
-from tests.tasks.test_image_classifier import NAMES
+from tests.tasks.images.test_image_classifier import NAMES
 
 HALVES = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
 READ = {"mean": (0.5,) * 3, "std": (0.5,) * 3, "interpolation": "bilinear"}

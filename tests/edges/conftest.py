@@ -50,13 +50,13 @@ def recommender():
 
 
 def matcher():
-    from tests.tasks.test_image_text_matcher import fresh
+    from tests.tasks.image_text.test_matcher import fresh
 
     return fresh()
 
 
 def captioner():
-    from tests.tasks.test_captioner import fresh
+    from tests.tasks.image_text.test_captioner import fresh
 
     return fresh()
 

@@ -17,8 +17,8 @@ from keras_tfm.data import Answer, BERTTokenizer, CLIPTokenizer, Layout, train_t
 from keras_tfm.models import BERT, DETR, DETRConfig, MaskFormer, MaskFormerConfig, MiT, MiTConfig
 from keras_tfm.tasks import task as base
 from keras_tfm.word_vectors import TfIdf
-from tests.tasks.test_captioner import fresh as fresh_captioner
-from tests.tasks.test_image_text_matcher import SENTENCES, drawn, fresh
+from tests.tasks.image_text.test_captioner import fresh as fresh_captioner
+from tests.tasks.image_text.test_matcher import SENTENCES, drawn, fresh
 from tests.tasks.tiny import TINY
 
 WORDS = ["the", "cat", "sat", "on", "mat", "dog", "ran", "where", "who", "is"]

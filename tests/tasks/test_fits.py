@@ -19,7 +19,7 @@ from keras_tfm.tasks import (
     Translator,
 )
 from keras_tfm.tasks.learning import columns_of
-from tests.tasks.test_image_classifier import NAMES, SMALL, examples
+from tests.tasks.images.test_image_classifier import NAMES, SMALL, examples
 from tests.tasks.tiny import TINY
 
 LINES = [f"the {adjective} {noun} slept" for adjective in ("old", "young", "wise") for noun in ("cat", "dog")]

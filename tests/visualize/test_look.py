@@ -8,8 +8,8 @@ from keras_tfm import tasks
 from keras_tfm.data import BERTTokenizer, ByteLevelTokenizer
 from keras_tfm.models import ALBERT, BART, BERT, TNT, FNet, Swin
 from keras_tfm.visualize import attention_page, look, record_attention
-from tests.tasks.test_image_text_matcher import SENTENCES, drawn
-from tests.tasks.test_image_text_matcher import fresh as matcher
+from tests.tasks.image_text.test_matcher import SENTENCES, drawn
+from tests.tasks.image_text.test_matcher import fresh as matcher
 from tests.tasks.tiny import TINY
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "dog", "##s"]

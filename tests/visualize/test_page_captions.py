@@ -6,7 +6,7 @@ import pytest
 from keras_tfm.tasks import Captioner, CaptionerOptions
 from keras_tfm.visualize import attention_page, look
 from tests import contract
-from tests.tasks.test_image_text_matcher import SENTENCES, drawn
+from tests.tasks.image_text.test_matcher import SENTENCES, drawn
 from tests.visualize.browser import Tab
 
 ENCODER = {"patch_size": 4, "num_layers": 1, "dim": 16, "num_heads": 2, "intermediate_dim": 16}

@@ -12,7 +12,7 @@ from keras_tfm.visualize import attention_page, look
 from keras_tfm.visualize.record import record_products
 from tests import contract
 from tests.models.test_mask_former import SMALL as MASK_FORMER
-from tests.tasks.test_detector import examples, make
+from tests.tasks.images.test_detector import examples, make
 from tests.visualize.browser import Tab
 from tests.visualize.test_page_windows import windowed
 

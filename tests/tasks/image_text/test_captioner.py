@@ -15,8 +15,8 @@ from keras_tfm.data import ImageTexts, SentencePieceTokenizer
 from keras_tfm.models import VisionEncoderDecoder
 from keras_tfm.tasks import Captioner, CaptionerConfig, CaptionerOptions, ImageClassifier
 from tests.fresh_process import ask
-from tests.tasks.test_image_classifier import SMALL as CLASSIFIER
-from tests.tasks.test_image_text_matcher import SENTENCES, drawn
+from tests.tasks.image_text.test_matcher import SENTENCES, drawn
+from tests.tasks.images.test_image_classifier import SMALL as CLASSIFIER
 
 CHANGES = {
     "image_size": 8,

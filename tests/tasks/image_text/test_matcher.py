@@ -17,7 +17,7 @@ from keras_tfm.tasks import ImageClassifier, ImageTextMatcher, ImageTextMatcherC
 from keras_tfm.tasks.image_text.matching import MatcherOptions
 from keras_tfm.tasks.image_text.retrieval import recalls
 from tests.fresh_process import ask
-from tests.tasks.test_image_classifier import SMALL as CLASSIFIER
+from tests.tasks.images.test_image_classifier import SMALL as CLASSIFIER
 
 COLOURS = {"red": (250, 20, 20), "green": (20, 250, 20), "blue": (20, 20, 250), "white": (250, 250, 250)}
 PLACES = {"top": np.s_[:4, :], "bottom": np.s_[4:, :], "left": np.s_[:, :4], "right": np.s_[:, 4:]}

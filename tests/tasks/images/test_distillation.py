@@ -9,7 +9,7 @@ from keras_tfm.heads import DistilledClassifier
 from keras_tfm.models import DeiT, ViT
 from keras_tfm.tasks import ImageClassifier
 from keras_tfm.tasks.images.distillation import DistillationLoss, accuracy, distilled_model, teacher_of
-from tests.tasks.test_image_classifier import NAMES, SMALL, examples
+from tests.tasks.images.test_image_classifier import NAMES, SMALL, examples
 
 DEIT = {name: value for name, value in SMALL.items() if name != "class_token"}
 

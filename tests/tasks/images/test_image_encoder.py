@@ -14,7 +14,7 @@ from keras_tfm.tasks import (
     nearest_neighbours,
 )
 from tests.fresh_process import ask
-from tests.tasks.test_image_classifier import NAMES, SMALL, examples
+from tests.tasks.images.test_image_classifier import NAMES, SMALL, examples
 
 
 @pytest.fixture(scope="module")

@@ -20,8 +20,8 @@ from keras_tfm.tasks import (
 )
 from keras_tfm.tasks.images.image_families import ImageOptions
 from tests.fresh_process import ask
+from tests.tasks.images.test_image_classifier import NAMES, SMALL, examples
 from tests.tasks.interrupting import interrupted_at
-from tests.tasks.test_image_classifier import NAMES, SMALL, examples
 
 SIZES = SMALL | {"patch_size": 2}
 METHODS = {

@@ -13,8 +13,8 @@ from keras_tfm.models import ResNet
 from keras_tfm.tasks import Detector, ImageClassifier, ImagePretrainer
 from keras_tfm.tasks.images.image_pretrainer import PretrainerOptions
 from tests.contract import randomise
+from tests.tasks.images.test_detector import NAMES, SMALL
 from tests.tasks.interrupting import interrupted_at
-from tests.tasks.test_detector import NAMES, SMALL
 
 SIDE = 40
 CONFIG = dataclasses.replace(SMALL, image_size=SIDE, num_queries=6)

@@ -18,8 +18,8 @@ from keras_tfm.tasks import Segmenter
 from keras_tfm.tasks.segmentation.segments import panoptic_quality
 from tests.contract import randomise
 from tests.heads import test_panoptic_detector
+from tests.tasks.segmentation.test_sets import KINDS, NAMES, examples, make, of_kind
 from tests.tasks.segmenting import MASK2FORMER, MASK_FORMER, PANOPTIC_DETR, SIZE
-from tests.tasks.test_segment_sets import KINDS, NAMES, examples, make, of_kind
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,7 @@ from keras_tfm.models import DETR, MaskFormer
 from keras_tfm.tasks import Segmenter
 from tests.contract import randomise
 from tests.fresh_process import ask
-from tests.tasks import test_segmenter
+from tests.tasks.segmentation import test_segmenter
 from tests.tasks.segmenting import MASK_FORMER, PANOPTIC_DETR, SIZE
 
 NAMES = ["bright", "dark", "ground"]

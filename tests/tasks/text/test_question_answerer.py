@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from keras_tfm import tasks
 from keras_tfm.data import Answer, BERTTokenizer
 from keras_tfm.models import BERT
-from keras_tfm.tasks import QuestionAnswerer, QuestionAnswererConfig, question_answerer
+from keras_tfm.tasks import QuestionAnswerer, QuestionAnswererConfig
+from keras_tfm.tasks.text import question_answerer
 from keras_tfm.tasks.text.question_answerer import exact_match, f1, normalize_answer
 from tests.contract import randomise
 from tests.fresh_process import ask

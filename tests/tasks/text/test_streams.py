@@ -11,8 +11,8 @@ from keras_tfm.tasks import (
     MaskedLanguageModelConfig,
     TextGenerator,
     TrainableTask,
-    streams,
 )
+from keras_tfm.tasks.text import streams
 from tests.tasks.tiny import TINY
 
 WORDS = ["the", "old", "young", "wise", "cat", "dog", "slept", "ran", "sat", "mat"]
