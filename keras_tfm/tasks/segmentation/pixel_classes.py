@@ -54,6 +54,7 @@ class PixelClasses(SegmentationKind):
             canvas,
             shape,
             training.batch_size,
+            inputs=("images",),
             **({} if is_validation else learning),
         )
 
