@@ -311,8 +311,8 @@ class Detector(CanvasTask):
     def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
         if os.fspath(path).lower().endswith((".json", ".jsonl", ".jsonl.gz", ".jsonl.xz")):
             refuse_columns(columns, f"{self.name!r} reads no tables: {self.files}")
-            images = found_in(os.fspath(path))
-            return Inputs([image.source for image in images], [image.place for image in images])
+            pictures = found_in(os.fspath(path))
+            return Inputs([picture.source for picture in pictures], [picture.place for picture in pictures])
         return super().read_inputs(path, columns)
 
     def export_endpoints(self) -> Endpoints:
