@@ -12,7 +12,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.data.batches.objects import ObjectBatches, targets_of
+from keras_tfm.data.batches.canvas import CanvasBatches
+from keras_tfm.data.batches.targets import object_targets
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.inputs import Inputs
 from keras_tfm.data.sources.objects import KINDS, Objects, checked_boxes, found_in, read_objects
@@ -224,7 +225,7 @@ class Detector(CanvasTask):
 
     def batches(
         self, examples: Objects, training: DetectionTraining, is_validation: bool = False
-    ) -> ObjectBatches:
+    ) -> CanvasBatches:
         number = {name: place for place, name in enumerate(self.class_names)}
         classes = [[number[name] for name in names] for names in examples.labels]
         learning: dict[str, Any] = {
@@ -233,10 +234,10 @@ class Detector(CanvasTask):
             "areas": (training.least_area, 1.0),
         }
         denoised = ("objects",) if self.model.denoises else ()
-        return ObjectBatches(
+        return CanvasBatches(
             examples.images,
             examples.sizes,
-            targets_of(examples.boxes, classes),
+            object_targets(examples.boxes, classes),
             self.preprocessing,
             self.image_shape,
             training.batch_size,

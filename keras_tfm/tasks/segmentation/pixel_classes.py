@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.data.batches.masks import MaskBatches
+from keras_tfm.data.batches.canvas import CanvasBatches
 from keras_tfm.data.sources.masks import Masks
 from keras_tfm.data.sources.segments import Segments
 from keras_tfm.serving.examples import as_columns
@@ -42,12 +42,12 @@ class PixelClasses(SegmentationKind):
             examples = Masks(images, sizes, checked_masks(masks, sizes, self.task.config))
         return examples
 
-    def batches(self, examples: Masks, training: SegmentationTraining, is_validation: bool) -> MaskBatches:
+    def batches(self, examples: Masks, training: SegmentationTraining, is_validation: bool) -> CanvasBatches:
         canvas, shape = self.task.preprocessing, self.task.image_shape
         labels = labels_on_canvas(examples.masks, self.task.config, canvas, shape)
         areas = training.least_area, training.most_area
         learning: dict[str, Any] = {"seed": training.seed, "flips": training.flip, "areas": areas}
-        return MaskBatches(
+        return CanvasBatches(
             examples.images,
             examples.sizes,
             labels,

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.data.batches.masks import MaskBatches, segment_targets
+from keras_tfm.data.batches.canvas import CanvasBatches
+from keras_tfm.data.batches.targets import segment_targets
 from keras_tfm.data.sources.mask_files import encoded_numbers
 from keras_tfm.data.sources.segments import INSTANCES, PANOPTIC, WORDS, Segments
 from keras_tfm.serving.examples import shown
@@ -84,14 +85,16 @@ class SegmentSetKind(SegmentationKind):
         refuse_many("masks", sets.counts, most)
         return examples
 
-    def batches(self, examples: Segments, training: SegmentationTraining, is_validation: bool) -> MaskBatches:
+    def batches(
+        self, examples: Segments, training: SegmentationTraining, is_validation: bool
+    ) -> CanvasBatches:
         canvas, shape = self.task.preprocessing, self.task.image_shape
         learning: dict[str, Any] = {
             "seed": training.seed,
             "flips": training.flip,
             "areas": (training.least_area, training.most_area),
         }
-        return MaskBatches(
+        return CanvasBatches(
             examples.images,
             examples.sizes,
             segment_targets(examples.segments, self.task.class_names, canvas, shape),
