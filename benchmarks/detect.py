@@ -39,7 +39,7 @@ def main():
     import keras
 
     from keras_tfm.data import read_objects
-    from keras_tfm.tasks.average_precision import average_precision
+    from keras_tfm.tasks.images.average_precision import average_precision
 
     shape = (options.side, options.side, 3)
     train, test = (read_objects(path, shape) for path in (options.train, options.test))

@@ -48,7 +48,7 @@ def main():
     parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--queries", type=int, default=50)
     arguments = parse(parser, has_gpu_part=False)
-    from keras_tfm.tasks.image_index import Image, ImageIndex, IndexConfig
+    from keras_tfm.tasks.images.image_index import Image, ImageIndex, IndexConfig
 
     rng = np.random.default_rng(0)
     basis = rng.normal(size=(DIMENSIONS, arguments.width)) / np.sqrt(DIMENSIONS)

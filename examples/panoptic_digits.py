@@ -17,7 +17,7 @@ from digit_pictures import NAMES, train_and_test
 from keras_tfm.heads import PointMaskClassifier
 from keras_tfm.models import Mask2Former
 from keras_tfm.tasks import Segmenter
-from keras_tfm.tasks.segments import panoptic_quality
+from keras_tfm.tasks.segmentation.segments import panoptic_quality
 
 CLASSES = [*NAMES, "ground"]
 

@@ -7,7 +7,7 @@ import sys
 import time
 
 from keras_tfm.data.sources.dates import date_splits
-from keras_tfm.tasks.translator import Translator
+from keras_tfm.tasks.text.translator import Translator
 
 LOG = logging.getLogger(__name__)
 

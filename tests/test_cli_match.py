@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from keras_tfm import tasks
-from keras_tfm.tasks.image_index import ImageIndex
+from keras_tfm.tasks.images.image_index import ImageIndex
 from tests.tasks.test_image_text_matcher import CHANGES, SENTENCES, drawn
 from tests.test_cli import run
 

@@ -9,7 +9,7 @@ import pytest
 
 from keras_tfm.cli import main
 from keras_tfm.data import ImageFiles
-from keras_tfm.tasks.drawing import new_pictures, picture_paths
+from keras_tfm.tasks.images.drawing import new_pictures, picture_paths
 from keras_tfm.training.store import CheckpointFolder
 
 RUN = {

@@ -16,7 +16,7 @@ from keras_tfm.data.batches.encoding import EncodedBatches, model_inputs, pack_t
 from keras_tfm.heads import Classifier
 from keras_tfm.models import BERT
 from keras_tfm.tasks import TASKS, TrainableTask
-from keras_tfm.tasks.encoder_task import EncoderOptions
+from keras_tfm.tasks.text.encoder_task import EncoderOptions
 from keras_tfm.training.options import TextTraining
 from tests.tasks.tiny import TINY
 from tests.test_cli import run

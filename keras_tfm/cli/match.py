@@ -97,8 +97,8 @@ def run_classify(arguments: argparse.Namespace) -> None:
 
 def run_index(arguments: argparse.Namespace) -> None:
     """search index: add the vectors of the images that the index does not have yet."""
-    from keras_tfm.tasks.image_index import LEAST, Image, ImageIndex, config_of, unknown_images
-    from keras_tfm.tasks.vector_graph import needed_faiss
+    from keras_tfm.tasks.images.image_index import LEAST, Image, ImageIndex, config_of, unknown_images
+    from keras_tfm.tasks.images.vector_graph import needed_faiss
     from keras_tfm.training.folder import refuse_existing
 
     if arguments.graph:
@@ -122,7 +122,7 @@ def run_index(arguments: argparse.Namespace) -> None:
 
 def run_query(arguments: argparse.Namespace) -> None:
     """search query: the nearest images."""
-    from keras_tfm.tasks.image_index import ImageIndex, config_of
+    from keras_tfm.tasks.images.image_index import ImageIndex, config_of
 
     index, top = ImageIndex(arguments.index), Searching(**given(arguments, Searching)).top
     if arguments.text is not None and not arguments.text.strip():

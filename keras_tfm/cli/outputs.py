@@ -73,7 +73,7 @@ def refuse_pictures(examples: Any, source: str, folders: Iterable[str], overwrit
     """Raise OSError unless a picture of each of the images may be written to each of the `folders`; the
     `examples` were read from `source`.
     """
-    from keras_tfm.tasks.drawing import picture_paths
+    from keras_tfm.tasks.images.drawing import picture_paths
 
     read = [source, *(example for example in examples if isinstance(example, str))]
     for folder in folders:

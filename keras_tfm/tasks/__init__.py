@@ -29,36 +29,36 @@ Forecaster            forecast          a series: numbers (N,)     series -> num
 import os
 from typing import Any
 
-from keras_tfm.tasks.captioner import Captioner
-from keras_tfm.tasks.captioning import CaptionerConfig, CaptionerOptions
-from keras_tfm.tasks.choice_answerer import ChoiceAnswerer, ChoiceAnswererConfig
-from keras_tfm.tasks.detection import DetectorConfig
-from keras_tfm.tasks.detector import Detector
-from keras_tfm.tasks.forecaster import Forecaster, ForecasterConfig
-from keras_tfm.tasks.image_classifier import ImageClassifier, ImageClassifierConfig
-from keras_tfm.tasks.image_encoder import ImageEncoder, ImageEncoderConfig
-from keras_tfm.tasks.image_families import FAMILIES as IMAGE_FAMILIES
-from keras_tfm.tasks.image_pretrainer import ImagePretrainer
-from keras_tfm.tasks.image_text_matcher import ImageTextMatcher
+from keras_tfm.tasks.image_text.captioner import Captioner
+from keras_tfm.tasks.image_text.captioning import CaptionerConfig, CaptionerOptions
+from keras_tfm.tasks.image_text.matcher import ImageTextMatcher
+from keras_tfm.tasks.image_text.matching import ImageTextMatcherConfig, MatcherOptions
+from keras_tfm.tasks.images.detection import DetectorConfig
+from keras_tfm.tasks.images.detector import Detector
+from keras_tfm.tasks.images.image_classifier import ImageClassifier, ImageClassifierConfig
+from keras_tfm.tasks.images.image_encoder import ImageEncoder, ImageEncoderConfig
+from keras_tfm.tasks.images.image_families import FAMILIES as IMAGE_FAMILIES
+from keras_tfm.tasks.images.image_pretrainer import ImagePretrainer
+from keras_tfm.tasks.images.pretraining import ImagePretrainerConfig
+from keras_tfm.tasks.images.probes import linear_probe, nearest_neighbours
 from keras_tfm.tasks.learning import LearningTask, ModelOptions
-from keras_tfm.tasks.masked_language_model import MaskedLanguageModel, MaskedLanguageModelConfig
-from keras_tfm.tasks.matching import ImageTextMatcherConfig, MatcherOptions
-from keras_tfm.tasks.pretraining import ImagePretrainerConfig
-from keras_tfm.tasks.probes import linear_probe, nearest_neighbours
-from keras_tfm.tasks.question_answerer import QuestionAnswerer, QuestionAnswererConfig
-from keras_tfm.tasks.recommender import Recommender, RecommenderConfig
-from keras_tfm.tasks.segmentation import SegmenterConfig
-from keras_tfm.tasks.segmenter import Segmenter
-from keras_tfm.tasks.sentence_encoder import SentenceEncoder, SentenceEncoderConfig
-from keras_tfm.tasks.summarizer import Summarizer
+from keras_tfm.tasks.ratings.recommender import Recommender, RecommenderConfig
+from keras_tfm.tasks.segmentation.config import SegmenterConfig
+from keras_tfm.tasks.segmentation.segmenter import Segmenter
+from keras_tfm.tasks.series.forecaster import Forecaster, ForecasterConfig
 from keras_tfm.tasks.task import TASKS, Task
 from keras_tfm.tasks.task import load_any as load
 from keras_tfm.tasks.task_folder import TaskError
-from keras_tfm.tasks.text_classifier import TextClassifier, TextClassifierConfig
-from keras_tfm.tasks.text_generator import TextGenerator, TextGeneratorConfig
-from keras_tfm.tasks.token_classifier import TokenClassifier, TokenClassifierConfig
+from keras_tfm.tasks.text.choice_answerer import ChoiceAnswerer, ChoiceAnswererConfig
+from keras_tfm.tasks.text.masked_language_model import MaskedLanguageModel, MaskedLanguageModelConfig
+from keras_tfm.tasks.text.question_answerer import QuestionAnswerer, QuestionAnswererConfig
+from keras_tfm.tasks.text.sentence_encoder import SentenceEncoder, SentenceEncoderConfig
+from keras_tfm.tasks.text.summarizer import Summarizer
+from keras_tfm.tasks.text.text_classifier import TextClassifier, TextClassifierConfig
+from keras_tfm.tasks.text.text_generator import TextGenerator, TextGeneratorConfig
+from keras_tfm.tasks.text.token_classifier import TokenClassifier, TokenClassifierConfig
+from keras_tfm.tasks.text.translator import Translator, TranslatorConfig
 from keras_tfm.tasks.trainable import TrainableTask
-from keras_tfm.tasks.translator import Translator, TranslatorConfig
 
 
 def from_huggingface(name: str | os.PathLike[str]) -> Any:

@@ -11,19 +11,19 @@ import tensorflow as tf
 
 from keras_tfm.data.batches.encoding import model_inputs, pack_texts
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
-from keras_tfm.tasks.canvas_task import CanvasTask, sizes_of
-from keras_tfm.tasks.captioner import Captioner
-from keras_tfm.tasks.choice_answerer import ChoiceAnswerer, as_texts
-from keras_tfm.tasks.detector import Detector
-from keras_tfm.tasks.encoder_task import EncoderTask, parts_of
-from keras_tfm.tasks.image_task import ImageTask
-from keras_tfm.tasks.image_text_matcher import ImageTextMatcher
-from keras_tfm.tasks.masked_language_model import MaskedLanguageModel
-from keras_tfm.tasks.sentence_encoder import SentenceEncoder
+from keras_tfm.tasks.image_text.captioner import Captioner
+from keras_tfm.tasks.image_text.matcher import ImageTextMatcher
+from keras_tfm.tasks.images.canvas_task import CanvasTask, sizes_of
+from keras_tfm.tasks.images.detector import Detector
+from keras_tfm.tasks.images.image_task import ImageTask
 from keras_tfm.tasks.task import Task
-from keras_tfm.tasks.text_generator import TextGenerator
-from keras_tfm.tasks.token_classifier import TokenClassifier
-from keras_tfm.tasks.translator import Translator
+from keras_tfm.tasks.text.choice_answerer import ChoiceAnswerer, as_texts
+from keras_tfm.tasks.text.encoder_task import EncoderTask, parts_of
+from keras_tfm.tasks.text.masked_language_model import MaskedLanguageModel
+from keras_tfm.tasks.text.sentence_encoder import SentenceEncoder
+from keras_tfm.tasks.text.text_generator import TextGenerator
+from keras_tfm.tasks.text.token_classifier import TokenClassifier
+from keras_tfm.tasks.text.translator import Translator
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pytest
 from keras_tfm import models, tasks
 from keras_tfm.cli import main
 from keras_tfm.convert import huggingface, timm
-from keras_tfm.tasks.image_families import FAMILIES
+from keras_tfm.tasks.images.image_families import FAMILIES
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "images.md"
 README = PAGE.parents[1] / "README.md"

@@ -14,9 +14,9 @@ from keras_tfm.data.tokenizers.tokenizer import SpecialTokens
 from keras_tfm.heads import LanguageModel
 from keras_tfm.models import BART, GPT2, T5, RecurrentSeq2Seq, Transformer
 from keras_tfm.tasks import TextClassifier, TextGenerator, Translator
-from keras_tfm.tasks.decoding import DecodingDefaults
-from keras_tfm.tasks.text_generator import TextGeneratorConfig
-from keras_tfm.tasks.translator import TranslatorConfig
+from keras_tfm.tasks.text.decoding import DecodingDefaults
+from keras_tfm.tasks.text.text_generator import TextGeneratorConfig
+from keras_tfm.tasks.text.translator import TranslatorConfig
 from keras_tfm.training.folder import refuse_existing
 from tests.fresh_process import run_fresh
 from tests.tasks.tiny import TINY

@@ -10,7 +10,7 @@ from keras_tfm import serving
 from keras_tfm.data import BERTTokenizer
 from keras_tfm.models import BERT
 from keras_tfm.tasks import ChoiceAnswerer, MaskedLanguageModel, QuestionAnswerer
-from keras_tfm.tasks.masked_language_model import MaskedLanguageModelConfig
+from keras_tfm.tasks.text.masked_language_model import MaskedLanguageModelConfig
 from tests.export.test_ctranslate2 import shaken
 from tests.fresh_process import run_fresh
 from tests.tasks.tiny import TINY

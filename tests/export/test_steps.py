@@ -19,10 +19,10 @@ from keras_tfm.serving import beams
 from keras_tfm.serving.decoding import StepDecoder
 from keras_tfm.serving.rules import Rules
 from keras_tfm.tasks import Captioner, CaptionerOptions, TextGenerator, Translator
-from keras_tfm.tasks.decoding import DecodingDefaults
-from keras_tfm.tasks.served_writing import served_generator, served_translator
-from keras_tfm.tasks.text_generator import TextGeneratorConfig
-from keras_tfm.tasks.translator import TranslatorConfig
+from keras_tfm.tasks.text.decoding import DecodingDefaults
+from keras_tfm.tasks.text.served_writing import served_generator, served_translator
+from keras_tfm.tasks.text.text_generator import TextGeneratorConfig
+from keras_tfm.tasks.text.translator import TranslatorConfig
 from tests.export.edits import refusals
 from tests.export.test_ctranslate2 import (
     ASK,

@@ -9,7 +9,7 @@ import pytest
 from keras_tfm import heads
 from keras_tfm.convert import from_huggingface, save_huggingface
 from keras_tfm.models import DETR
-from keras_tfm.tasks.segments import panoptic_segments
+from keras_tfm.tasks.segmentation.segments import panoptic_segments
 from tests import contract
 from tests.contract import Case, randomise
 from tests.models import test_detr

@@ -12,7 +12,7 @@ import torch
 import transformers
 
 from keras_tfm import convert, heads
-from keras_tfm.tasks.segments import panoptic_segments
+from keras_tfm.tasks.segmentation.segments import panoptic_segments
 from tests.parity.images import answer, check_outputs, check_way_back, draw_images, draw_weights, ours_of
 
 pytestmark = pytest.mark.parity

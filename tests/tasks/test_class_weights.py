@@ -10,7 +10,7 @@ import pytest
 from keras_tfm.data import LabelledTexts, TaggedWords
 from keras_tfm.tasks import ImageClassifier, TextClassifier, TokenClassifier
 from keras_tfm.tasks.class_weights import class_weights
-from keras_tfm.tasks.question_answerer import QuestionAnswerer
+from keras_tfm.tasks.text.question_answerer import QuestionAnswerer
 from keras_tfm.training.options import ClassTraining, ImageTraining
 from tests.tasks.tiny import TINY
 

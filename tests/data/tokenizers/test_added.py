@@ -24,7 +24,7 @@ from keras_tfm.data import (
 from keras_tfm.data.tokenizers.added import FLAGS, AddedToken, AddedTokens, appended
 from keras_tfm.serving.readers import READERS
 from keras_tfm.serving.tokens import by_tokenizers, spans_by_tokenizers
-from keras_tfm.tasks.served_texts import served_texts
+from keras_tfm.tasks.text.served_texts import served_texts
 
 LINES = [f"the word {i} said hello to a lead of words, and lower slower world" for i in range(40)]
 # (content, flags that are on)

@@ -1,0 +1,1 @@
+"""Tasks that learn from images and the texts that belong to them."""

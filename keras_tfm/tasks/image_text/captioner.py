@@ -1,0 +1,277 @@
+"""Captions: an image to a line of text."""
+
+import dataclasses
+import functools
+import pathlib
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any, Self
+
+import keras
+import numpy as np
+import sacrebleu
+import tensorflow as tf
+
+from keras_tfm.data.batches.image_texts import CaptionBatches
+from keras_tfm.data.sources.image_texts import ImageTexts, identities
+from keras_tfm.data.tokenizers.huggingface import (
+    read_huggingface_special_tokens,
+    read_huggingface_tokenizer,
+)
+from keras_tfm.data.tokenizers.kinds import load_tokenizer
+from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
+from keras_tfm.generation import CompiledDecoding, DecodingOptions, EndTokens
+from keras_tfm.generation.processors import require
+from keras_tfm.heads import LanguageModel, TokenCrossEntropy, token_accuracy, token_cross_entropy
+from keras_tfm.models import VisionEncoderDecoder
+from keras_tfm.tasks.image_text.captioning import CaptionerConfig, CaptionerOptions
+from keras_tfm.tasks.image_text.pair_task import ImageTextTask
+from keras_tfm.tasks.image_text.retrieval import distinct
+from keras_tfm.tasks.images.image_task import with_image_size
+from keras_tfm.tasks.signatures import Endpoints
+from keras_tfm.tasks.task import check_vocabulary, describe_language_model, make_language_model
+from keras_tfm.tasks.text.continuations import sampling_checks
+from keras_tfm.tasks.text.decoding import check_ids, reseeded, within
+from keras_tfm.tasks.text.served_writing import served_captioner
+from keras_tfm.training.folder import Path
+from keras_tfm.training.options import CaptionTraining
+
+NEW_TOKENS = 128  # that are generated at most unless something else is said
+
+
+class Captioner(ImageTextTask):
+    """Writes a text about an image, by a `LanguageModel` around a `VisionEncoderDecoder`.
+
+    Images are those of `ImageTask`. `fit` and `evaluate` take (images, texts), `data.ImageTexts`; an image
+    may occur several times, each time with another text. Raises ValueError if the tokenizer has more tokens
+    than the model.
+
+        task = Captioner.from_huggingface("vit-gpt2-image-captioning/")
+        task.generate(["photo.jpg"], beam_size=4)  # ["a cat sitting on a sofa"]
+
+    >>> images, texts = np.zeros((8, 32, 32, 3), "uint8"), ["a dark picture"] * 8
+    >>> options = keras_tfm.tasks.CaptionerOptions(vocabulary_size=300)
+    >>> small = {"encoder_config": {"patch_size": 8, "num_layers": 1}, "decoder_config": {"num_layers": 1}}
+    >>> task = keras_tfm.tasks.Captioner.make(keras_tfm.data.ImageTexts(images, texts), options, small)
+    >>> history = task.fit((images, texts), (images, texts), epochs=1)
+    >>> len(task.generate(images[:2], max_new_tokens=4))
+    2
+    """
+
+    name = "caption"
+    help = "train a model that writes a text about an image"
+    digits = 2
+    training = CaptionTraining(epochs=30, patience=None, schedule="cosine", weight_decay=0.05)
+    given_weights = types.MappingProxyType({"learning_rate": 1e-4})
+    judged_by = ("val_token_cross_entropy", "min")
+    model_options = CaptionerOptions
+    config_class = CaptionerConfig
+
+    def __init__(self, model: LanguageModel, tokenizer: Tokenizer, config: CaptionerConfig | None = None):
+        self.config, self.tokenizer = config or CaptionerConfig(), tokenizer
+        backbone = with_image_size(model.backbone, self.config.image_size)
+        self.model = (
+            model if backbone is model.backbone else LanguageModel(backbone, model.tied, model.use_bias)
+        )
+        self.take_images(backbone)
+        check_vocabulary(backbone.config, tokenizer)
+        defaults = self.config.decoding
+        check_ids(defaults, backbone.config.vocabulary_size)
+        self._start_id = tokenizer.start_id if defaults.start_id is None else defaults.start_id
+        self._pad_id = tokenizer.pad_id if defaults.pad_id is None else defaults.pad_id
+        self._stop = EndTokens(*defaults.end_ids or (tokenizer.end_id,))
+        self._decoding = CompiledDecoding(self.model, self._stop, self._pad_id, self.max_length)
+
+    # Where it comes from -------------------------------------------------------------------------------
+
+    @classmethod
+    def make(
+        cls, examples: ImageTexts, options: CaptionerOptions, changes: Mapping[str, Any], **fields: Any
+    ) -> Self:
+        model, tokenizer = options.make(examples.texts, changes, fields.get("image_size"))
+        return cls(model, tokenizer, CaptionerConfig(**fields))
+
+    @classmethod
+    def takes(cls, model: keras.Model) -> bool:
+        return isinstance(model, LanguageModel) and isinstance(model.backbone, VisionEncoderDecoder)
+
+    @classmethod
+    def from_huggingface(cls, name: Path, **options: Any) -> Self:
+        """The `VisionEncoderDecoderModel` in the folder `name`, or with this hub id, its tokenizer, its
+        preprocessing and its decoding defaults.
+
+        Raises CheckpointError or DataError if a file is missing or invalid.
+        """
+        from keras_tfm.convert import CheckpointError, find_folder, read_decoding
+        from keras_tfm.convert.preprocessing import image_model
+
+        folder = find_folder(name)
+        model, fields = image_model(folder)
+        if not cls.takes(model):
+            raise CheckpointError(name, "model_type", "vision-encoder-decoder", type(model).__name__)
+        tokenizer, decoding = read_huggingface_tokenizer(folder), read_decoding(folder, True, False)
+        inner = read_huggingface_special_tokens(folder, tokenizer)
+        start = tokenizer.start_id if decoding.start_id is None else decoding.start_id
+        ends = inner.suffix or (decoding.end_ids or (tokenizer.end_id,))[:1]
+        around = SpecialTokens([start, *inner.prefix], list(ends))
+        fields |= {"around": around, "decoding": decoding}
+        try:
+            return cls(model, tokenizer, CaptionerConfig(**fields | options))
+        except ValueError as error:
+            raise CheckpointError(name, None, "tokens of the vocabulary", str(error)) from None
+
+    def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
+        """Write a new `folder` for `transformers`: the configurations of model, images and decoding, the
+        tokenizer and the weights. Raises TypeError or ValueError if `transformers` has no such model.
+        """
+        from keras_tfm.convert import save_huggingface, write_decoding
+        from keras_tfm.convert.preprocessing import preprocessor_writer
+
+        ids = {"start_id": self._start_id, "pad_id": self._pad_id, "end_ids": self._stop.end_ids}
+        writers = [
+            write_decoding(dataclasses.replace(self.config.decoding, **ids)),
+            preprocessor_writer(self.preprocessing, self.image_shape),
+            self.tokenizer.save_huggingface,
+        ]
+        entries = {
+            "decoder_start_token_id": self._start_id,
+            "pad_token_id": self._pad_id,
+            "eos_token_id": self._stop.end_ids[0],
+        }
+        save_huggingface(self.model, folder, overwrite, entries, writers=writers)
+
+    def describe_model(self) -> dict[str, Any]:
+        return describe_language_model(self.model)
+
+    @classmethod
+    def load_parts(cls, folder: pathlib.Path, config: CaptionerConfig, model: dict[str, Any]) -> Self:
+        return cls(make_language_model(model), load_tokenizer(folder), config)
+
+    # What it learns ------------------------------------------------------------------------------------
+
+    @property
+    def around(self) -> SpecialTokens:
+        return self.config.around or SpecialTokens([self._start_id], [self._stop.end_ids[0]])
+
+    @property
+    def max_length(self) -> int:
+        return self.model.backbone.config.max_length
+
+    def batches(
+        self, examples: ImageTexts, training: CaptionTraining, is_validation: bool = False
+    ) -> CaptionBatches:
+        token_ids = self.encode_all(examples.texts)["token_ids"]
+        order = {} if is_validation else {"seed": training.seed, "max_shift": training.max_shift}
+        return CaptionBatches(examples.images, token_ids, self.prepare, training.batch_size, **order)
+
+    def objective(self, training: CaptionTraining) -> dict[str, Any]:
+        return {
+            "loss": TokenCrossEntropy(training.label_smoothing),
+            "weighted_metrics": [token_cross_entropy, token_accuracy],
+        }
+
+    def measure(self, examples: ImageTexts, **options: Any) -> dict[str, Any]:
+        """sacreBLEU (cased, 13a), chrF, and the percentage of answers that equal a text of their image.
+
+        Each answer is compared with all texts of its image; equal images count once. `options` are those of
+        `generate`.
+        """
+        rows, ids = distinct(identities(examples.images))
+        texts: list[list[str]] = [[] for _ in rows]
+        for number, text in zip(ids, examples.texts, strict=True):
+            texts[number].append(text)
+        answers = self.generate(examples.images[np.asarray(rows)], **options)
+        most = max(map(len, texts))
+        references = [[x[i] if i < len(x) else None for x in texts] for i in range(most)]
+        bleu = sacrebleu.metrics.BLEU()
+        return {
+            "bleu": bleu.corpus_score(answers, references).score,
+            "chrf": sacrebleu.metrics.CHRF().corpus_score(answers, references).score,
+            "exact_match": 100 * float(np.mean([a in x for a, x in zip(answers, texts, strict=True)])),
+            "bleu_signature": str(bleu.get_signature()),
+        }
+
+    # What it answers -----------------------------------------------------------------------------------
+
+    def generate(
+        self, images: Any, max_new_tokens: int | None = None, batch_size: int = 64, **options: Any
+    ) -> list[str]:
+        """A text for each image, of at most `max_new_tokens` tokens; by default 128, or as many as the model
+        has positions for.
+
+        `options` are the fields of `DecodingOptions`: `beam_size`, `temperature`, `seed` and others. Invalid
+        UTF-8 becomes U+FFFD. Raises ValueError for a file that is not an image.
+        """
+        texts: list[str] = []
+        for token_ids in self._continuations(images, max_new_tokens, batch_size, **options):
+            texts += [
+                x.decode("utf-8", "replace") for x in self.tokenizer.detokenize(token_ids[:, 1:]).numpy()
+            ]
+        return texts
+
+    predict = generate
+    writes_texts, served_writer = True, served_captioner
+
+    def generate_ids(
+        self, images: Any, max_new_tokens: int | None = None, batch_size: int = 64, **options: Any
+    ) -> np.ndarray:
+        """Start token and continuation of each image: (B, 1 + new tokens), padded; `options` as in
+        `generate`.
+        """
+        chosen = self._options(max_new_tokens, **options)
+        found = [x.numpy() for x in self._continuations(images, max_new_tokens, batch_size, **options)]
+        return np.concatenate([np.zeros((0, 1 + chosen.max_new_tokens), "int32"), *found])
+
+    def _continuations(
+        self, images: Any, max_new_tokens: int | None, batch_size: int, **options: Any
+    ) -> Iterator[tf.Tensor]:
+        """Start token and continuation of the images, batch by batch."""
+        chosen, first = self._options(max_new_tokens, **options), 0
+        for part in self.image_parts(images, batch_size):
+            yield self._decoding(reseeded(chosen, first), **self._inputs(part))
+            first += len(part)
+
+    def _inputs(self, images: np.ndarray | tf.Tensor) -> dict[str, Any]:
+        """What decoding takes for raw images (B, H, W, C); runs in a graph."""
+        starts = tf.fill([tf.shape(images)[0], 1], self._start_id)
+        return {"token_ids": starts, "context": {"images": self.prepare(images)}}
+
+    def _options(self, max_new_tokens: int | None = None, **options: Any) -> DecodingOptions:
+        room = self.max_length - 1
+        if max_new_tokens is not None:
+            rule = f"must lie in [1, {room}]"
+            require("max_new_tokens", max_new_tokens, lambda n: 1 <= n <= room, rule, whole=True)
+        chosen = self.config.decoding.choose(1, max_new_tokens=max_new_tokens, **options)
+        found = DecodingOptions(min(room, chosen.pop("max_new_tokens", NEW_TOKENS)), **chosen)
+        return within(found, self.model.backbone.config.vocabulary_size)
+
+    def refusals(self, examples: Any, max_new_tokens: int | None = None, **options: Any) -> dict[int, str]:
+        self._options(max_new_tokens, **options)
+        return super().refusals(examples)
+
+    def __call__(self, batch: Mapping[str, Any], training: bool = False) -> tf.Tensor:
+        """The logits (B, T, V) of {"images": raw, "decoder_token_ids": (B, T)}."""
+        images = np.asarray(self.check_images(batch["images"]))
+        return self.model({**batch, "images": self.prepare(images)}, training=training)
+
+    def export_endpoints(self, max_new_tokens: int | None = None, **options: Any) -> Endpoints:
+        """The signatures of `ImageTask`, which decode by `options`, and "generate", which samples: its inputs
+        are `image_bytes` and the scalars `temperature`, `top_p` and `seed`.
+        """
+
+        def answer(images: tf.Tensor, **options: Any) -> dict[str, tf.Tensor]:
+            decoding = self._options(max_new_tokens, **options)
+            decoder = decoding.decoder(self.model, self._stop, self._pad_id)
+            return {"text": self.tokenizer.detokenize(decoder(**self._inputs(images))[:, 1:])}
+
+        endpoints = self.endpoints(functools.partial(answer, **options))
+        serve, (image_bytes,) = self.endpoints(lambda images: images)["serving_default"]
+
+        def sample(image_bytes: Any, temperature: Any, top_p: Any, seed: Any) -> dict[str, tf.Tensor]:
+            with tf.control_dependencies(sampling_checks(temperature, top_p)):
+                images = serve(tf.identity(image_bytes))
+            return answer(images, temperature=temperature, top_p=top_p, seed=seed)
+
+        numbers = [tf.TensorSpec([], tf.float32, name) for name in ("temperature", "top_p")]
+        signature = [image_bytes, *numbers, tf.TensorSpec([], tf.int32, "seed")]
+        return endpoints | {"generate": (sample, signature)}

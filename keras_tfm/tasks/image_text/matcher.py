@@ -1,0 +1,271 @@
+"""Images and texts in one vector space, where an image is close to the texts that describe it."""
+
+import functools
+import pathlib
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import keras_tfm.models
+from keras_tfm.data.batches.encoding import model_inputs
+from keras_tfm.data.batches.image_texts import ImageTextBatches
+from keras_tfm.data.batches.lengths import rows_by_length
+from keras_tfm.data.sources.image_texts import ImageTexts, identities
+from keras_tfm.data.tokenizers.huggingface import (
+    read_huggingface_special_tokens,
+    read_huggingface_tokenizer,
+)
+from keras_tfm.data.tokenizers.kinds import load_tokenizer
+from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
+from keras_tfm.heads import Contrastive, SigmoidContrast, SoftmaxContrast
+from keras_tfm.serving.examples import check_batch_size, listed, not_text, reasons, refuse_rows
+from keras_tfm.tasks.image_text.matching import HeadArguments, ImageTextMatcherConfig, MatcherOptions
+from keras_tfm.tasks.image_text.pair_task import ImageTextTask
+from keras_tfm.tasks.image_text.retrieval import recalls
+from keras_tfm.tasks.images.image_task import with_image_size
+from keras_tfm.tasks.signatures import Endpoints
+from keras_tfm.tasks.task import (
+    check_vocabulary,
+    describe_backbone,
+    make_backbone,
+)
+from keras_tfm.training.folder import Path
+from keras_tfm.training.options import MatchTraining
+
+
+class ImageTextMatcher(ImageTextTask):
+    """Maps images and texts to vectors of one space, by the two encoders of a `CLIP` or `SigLIP` model.
+
+    `fit` and `evaluate` take (images, texts), where a row is a pair that belongs together, or a
+    `data.ImageTexts`. Images may have the forms that `ImageTask` describes.
+
+        task = ImageTextMatcher.from_huggingface("clip-vit-base-patch32/")
+        task.similarity(["photo.jpg"], ["a cat", "a dog"])  # (1, 2), cosines
+
+    Args:
+        model: a `heads.Contrastive` model.
+        tokenizer: the tokenizer of the texts.
+        config: the preprocessing of images and texts.
+
+    Raises:
+        ValueError: if the tokenizer does not fit the model.
+
+    >>> images, texts = np.zeros((8, 32, 32, 3), "uint8"), ["a dark picture", "a black picture"] * 4
+    >>> options = keras_tfm.tasks.MatcherOptions(vocabulary_size=600)
+    >>> small = {"num_image_layers": 1, "num_text_layers": 1}
+    >>> task = keras_tfm.tasks.ImageTextMatcher.make(keras_tfm.data.ImageTexts(images, texts), options, small)
+    >>> history = task.fit((images, texts), (images, texts), epochs=1)
+    >>> task.similarity(images[:1], ["a cat", "a dog"]).shape
+    (1, 2)
+    """
+
+    name = "match-images"
+    help = "train a model that finds the text of an image, and the image of a text"
+    training = MatchTraining(epochs=30, patience=None, schedule="cosine", weight_decay=0.1)
+    given_weights = types.MappingProxyType({"learning_rate": 1e-5})
+    model_options = MatcherOptions
+    config_class = ImageTextMatcherConfig
+
+    def __init__(
+        self, model: Contrastive, tokenizer: Tokenizer, config: ImageTextMatcherConfig | None = None
+    ):
+        self.config, self.tokenizer = config or ImageTextMatcherConfig(), tokenizer
+        self.model, towers = model, model.backbone
+        with_image_size(towers, self.config.image_size)  # raises for another size: positions fix it
+        self.take_images(towers)
+        check_vocabulary(towers.config, tokenizer)
+        end = getattr(towers.config, "end_id", tokenizer.end_id)
+        if end != tokenizer.end_id:
+            raise ValueError(
+                f"The model ends texts with the token {end}, the tokenizer with {tokenizer.end_id}."
+            )
+        self._encode = tf.function(self.encode, autograph=False, reduce_retracing=True)
+        self._encode_texts = tf.function(self.encode_strings, autograph=False, reduce_retracing=True)
+
+    # Where it comes from -------------------------------------------------------------------------------
+
+    @classmethod
+    def make(
+        cls, examples: ImageTexts, options: MatcherOptions, changes: Mapping[str, Any], **fields: Any
+    ) -> Self:
+        model, tokenizer = options.make(examples.texts, changes, fields.get("image_size"))
+        return cls(model, tokenizer, ImageTextMatcherConfig(**fields))
+
+    @classmethod
+    def takes(cls, model: keras.Model) -> bool:
+        return isinstance(model, Contrastive)
+
+    @classmethod
+    def from_huggingface(cls, name: Path, **options: Any) -> Self:
+        """Read the CLIP or SigLIP model, the tokenizer and the preprocessing of a folder or hub id.
+
+        Raises CheckpointError or DataError if anything is missing or not as expected.
+        """
+        from keras_tfm.convert import CheckpointError, find_folder
+        from keras_tfm.convert.preprocessing import image_model
+
+        folder = find_folder(name)
+        model, fields = image_model(folder)
+        if not cls.takes(model):
+            raise CheckpointError(name, "model_type", "clip or siglip", type(model).__name__)
+        tokenizer = read_huggingface_tokenizer(folder)
+        around = read_huggingface_special_tokens(folder, tokenizer)
+        return cls(model, tokenizer, ImageTextMatcherConfig(**fields | {"around": around} | options))
+
+    def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
+        """Write a new `folder` for transformers: configurations, tokenizer and weights.
+
+        Raises TypeError for a tokenizer that transformers does not have.
+        """
+        from keras_tfm.convert import save_huggingface
+        from keras_tfm.convert.preprocessing import preprocessor_writer
+
+        is_clip = isinstance(self.model.backbone, keras_tfm.models.CLIP)
+        kind = "CLIPImageProcessor" if is_clip else "SiglipImageProcessor"
+        images = preprocessor_writer(self.preprocessing, self.image_shape, kind)
+        tokenizer = functools.partial(self.tokenizer.save_huggingface, max_length=self.max_length)
+        save_huggingface(self.model, folder, overwrite, writers=[images, tokenizer])
+
+    def describe_model(self) -> dict[str, Any]:
+        head = {"logit_scale": self.model.logit_scale, "logit_bias": self.model.logit_bias}
+        return describe_backbone(self.model.backbone) | {"head": head}
+
+    @classmethod
+    def load_parts(cls, folder: pathlib.Path, config: ImageTextMatcherConfig, model: dict[str, Any]) -> Self:
+        head = HeadArguments.from_json(model.get("head", {}))
+        whole = Contrastive(make_backbone(model), head.logit_scale, head.logit_bias)
+        return cls(whole, load_tokenizer(folder), config)
+
+    # What it learns ------------------------------------------------------------------------------------
+
+    @property
+    def around(self) -> SpecialTokens:
+        return self.config.around_with(self.tokenizer)
+
+    @property
+    def max_length(self) -> int:
+        return self.model.backbone.config.max_length
+
+    def batches(
+        self, examples: ImageTexts, training: MatchTraining, is_validation: bool = False
+    ) -> ImageTextBatches:
+        packed = self.encode_all(examples.texts)
+        order = {} if is_validation else {"seed": training.seed, "max_shift": training.max_shift}
+        texts = self._inputs(packed)
+        return ImageTextBatches(examples.images, texts, self.prepare, training.batch_size, **order)
+
+    def objective(self, training: MatchTraining) -> dict[str, Any]:
+        return {"loss": SoftmaxContrast() if self.model.logit_bias is None else SigmoidContrast()}
+
+    def learner(self, training: MatchTraining) -> keras.Model:
+        return self.model.learner()
+
+    def measure(self, examples: ImageTexts) -> dict[str, Any]:
+        """Recall at 1, 5 and 10, from 0 to 1, in both directions.
+
+        It is the share of images for which one of their own texts is among the 1, 5 or 10 nearest texts, and
+        the share of texts for which one of their images is. Equal images, and equal texts, count once.
+        """
+        self.tell_cut(examples.texts)
+        images, texts = self.encode_images(examples.images), self.encode_texts(examples.texts)
+        return recalls(images, texts, identities(examples.images), examples.texts)
+
+    # What it answers -----------------------------------------------------------------------------------
+
+    def __call__(self, batch: Mapping[str, Any], training: bool = False) -> tf.Tensor:
+        """The logits (I, T) of raw {"images": I, "texts": T}."""
+        images = np.asarray(self.check_images(batch["images"]))
+        texts = self.text_inputs(tf.constant(list(batch["texts"])))
+        return self.model({"images": self.prepare(images), **texts}, training=training)
+
+    def text_inputs(self, texts: tf.Tensor) -> dict[str, tf.Tensor]:
+        """The inputs of the text encoder for strings (B,). Runs in a graph."""
+        return self._inputs({"token_ids": self.tokens(texts)["token_ids"]})
+
+    def _inputs(self, packed: dict[str, tf.RaggedTensor]) -> dict[str, tf.Tensor]:
+        """Dense inputs, padded to the full length if the text encoder also attends to padding."""
+        inputs = model_inputs(packed, self.tokenizer.pad_id)
+        if "padding_mask" in self.model.backbone.input:
+            return inputs
+        missing = self.max_length - tf.shape(inputs["token_ids"])[1]
+        padded = tf.pad(inputs["token_ids"], [[0, 0], [0, missing]], constant_values=self.tokenizer.pad_id)
+        return {"token_ids": padded}
+
+    def encode(self, images: tf.Tensor) -> tf.Tensor:
+        """Vectors (B, E) of length 1 for raw images (B, H, W, C). Runs in a graph."""
+        outputs = self.model.backbone.image({"images": self.prepare(images)}, training=False)
+        return tf.cast(outputs["embeddings"], tf.float32)
+
+    def encode_strings(self, texts: tf.Tensor) -> tf.Tensor:
+        """Vectors (B, E) of length 1 for strings (B,). Runs in a graph."""
+        outputs = self.model.backbone.text(self.text_inputs(texts), training=False)
+        return tf.cast(outputs["embeddings"], tf.float32)
+
+    @property
+    def width(self) -> int:
+        """E, the width of the vectors."""
+        return self.model.backbone.config.embedding_dim
+
+    def encode_images(self, images: Any, batch_size: int = 64) -> np.ndarray:
+        """The vectors of the images: an array (I, E), each of length 1; ValueError for a broken file."""
+        return self.answers(images, self._encode, self.width, batch_size)
+
+    predict = encode_images
+
+    def encode_texts(self, texts: Iterable[str], batch_size: int = 64) -> np.ndarray:
+        """The vectors of the strings: an array (T, E), each of length 1.
+
+        Only the first `max_length` tokens of a text are read.
+        """
+        check_batch_size(batch_size)
+        strings: list[str] = listed(texts, "texts")
+        refuse_rows(reasons(strings, not_text))
+        vectors = np.zeros((len(strings), self.width), "float32")
+        for rows in rows_by_length(map(len, strings), batch_size, "text"):
+            vectors[rows] = self._encode_texts(tf.constant([strings[row] for row in rows]))
+        return vectors
+
+    def encode_labels(self, labels: Sequence[str], templates: Sequence[str] = ("{}",)) -> np.ndarray:
+        """The vectors (L, E) of `labels`, which replace "{}" in each of the `templates`.
+
+        A label's vector is the mean over the templates, scaled to length 1 (Radford et al. 2021, section
+        3.1.4). Raises ValueError for a template without "{}".
+        """
+        labels, templates = listed(labels, "labels"), listed(templates, "templates")
+        for template in templates:
+            if "{}" not in template:
+                raise ValueError(f"`template` must have {{}} where the label goes; it is {template!r}.")
+        means = np.mean(
+            [self.encode_texts([template.replace("{}", x) for x in labels]) for template in templates], axis=0
+        )
+        return means / np.linalg.norm(means, axis=-1, keepdims=True)
+
+    def similarity(self, images: Any, texts: Iterable[str]) -> np.ndarray:
+        """The cosine of each image and each text: an array (I, T), from -1 to 1."""
+        return self.encode_images(images) @ self.encode_texts(texts).T
+
+    def probabilities(self, images: np.ndarray, texts: np.ndarray) -> np.ndarray:
+        """The probabilities (I, T) that the vectors `images` (I, E) and `texts` (T, E) belong together.
+
+        With CLIP they sum to 1 for each image; with SigLIP each pair has a probability by itself.
+        """
+        head = self.model.head
+        logits = np.exp(float(head.scale.numpy())) * (images @ texts.T)
+        if head.bias is None:
+            return tf.nn.softmax(logits, axis=-1).numpy()
+        return tf.nn.sigmoid(logits + float(head.bias.numpy())).numpy()
+
+    def as_line(self, answer: np.ndarray) -> str:
+        return " ".join(f"{x:.6g}" for x in answer)
+
+    def export_endpoints(self) -> Endpoints:
+        """The signatures of `ImageTask`, and "texts", which returns the vectors of strings."""
+        texts = (
+            lambda text: {"vector": self.encode_strings(text)},
+            [tf.TensorSpec([None], tf.string, "text")],
+        )
+        return self.endpoints(lambda images: {"vector": self.encode(images)}) | {"texts": texts}

@@ -1,0 +1,1 @@
+"""Tasks that read images, and say what they show and where."""

@@ -1,0 +1,165 @@
+"""The base class of tasks that say where things are in an image.
+
+The model reads an image whole, on a canvas of its own size; answers are in pixels of the image's own size.
+"""
+
+import abc
+import dataclasses
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_tfm.data.batches.epochs import HeldOut
+from keras_tfm.data.sources.canvas import Canvas
+from keras_tfm.data.sources.image_files import ImageFiles, size_in
+from keras_tfm.tasks.images.image_task import (
+    ImageTask,
+    check_reads_images,
+    image_shape_of,
+    preprocessing_in,
+    with_image_size,
+)
+from keras_tfm.tasks.signatures import Endpoints
+from keras_tfm.tasks.task import load_any
+from keras_tfm.tasks.task_folder import is_task_folder
+from keras_tfm.tasks.trainable import FineTunedTask
+from keras_tfm.training.folder import Path
+
+
+class CanvasTask(ImageTask, FineTunedTask):
+    """A task whose answers are places in an image, each of a class. Its `config` is a `Canvas` with
+    `class_names`; its model has a `learner` and a `loss_of_training`.
+    """
+
+    unit = "images"
+    digits = 2
+    held_out = HeldOut(0.1)
+    gives_new_heads = True
+    config: Any
+
+    def __init__(self, backbone: keras.Model, class_names: Sequence[str], **options: Any):
+        self.config = self.config_class(class_names=tuple(class_names), **options)
+        self.class_names = list(self.config.class_names)
+        model = backbone if self.takes(backbone) else None
+        if model is not None and model.num_classes != len(self.class_names):
+            raise ValueError(
+                f"`class_names` must be {model.num_classes}, as the head has them; they are "
+                f"{len(self.class_names)}."
+            )
+        old = backbone if model is None else model.backbone
+        resized = with_image_size(old, self.config.image_size)
+        self.model = model if model and resized is old else self.with_head(resized, model)
+        self.take_images(self.model.backbone)
+
+    @abc.abstractmethod
+    def with_head(self, backbone: keras.Model, model: keras.Model | None) -> keras.Model:
+        """The `backbone` with a head of the task's classes: fresh, or with the weights of a `model`'s."""
+
+    def objective(self, training: Any) -> dict[str, Any]:
+        return {"loss": self.model.loss_of_training()}
+
+    def learner(self, training: Any) -> keras.Model:
+        return self.model.learner()
+
+    @property
+    def preprocessing(self) -> Canvas:
+        """How images become the model's input."""
+        return Canvas(**dataclasses.asdict(preprocessing_in(self.config)))
+
+    @classmethod
+    def reading(cls, options: Any, changes: Mapping[str, Any], start: Path | None = None) -> dict[str, Any]:
+        if start is not None:
+            read: Any = cls
+            task = load_any(start) if is_task_folder(start) else read.from_huggingface(start)
+            return {"image_shape": check_reads_images(task).image_shape}
+        return {"image_shape": image_shape_of(dataclasses.replace(options.base(), **changes))}
+
+    @property
+    def file_fields(self) -> dict[str, Any]:
+        return {"image_shape": self.image_shape, **dataclasses.asdict(self.preprocessing)}
+
+    def records(self, images: Any, /, *rest: Any, **options: Any) -> list[dict[str, Any]]:
+        """ "answer", as `as_line` writes it: without masks; see `Task.records`."""
+        task: Any = self
+        return [
+            {"answer": json.loads(self.as_line(answer))} for answer in task.predict(images, *rest, **options)
+        ]
+
+    def model_inputs(self, images: Any) -> dict[str, tf.Tensor]:
+        """The model's inputs for images, as `ImageTask` has them; DataError for a broken file."""
+        images = self.check_images(images)
+        return self.preprocessing.inputs(self._on_canvas(np.asarray(images)), sizes_of(images))
+
+    def canvases(
+        self, images: Any, sizes: np.ndarray | None, batch_size: int
+    ) -> Iterator[tuple[tf.Tensor, np.ndarray]]:
+        """Images on the canvas (B, H, W, C), and their own sizes (B, 2), in batches.
+
+        `sizes` (N, 2) are given for images that stand on the canvas already. ValueError for a broken file.
+        """
+        sizes = sizes_of(images) if sizes is None else sizes
+        first = 0
+        for part in self.image_parts(images, batch_size):
+            yield self._on_canvas(part), sizes[first : first + len(part)]
+            first += len(part)
+
+    def _on_canvas(self, images: np.ndarray) -> tf.Tensor:
+        return self.preprocessing.fitted(tf.convert_to_tensor(images), *self.image_shape[:2])
+
+    def canvas_endpoints(self, answer: Callable, answer_files: Callable | None = None) -> Endpoints:
+        """Signatures for the bytes of image files of any size, and for arrays of the model's size.
+
+        Both give `answer(images, sizes)` of images on the canvas (B, H, W, C) and their own sizes (B, 2); for
+        files it may be another function, `answer_files`.
+        """
+        height, width, channels = self.image_shape
+        decoded = (tf.TensorSpec(self.image_shape, tf.uint8), tf.TensorSpec((2,), tf.int64))
+
+        def of_bytes(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
+            def decode(data: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+                return self.preprocessing.decoded_whole(data, height, width, channels)
+
+            return (answer_files or answer)(*tf.map_fn(decode, image_bytes, fn_output_signature=decoded))
+
+        def of_images(images: tf.Tensor) -> dict[str, tf.Tensor]:
+            size = tf.constant([height, width], tf.int64)
+            return answer(images, tf.broadcast_to(size, (tf.shape(images)[0], 2)))
+
+        return {
+            "serving_default": (of_bytes, [tf.TensorSpec([None], tf.string, "image_bytes")]),
+            "images": (of_images, [tf.TensorSpec([None, *self.image_shape], tf.float32, "images")]),
+        }
+
+
+def distinct(names: Sequence[str]) -> tuple[str, ...]:
+    """The names of classes, with the number of each that occurs more than once."""
+    return tuple(name if names.count(name) == 1 else f"{name} {i}" for i, name in enumerate(names))
+
+
+def refuse_many(name: str, counts: Iterable[int], most: int) -> None:
+    """ValueError where an image has more than `most` of what the argument `name` holds."""
+    many = [(row, count) for row, count in enumerate(counts) if count > most]
+    if many:
+        row, count = many[0]
+        others = f" ({len(many) - 1:,} more images have too many)" if len(many) > 1 else ""
+        raise ValueError(
+            f"`{name}`: expected at most {most}, the model's queries, in an image; image {row} has "
+            f"{count:,}{others}"
+        )
+
+
+def sizes_of(images: Any) -> np.ndarray:
+    """The own (height, width) of each image, (N, 2); (1, 1) of a file that has none."""
+    if not isinstance(images, ImageFiles):
+        return np.broadcast_to(np.array(images.shape[1:3], "int64"), (len(images), 2))
+    sizes = []
+    for source in images.sources:
+        try:
+            sizes.append(size_in(source) or (1, 1))
+        except OSError:
+            sizes.append((1, 1))
+    return np.array(sizes, "int64").reshape(-1, 2)

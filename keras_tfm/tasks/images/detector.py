@@ -1,0 +1,333 @@
+"""Detecting objects in images: a set of boxes, their names and scores, for each."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import types
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_tfm.data.batches.objects import ObjectBatches, ToldObjectBatches, targets_of
+from keras_tfm.data.sources.canvas import Canvas
+from keras_tfm.data.sources.inputs import Inputs
+from keras_tfm.data.sources.objects import KINDS, Objects, checked_boxes, found_in, read_objects
+from keras_tfm.heads.boxes import corners_of
+from keras_tfm.heads.object_detector import ObjectDetector, ReferencedDetector, detector_around
+from keras_tfm.heads.patch_detector import PatchDetector
+from keras_tfm.models import DETR
+from keras_tfm.models.detection.backbones import BACKBONES
+from keras_tfm.serving.examples import as_columns, check_column, not_list, not_texts
+from keras_tfm.tasks.images.average_precision import average_precision
+from keras_tfm.tasks.images.canvas_task import CanvasTask, distinct, refuse_many, sizes_of
+from keras_tfm.tasks.images.detection import (
+    STRETCHING,
+    DetectorConfig,
+    DetectorOptions,
+    copy_heads,
+    names_of,
+)
+from keras_tfm.tasks.images.drawing import draw_objects
+from keras_tfm.tasks.images.image_task import check_reads_images, shape_and_preprocessing
+from keras_tfm.tasks.signatures import ColumnNames, Endpoints
+from keras_tfm.tasks.task import (
+    describe_backbone,
+    label_entries,
+    make_backbone,
+    refuse_columns,
+)
+from keras_tfm.training.folder import Path
+from keras_tfm.training.options import DetectionTraining
+
+DETECTORS = (ObjectDetector, ReferencedDetector)
+HEADS = "class_head", "box_head"  # how the names of their layers begin
+IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}  # of the published checkpoints
+
+
+class Detector(CanvasTask):
+    """Images, as `ImageTask` has them, to the objects in them, by a `backbone`, a `DETR`, or one with a head.
+
+    Examples are (images, boxes, labels): of each image its boxes, (left, top, right, bottom) in its own
+    pixels, and their names. An answer is {"boxes": (M, 4) in pixels, "labels": M names, "scores": (M,)}, the
+    surest first. `options` are the fields of `DetectorConfig`.
+
+    >>> backbone = keras_tfm.models.DETR.from_size("tiny", image_size=32, num_layers=1, num_decoder_layers=1)
+    >>> task = keras_tfm.tasks.Detector(backbone, ["cat", "dog"])
+    >>> images = np.zeros((8, 32, 32, 3), "uint8")
+    >>> history = task.fit((images, [[[0, 0, 16, 16]]] * 8, [["cat"]] * 8), epochs=1)
+    >>> sorted(task.predict(images[:1])[0])
+    ['boxes', 'labels', 'scores']
+    """
+
+    name = "detect"
+    start = (
+        "a RUN, of this task, of pretrain-images --method updetr or, for its backbone, of classify-images, "
+        "or a transformers folder or hub id"
+    )
+    help = "train a detector: boxes around objects in images, and what they are"
+    files = KINDS
+    examples_class = Objects
+    training = DetectionTraining(
+        epochs=50, patience=None, learning_rate=3e-4, schedule="cosine", weight_decay=1e-4
+    )
+    given_weights = types.MappingProxyType({"learning_rate": 1e-4})
+    optimizer_options = {"global_clipnorm": 0.1}  # Carion et al. 2020, appendix A.4
+    model_options = DetectorOptions
+    config_class = DetectorConfig
+    config: DetectorConfig
+
+    def __init__(self, backbone: keras.Model, class_names: Sequence[str], **options: Any):
+        super().__init__(backbone, class_names, **options)
+        self._detect = tf.function(self.detect, autograph=False, reduce_retracing=True)
+
+    def with_head(self, backbone: keras.Model, model: keras.Model | None) -> keras.Model:
+        made = detector_around(backbone, len(self.class_names))
+        if model is not None:
+            copy_heads(model, made, HEADS)
+        return made
+
+    @classmethod
+    def with_names(cls, model: keras.Model, class_names: Sequence[str], **options: Any) -> Self:
+        """A task for other classes, with the weights of a `model` but its classifier's."""
+        task = cls(model.backbone, class_names, **options)
+        copy_heads(model, task.model, "box_head")
+        return task
+
+    @classmethod
+    def make(
+        cls, examples: Objects, options: DetectorOptions, changes: Mapping[str, Any], **fields: Any
+    ) -> Self:
+        config = dataclasses.asdict(options.base()) | dict(changes)
+        if fields.get("image_size") is not None:
+            config["image_size"] = fields["image_size"]
+        names, family = names_of(examples), options.model_class
+        if "num_classes" in config:  # of families that choose queries by their classes
+            config["num_classes"] = len(names)
+        make: Any = family
+        return cls(make(family.config_class.from_json(config)), names, **fields)
+
+    @classmethod
+    def read_files(
+        cls,
+        paths: Sequence[Path],
+        columns: ColumnNames = None,
+        image_shape: tuple[int, int, int] = (800, 800, 3),
+        **fields: Any,
+    ) -> Objects:
+        """Images of that shape, or of the side `image_size`, and their objects."""
+        refuse_columns(columns, f"{cls.name!r} reads no tables: {cls.files}")
+        return read_objects(paths, *shape_and_preprocessing(image_shape, Canvas(), **fields))
+
+    @classmethod
+    def describe(cls, examples: Objects) -> str:
+        return f"{len(examples.images):,} images with {sum(map(len, examples.boxes)):,} objects"
+
+    @classmethod
+    def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
+        """A task of this kind: the other's weights, its head where it knows the examples' classes; of a
+        pre-trained detector all but its classes'; of a classifier its backbone's, with a fresh Transformer
+        around it.
+        """
+        task = check_reads_images(task)
+        if isinstance(task, cls):
+            kept = {**dataclasses.asdict(task.config), **fields}
+            if set(names_of(examples)) <= set(task.class_names):
+                return cls(task.model, **kept)
+            return cls.with_names(task.model, **{**kept, "class_names": names_of(examples)})
+        kept = {name: getattr(task.config, name) for name in ("mean", "std", "interpolation")} | fields
+        if isinstance(task.model, PatchDetector):
+            made = cls(task.model.detector(), names_of(examples), **kept)
+            copy_heads(task.model, made.model, "box_head")
+            return made
+        backbone = task.encoder
+        if type(backbone).__name__ not in BACKBONES:
+            known = ", ".join(BACKBONES)
+            raise ValueError(f"--from: expected a backbone with maps, {known}; got {type(backbone).__name__}")
+        return cls(DETR.around(backbone), names_of(examples), **kept)
+
+    @classmethod
+    def takes(cls, model: keras.Model) -> bool:
+        return isinstance(model, DETECTORS)
+
+    @classmethod
+    def from_huggingface(cls, name: Path, examples: Any = None, **options: Any) -> Self:
+        """The task in the folder `name`, or of this hub id; for `examples` of other classes with a new head.
+
+        CheckpointError where something is not as it must be. Images are prepared as the folder's
+        preprocessor_config.json says; where it gives the size of their shorter side, they stand whole on a
+        square canvas of it. Without that file they are whole, padded, with ImageNet's mean and deviation;
+        for RT-DETR stretched.
+        """
+        from keras_tfm.convert import CheckpointError, find_folder, from_huggingface
+        from keras_tfm.convert.preprocessing import canvas_fields_of, label_names
+
+        folder = find_folder(name)
+        model = from_huggingface(folder)
+        if not cls.takes(model):
+            raise CheckpointError(name, "architectures", "a detector of objects", type(model).__name__)
+        names = distinct(label_names(folder, model.num_classes))
+        usual = {"keep_aspect": True} | (IMAGENET if model.input["images"].shape[-1] == 3 else {})
+        published = canvas_fields_of(folder, model) or usual
+        if examples is not None and not set(names_of(examples)) <= set(names):
+            return cls.with_names(model, names_of(examples), **{**published, **options})
+        return cls(model, names, **{**published, **options})
+
+    def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
+        """Write a new `folder` for `transformers`: config.json, model.safetensors and, for RT-DETR,
+        preprocessor_config.json.
+
+        ValueError for a backbone that has no counterpart there, and for an RT-DETR whose images keep their
+        aspect.
+        """
+        from keras_tfm.convert import save_huggingface
+        from keras_tfm.convert.preprocessing import preprocessor_writer
+
+        writers: list = []
+        if kind := STRETCHING.get(type(self.model.backbone)):
+            if self.config.keep_aspect:
+                raise ValueError(f"{kind} stretches images; `keep_aspect` is True.")
+            writers.append(preprocessor_writer(self.preprocessing, self.image_shape, kind))
+        save_huggingface(self.model, folder, overwrite, label_entries(self.class_names), writers=writers)
+
+    def __call__(self, batch: Any, training: bool = False) -> dict[str, tf.Tensor]:
+        """Logits and boxes of raw images, or of {"images": them}."""
+        images = batch["images"] if isinstance(batch, dict) else batch
+        return self.model(self.model_inputs(images), training=training)
+
+    def check_examples(self, examples: Any, /) -> Objects:
+        """Images with their sizes, boxes as parts of their sides, and names that the task knows."""
+        if not isinstance(examples, Objects):
+            images, boxes, labels = as_columns(examples, "images", "boxes", "labels")
+            images = self.check_images(images)
+            if not len(images) == len(boxes) == len(labels):
+                counts = f"{len(images)}, {len(boxes)} and {len(labels)}"
+                raise ValueError(f"examples: expected images, boxes and labels of one length, got {counts}")
+            check_column(boxes, "boxes", not_list)
+            check_column(labels, "labels", not_texts)
+            sizes = sizes_of(images)
+            places = [f"image {row}" for row in range(len(images))]
+            given = [[*map(list, found)] for found in boxes]
+            found = checked_boxes(list(zip(places, given, labels, strict=True)), sizes)
+            examples = Objects(images, sizes, *found)
+        if not len(examples.images):
+            raise ValueError("`images` must not be empty.")
+        unknown = sorted({name for names in examples.labels for name in names} - set(self.class_names))
+        if unknown:
+            raise ValueError(f"`labels` must be among {self.class_names}; {unknown[0]!r} is not.")
+        most = self.model.backbone.config.num_queries
+        refuse_many("boxes", map(len, examples.labels), most)
+        return examples
+
+    def batches(
+        self, examples: Objects, training: DetectionTraining, is_validation: bool = False
+    ) -> ObjectBatches:
+        number = {name: place for place, name in enumerate(self.class_names)}
+        classes = [[number[name] for name in names] for names in examples.labels]
+        learning: dict[str, Any] = {
+            "seed": training.seed,
+            "flips": training.flip,
+            "least_area": training.least_area,
+        }
+        kind = ToldObjectBatches if self.model.denoises else ObjectBatches
+        return kind(
+            examples.images,
+            examples.sizes,
+            targets_of(examples.boxes, classes),
+            self.preprocessing,
+            self.image_shape,
+            training.batch_size,
+            **({} if is_validation else learning),
+        )
+
+    def detect(self, images: tf.Tensor, sizes: tf.Tensor) -> dict[str, tf.Tensor]:
+        """All objects of raw images of the model's size (B, H, W, C), whose own `sizes` are (B, 2): `boxes`
+        (B, Q, 4) in their own pixels, `classes` (B, Q) and `scores` (B, Q), the surest first.
+        """
+        boxes, classes, scores = self.by_query(self.preprocessing.inputs(images, sizes))
+        scores, order = tf.math.top_k(scores, scores.shape[1])
+        classes = tf.gather(classes, order, batch_dims=1)
+        scale = tf.cast(tf.gather(sizes, [1, 0, 1, 0], axis=1), tf.float32)[:, None]
+        boxes = tf.gather(boxes * scale, order, batch_dims=1)
+        return {"boxes": boxes, "classes": classes, "scores": scores}
+
+    def by_query(self, inputs: Mapping[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """The likeliest object of each query for the model's inputs: its box (B, Q, 4) in parts of the
+        image's sides, its class (B, Q) and its score (B, Q).
+        """
+        outputs = self.model(inputs, training=False)
+        probabilities = self.model.probabilities(outputs["logits"])
+        boxes = tf.clip_by_value(corners_of(tf.cast(outputs["boxes"], tf.float32)), 0.0, 1.0)
+        return boxes, tf.argmax(probabilities, axis=-1), tf.reduce_max(probabilities, axis=-1)
+
+    def predict(
+        self,
+        images: Any,
+        threshold: float | None = None,
+        draw: Path | None = None,
+        batch_size: int = 16,
+        sizes: np.ndarray | None = None,
+    ) -> list[dict[str, Any]]:
+        """The objects of each image of a score of `threshold`, by default the configuration's, and above.
+
+        With `draw`, a folder, pictures with the boxes over them are written there. `sizes` (N, 2) are the own
+        ones of images that stand on the model's canvas already.
+        """
+        threshold = self.config.threshold if threshold is None else threshold
+        images = self.check_images(images)
+        found = []
+        for canvas, own in self.canvases(images, sizes, batch_size):
+            found += self._answers(canvas, own, threshold)
+        if draw is not None:
+            draw_objects(images, found, self.class_names, draw)
+        return found
+
+    def _answers(self, images: tf.Tensor, sizes: np.ndarray, threshold: float) -> list[dict[str, Any]]:
+        """The answers to raw images of the model's size."""
+        answers = {name: x.numpy() for name, x in self._detect(images, tf.constant(sizes)).items()}
+        found = []
+        for boxes, classes, scores in zip(*answers.values(), strict=True):
+            count = int(np.sum(scores >= threshold))
+            labels = [self.class_names[number] for number in classes[:count]]
+            found.append({"boxes": boxes[:count], "labels": labels, "scores": scores[:count]})
+        return found
+
+    def as_line(self, answer: dict[str, Any]) -> str:
+        rounded = {
+            "boxes": np.round(answer["boxes"].astype("float64"), 2).tolist(),
+            "labels": answer["labels"],
+            "scores": np.round(answer["scores"].astype("float64"), 4).tolist(),
+        }
+        return json.dumps(rounded, ensure_ascii=False)
+
+    def measure(self, examples: Objects) -> dict[str, Any]:
+        """COCO's average precision, from 0 to 100: "ap" over overlaps from 0.5 to 0.95, "ap50" and "ap75"."""
+        return average_precision(examples, self.predict(examples.images, 0.0, sizes=examples.sizes))
+
+    def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
+        if os.fspath(path).lower().endswith((".json", ".jsonl", ".jsonl.gz", ".jsonl.xz")):
+            refuse_columns(columns, f"{self.name!r} reads no tables: {self.files}")
+            images = found_in(os.fspath(path))
+            return Inputs([image.source for image in images], [image.place for image in images])
+        return super().read_inputs(path, columns)
+
+    def export_endpoints(self) -> Endpoints:
+        """All objects that the model gives, of scores down to 0: the caller chooses."""
+        names = tf.constant(self.class_names)
+
+        def answer(images: tf.Tensor, sizes: tf.Tensor) -> dict[str, tf.Tensor]:
+            found = self.detect(images, sizes)
+            labels = tf.gather(names, found["classes"])
+            return {"boxes": found["boxes"], "labels": labels, "scores": found["scores"]}
+
+        return self.canvas_endpoints(answer)
+
+    def describe_model(self) -> dict[str, Any]:
+        return describe_backbone(self.model.backbone)
+
+    @classmethod
+    def load_parts(cls, folder: pathlib.Path, config: DetectorConfig, model: dict[str, Any]) -> Self:
+        return cls(make_backbone(model), **dataclasses.asdict(config))

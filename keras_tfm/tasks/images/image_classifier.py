@@ -1,0 +1,405 @@
+"""Image classification: a vision backbone, a head, and the preprocessing of raw images."""
+
+import dataclasses
+import logging
+import pathlib
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import keras_tfm.models
+from keras_tfm.configs import Rate, Size
+from keras_tfm.data.batches.augmentation import Augmentation
+from keras_tfm.data.batches.epochs import HeldOut
+from keras_tfm.data.batches.images import ImageBatches
+from keras_tfm.data.sources.image_files import ImageFiles
+from keras_tfm.data.sources.images import read_labelled_images
+from keras_tfm.data.sources.preprocessing import Preprocessing
+from keras_tfm.heads.classification import Classifier, classification_loss, soft_classification_loss
+from keras_tfm.heads.distilled import DistilledClassifier
+from keras_tfm.serving.examples import as_columns
+from keras_tfm.tasks.baselines import Baselines, of_classes
+from keras_tfm.tasks.class_weights import class_weights
+from keras_tfm.tasks.images.distillation import Taught, distillation_objective, distilled_model, teacher_of
+from keras_tfm.tasks.images.image_encoder import ImageEncoder
+from keras_tfm.tasks.images.image_families import ClassifierOptions, ImageOptions
+from keras_tfm.tasks.images.image_task import (
+    ImageTask,
+    check_reads_images,
+    image_shape_of,
+    preprocessing_in,
+    shape_and_preprocessing,
+    with_image_size,
+)
+from keras_tfm.tasks.judgements import Judgements, judged_classes
+from keras_tfm.tasks.learning import rows_of
+from keras_tfm.tasks.measures import cross_entropy
+from keras_tfm.tasks.records import records_of
+from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served, labels_beside
+from keras_tfm.tasks.task import describe_backbone, label_entries, load_any, make_backbone
+from keras_tfm.tasks.task_folder import is_task_folder
+from keras_tfm.tasks.trainable import FineTunedTask
+from keras_tfm.training.folder import Path
+from keras_tfm.training.options import ImageTraining
+
+SOME = 200  # answers, to see whether all are the same
+LOG = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageClassifierConfig(Preprocessing):
+    """The classes, the head, and the preprocessing of an `ImageClassifier`.
+
+    Args:
+        class_names: strings, or integers, in the order of the logits.
+        hidden_dim: width of a hidden layer of the head, or None.
+        dropout: dropout rate before the head's last layer.
+    """
+
+    class_names: tuple[str, ...] | tuple[int, ...]
+    hidden_dim: Size | None = None
+    dropout: Rate = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "class_names", tuple(np.atleast_1d(self.class_names).tolist()))
+        names = self.class_names
+        if len(set(names)) < max(2, len(names)) or {type(name) for name in names} not in ({str}, {int}):
+            raise ValueError(
+                f"`class_names` must be different strings, or integers, two at least; they are {names}."
+            )
+        super().__post_init__()
+
+
+class ImageClassifier(ImageTask, FineTunedTask):
+    """Names the class of each image, by a vision `backbone` with a `pooled_output`, such as `ViT`.
+
+    Args:
+        backbone: a model without a head, which gets a new one, or a model with its head.
+        class_names: strings, or integers, in the order of the logits.
+        options: further fields of `ImageClassifierConfig`. An `image_size` other than the backbone's makes a
+            copy of the backbone for that size.
+
+    Images are what `ImageTask` describes. A label is a class name; if names are strings, it may also be their
+    index. A backbone with a `distilled_output` (DeiT) gets a `DistilledClassifier` as its head.
+
+    >>> names, sizes = ["dark", "light"], {"image_size": 8, "patch_size": 4}
+    >>> task = keras_tfm.tasks.ImageClassifier.from_size("tiny", names, **sizes)
+    >>> images = np.repeat(np.array([0, 255] * 8, "uint8"), 8 * 8 * 3).reshape(16, 8, 8, 3)
+    >>> history = task.fit((images, names * 8), epochs=1)
+    >>> task.predict(images).shape
+    (16,)
+    """
+
+    name = "classify-images"
+    record_fields = ("answer", "confidence")
+    start = "a RUN of this task or a related one, or a folder or hub id of transformers or timm"
+    help = "train an image classifier: a Transformer, or another model of images"
+    files = (
+        "a folder with a folder of images per class; .npz or idx files (train-images-idx3-ubyte.gz, its "
+        "labels beside it); images and labels in .parquet files or tfds:NAME[/CONFIG][:VERSION]#SPLIT; or a "
+        ".csv, .tsv or .jsonl table of paths, relative to it, and labels"
+    )
+    columns = (2,)
+    unit = "images"
+    held_out = HeldOut(0.1, least=100)
+    training = ImageTraining(epochs=30, patience=None, schedule="cosine", weight_decay=0.05)
+    given_weights = types.MappingProxyType({"learning_rate": 1e-4})
+    gives_new_heads = True
+    model_options = ClassifierOptions
+    config_class = ImageClassifierConfig
+
+    def __init__(self, backbone: keras.Model, class_names: Any, **options: Any):
+        self.config = ImageClassifierConfig(class_names, **options)
+        self.answer_names = self.config.class_names
+        self.class_names = np.array(self.config.class_names)
+        self.model = self._with_head(backbone)
+        self.take_images(self.model.backbone)
+        self._classify = tf.function(self.classify, autograph=False, reduce_retracing=True)
+
+    def _with_head(self, model: keras.Model) -> keras.Model:
+        """A classifier with the configured classes and image size, and the weights of `model`."""
+        count, given = len(self.class_names), hasattr(model, "backbone")
+        old = model.backbone if given else model
+        backbone = with_image_size(old, self.config.image_size)
+        if given and backbone is old:
+            return model
+        is_distilled = isinstance(model, DistilledClassifier) if given else "distilled_output" in old.output
+        if is_distilled:
+            new: Any = DistilledClassifier(backbone, count, self.config.dropout)
+        else:
+            new = Classifier(backbone, count, self.config.hidden_dim, self.config.dropout)
+        for head in ("head", "distilled_head"):
+            if given and hasattr(model, head):
+                getattr(new, head).set_weights(getattr(model, head).get_weights())
+        return new
+
+    @classmethod
+    def from_size(cls, size: str, class_names: Any, **changes: Any) -> Self:
+        """A classifier with a `ViT` of this size and fresh weights.
+
+        `changes` replace fields of the size's configuration, for example `image_size=28`; ValueError for an
+        unknown size or field.
+        """
+        return cls(keras_tfm.models.ViT.from_size(size, **changes), class_names)
+
+    @classmethod
+    def make(
+        cls,
+        examples: tuple[np.ndarray, np.ndarray],
+        options: ImageOptions,
+        changes: Mapping[str, Any],
+        **fields: Any,
+    ) -> Self:
+        if fields.get("image_size") is not None:
+            changes = {**changes, "image_size": fields["image_size"]}
+        task = cls(options.model(changes), np.unique(examples[1]), **fields)
+        LOG.info(
+            "a new %s, %s: images become %d x %d pixels; --family, --size and --image-size choose others, "
+            "--from starts from trained weights",
+            type(task.model.backbone).__name__,
+            options.size,
+            *task.image_shape[:2],
+        )
+        return task
+
+    @classmethod
+    def reading(
+        cls, options: ImageOptions, changes: Mapping[str, Any], start: Path | None = None
+    ) -> dict[str, Any]:
+        if start is not None:
+            task = load_any(start) if is_task_folder(start) else ImageEncoder.from_huggingface(start)
+            return check_reads_images(task).file_fields
+        return {"image_shape": image_shape_of(dataclasses.replace(options.base(), **changes))}
+
+    @classmethod
+    def read_files(
+        cls,
+        paths: Sequence[Path],
+        columns: ColumnNames = None,
+        in_memory: bool = True,
+        **fields: Any,
+    ) -> tuple[np.ndarray | ImageFiles, np.ndarray]:
+        """Images, of the shape and preprocessing that the fields describe, and the names of their classes.
+
+        With `in_memory=False` files are decoded when they are needed, and keep their names.
+        """
+        shape, preprocessing = shape_and_preprocessing(**fields)
+        found = read_labelled_images(paths, *shape, columns, preprocessing, in_memory)
+        return found.images, np.array(found.class_names)[found.labels]
+
+    @classmethod
+    def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
+        """A classifier with the other task's preprocessing, and its head if that knows the examples'
+        classes.
+        """
+        task = check_reads_images(task)
+        kept = dataclasses.asdict(preprocessing_in(task.config)) | fields
+        if isinstance(task, cls) and set(np.unique(examples[1]).tolist()) <= set(map(str, task.class_names)):
+            return cls(task.model, **dataclasses.asdict(task.config) | kept)
+        return cls(task.encoder, np.unique(examples[1]), **kept)
+
+    @classmethod
+    def takes(cls, model: keras.Model) -> bool:
+        is_classifier = isinstance(model, Classifier | DistilledClassifier)
+        return is_classifier and "images" in model.input
+
+    @classmethod
+    def from_huggingface(cls, name: Path, examples: Any = None, **options: Any) -> Self:
+        """The classifier in the folder `name` of transformers or timm (or of this hub id).
+
+        With `examples`, it gets a new head unless the folder's head knows their classes.
+
+        Raises:
+            CheckpointError: if a file of the folder is missing or not as it must be.
+        """
+        from keras_tfm.convert import CheckpointError, find_folder
+        from keras_tfm.convert.preprocessing import image_model, label_names
+
+        folder = find_folder(name)
+        model, fields = image_model(folder)
+        options = fields | options
+        if cls.takes(model):
+            names = label_names(folder, model.num_classes)
+            if examples is None or set(np.unique(examples[1]).tolist()) <= set(names):
+                return cls(model, names, **options)
+        backbone = getattr(model, "backbone", model)
+        if "images" not in backbone.input or "pooled_output" not in backbone.output:
+            raise CheckpointError(name, "model_type", "a model of images", type(backbone).__name__)
+        if examples is None:
+            raise CheckpointError(name, "architectures", f"one for {cls.name!r}", type(model).__name__)
+        return cls(backbone, np.unique(examples[1]), **options)
+
+    def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
+        """Write a new `folder` for `transformers`: config.json, preprocessor_config.json and
+        model.safetensors.
+
+        Raises:
+            TypeError: if transformers has no such model.
+        """
+        from keras_tfm.convert import save_huggingface
+        from keras_tfm.convert.preprocessing import preprocessor_writer
+
+        entries = label_entries(map(str, self.class_names))
+        writer = preprocessor_writer(self.preprocessing, self.image_shape)
+        save_huggingface(self.model, folder, overwrite, entries, writers=[writer])
+
+    def __call__(self, batch: Any, training: bool = False) -> tf.Tensor:
+        """Logits (B, classes) for raw images, or for {"images": raw images}."""
+        images = batch["images"] if isinstance(batch, dict) else batch
+        return self.model({"images": self.prepare(self._as_array(images))}, training=training)
+
+    def _as_array(self, images: Any) -> np.ndarray:
+        return np.asarray(self.check_images(images))
+
+    def batches(
+        self, examples: tuple[Any, np.ndarray], training: ImageTraining, is_validation: bool = False
+    ) -> ImageBatches:
+        augmentation = augmentation_of(training)
+        is_soft = augmentation.is_soft or training.teacher is not None
+        learning: dict[str, Any] = {
+            "seed": training.seed,
+            "max_shift": training.max_shift,
+            "augmentation": augmentation,
+        }
+        batches = ImageBatches(
+            *examples,
+            self.prepare,
+            training.batch_size,
+            num_classes=len(self.class_names) if is_soft else None,
+            **({} if is_validation else learning),
+        )
+        if not is_validation:
+            names = list(map(str, self.class_names))
+            batches.class_weights = class_weights(training, np.asarray(examples[1]), names)
+        return batches
+
+    def objective(self, training: ImageTraining) -> dict[str, Any]:
+        if training.teacher is not None:
+            return distillation_objective(training)
+        if augmentation_of(training).is_soft:
+            loss = soft_classification_loss()
+            return {"loss": loss, "weighted_metrics": [keras.metrics.CategoricalAccuracy(name="accuracy")]}
+        accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
+        return {"loss": classification_loss(), "weighted_metrics": [accuracy]}
+
+    def learner(self, training: ImageTraining) -> keras.Model:
+        return self.model if training.teacher is None else distilled_model(self.model)
+
+    def learn(
+        self, examples: Any, validation: Any, training: Any, callbacks: Iterable[Any], **keeping: Any
+    ) -> dict[str, list[float]]:
+        if training.teacher is not None:
+            teacher = load_any(training.teacher)
+            callbacks = [*callbacks, Taught(teacher_of(teacher, self))]
+        return super().learn(examples, validation, training, callbacks, **keeping)
+
+    def predict(self, images: np.ndarray, probabilities: bool = False, batch_size: int = 64) -> np.ndarray:
+        """The likeliest class name of each image, (B,); with `probabilities=True`, all probabilities (B,
+        classes).
+        """
+        values = self.probabilities(images, batch_size)
+        return values if probabilities else self.class_names[values.argmax(-1)]
+
+    def records(self, images: Any, probabilities: bool = False, batch_size: int = 64) -> list[dict[str, Any]]:
+        """ "answer" and "confidence", the probability of the class; see `Task.records`."""
+        values = self.probabilities(images, batch_size)
+        names = self.config.class_names
+        answers = [names[place] for place in values.argmax(-1)]
+        return records_of(answers, values.max(-1), names, values if probabilities else None)
+
+    def probabilities(self, images: np.ndarray, batch_size: int = 64) -> np.ndarray:
+        """The probability of each class for each image, (B, classes)."""
+        return self.answers(images, self._classify, len(self.class_names), batch_size)
+
+    def measure(self, examples: tuple[np.ndarray, np.ndarray]) -> dict[str, Any]:
+        """ "accuracy" from 0 to 1, and "loss", the mean cross-entropy in nats."""
+        return self.judge(examples).measures
+
+    def judge(self, examples: tuple[Any, np.ndarray]) -> Judgements:
+        images, labels = examples
+        values = self.probabilities(images)
+        measures = {"accuracy": np.mean(values.argmax(-1) == labels), "loss": cross_entropy(values, labels)}
+        return judged_classes(measures, self.config.class_names, labels, values)
+
+    def classify(self, images: tf.Tensor) -> tf.Tensor:
+        """Raw images (B, H, W, C) to probabilities (B, classes). Runs in a graph."""
+        logits = self.model({"images": self.prepare(images)}, training=False)
+        return tf.nn.softmax(tf.cast(logits, tf.float32))
+
+    def check_examples(self, examples: Any) -> tuple[Any, np.ndarray]:
+        """(images, labels), checked; labels (B,) become indices of the class names."""
+        images, labels = as_columns(examples, "images", "labels")
+        images, labels = self.check_images(images), np.asarray(labels)
+        if not len(images):
+            raise ValueError("`images` must not be empty.")
+        if labels.shape != (len(images),):
+            raise ValueError(
+                f"`labels` must be one for each of {len(images)} images; the shape is {labels.shape}."
+            )
+        names = self.config.class_names
+        if labels.dtype.kind in "iu" and isinstance(names[0], str):
+            names = range(len(names))
+        elif labels.dtype.kind == "U":  # files have the names of numbers
+            names = tuple(map(str, names))
+        places = {name: place for place, name in enumerate(names)}
+        unknown = sorted(set(labels.tolist()) - places.keys())
+        if unknown:
+            raise ValueError(f"`labels` must be among {list(names)}; {unknown[0]!r} is not.")
+        return images, np.array([places[label] for label in labels.tolist()], "int32")
+
+    def classes_in(self, examples: tuple[Any, np.ndarray]) -> np.ndarray:
+        return examples[1]
+
+    def baselines(
+        self, examples: tuple[Any, np.ndarray], validation: tuple[Any, np.ndarray], seed: int
+    ) -> Baselines:
+        return Baselines("val_accuracy", "max", of_classes(examples[1], validation[1]), len(validation[1]))
+
+    def some_answers(self, validation: tuple[Any, np.ndarray]) -> list:
+        images, _ = rows_of(validation, np.arange(min(SOME, len(validation[1]))))
+        return self.predict(images).tolist()
+
+    def export_endpoints(self) -> Endpoints:
+        names = tf.constant([str(name) for name in self.class_names])
+
+        def answer(images: tf.Tensor) -> dict[str, tf.Tensor]:
+            probabilities = self.classify(images)
+            labels = tf.gather(names, tf.argmax(probabilities, axis=-1))
+            beside = labels_beside(self.class_names, probabilities)
+            return {"label": labels, "probabilities": probabilities, "labels": beside}
+
+        return self.endpoints(answer)
+
+    def served(self) -> Served:
+        labels = [str(name) for name in self.class_names]
+        answers = {"kind": "classes", "labels": labels}
+        return self.served_by(lambda images: {"probabilities": self.classify(images)}, answers)
+
+    def describe_model(self) -> dict[str, Any]:
+        is_distilled = isinstance(self.model, DistilledClassifier)
+        return describe_backbone(self.model.backbone) | ({"head": "distilled"} if is_distilled else {})
+
+    @classmethod
+    def load_parts(cls, folder: pathlib.Path, config: ImageClassifierConfig, model: dict[str, Any]) -> Self:
+        backbone, count = make_backbone(model), len(config.class_names)
+        if model.get("head") == "distilled":
+            whole: Any = DistilledClassifier(backbone, count, config.dropout)
+        else:
+            whole = Classifier(backbone, count, config.hidden_dim, config.dropout)
+        return cls(whole, **dataclasses.asdict(config))
+
+
+def augmentation_of(training: ImageTraining) -> Augmentation:
+    """How the images of a training are augmented."""
+    return Augmentation(
+        training.augment,
+        training.flip,
+        training.least_area,
+        training.mixup,
+        training.cutmix,
+        training.label_smoothing,
+    )

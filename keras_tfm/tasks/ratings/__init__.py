@@ -1,0 +1,1 @@
+"""What users would like, learnt from what they rated."""

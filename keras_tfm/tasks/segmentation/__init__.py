@@ -1,0 +1,1 @@
+"""Masks: the class of every pixel, instances, and panoptic segments."""

@@ -1,0 +1,54 @@
+"""Examples of segments as a `Segmenter` takes them from Python: masks and names of each image."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from keras_tfm.data.sources.segments import PANOPTIC, SegmentSets
+from keras_tfm.serving.examples import check_column, not_list
+from keras_tfm.tasks.segmentation.config import SegmenterConfig
+
+
+def checked_sets(masks: Any, labels: Any, sizes: np.ndarray, config: SegmenterConfig) -> SegmentSets:
+    """Masks (M, H, W), boolean or 0 and 1, and M names of each image of these `sizes` (N, 2), packed;
+    ValueError for others.
+    """
+    check_column(masks, "masks", not_list)
+    check_column(labels, "labels", not_list)
+    if not len(masks) == len(labels) == len(sizes):
+        counts = f"{len(sizes)}, {len(masks)} and {len(labels)}"
+        raise ValueError(f"examples: expected images, masks and labels of one length, got {counts}")
+    arrays: list[np.ndarray] = []
+    problems: dict[int, str] = {}
+    for row, (given, names, size) in enumerate(zip(masks, labels, sizes.tolist(), strict=True)):
+        found = np.asarray(given) if len(given) else np.zeros((0, *size), bool)
+        if problem := _problem(found, names, tuple(size), config):
+            problems[row] = problem
+        arrays.append(found)
+    for row, problem in problems.items():
+        others = f" ({len(problems) - 1:,} more images are wrong)" if len(problems) > 1 else ""
+        raise ValueError(f"image {row}: {problem}{others}")
+    return SegmentSets.of(arrays, labels, config.class_names, stuff=config.stuff, kind=config.segments)
+
+
+def _problem(
+    masks: np.ndarray, names: Sequence[str], size: tuple[int, ...], config: SegmenterConfig
+) -> str | None:
+    """Why masks, and their names, are not those of an image of this size; None if they are."""
+    if masks.dtype.kind not in "biu" or masks.ndim != 3 or masks.shape[1:] != size:
+        return f"expected masks of shape (M, {size[0]}, {size[1]}), 0 or 1, got {masks.dtype} {masks.shape}"
+    if masks.size and not 0 <= masks.min() <= masks.max() <= 1:
+        return f"expected masks of 0 and 1, got {masks.min()} to {masks.max()}"
+    if isinstance(names, str) or len(names) != len(masks) or not all(isinstance(x, str) for x in names):
+        return f"expected a name for each of {len(masks)} masks, got {names!r:.60}"
+    if not masks.any(axis=(1, 2)).all():
+        return f"expected masks with pixels, mask {int(np.argmin(masks.any(axis=(1, 2))))} has none"
+    if config.segments != PANOPTIC:
+        return None
+    if (masks.astype("int64").sum(axis=0) > 1).any():
+        return "expected panoptic segments, which share no pixels, got pixels of two"
+    for name in config.stuff:
+        if list(names).count(name) > 1:
+            return f"expected one segment of {name!r}, which is stuff, got {list(names).count(name)}"
+    return None

@@ -1,0 +1,186 @@
+"""What a `Segmenter` trains: a backbone with a decoder of its maps, or a model of sets of masks."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import keras
+
+from keras_tfm.configs import Config, Option, Rate, Size, meant
+from keras_tfm.data.sources.segments import WORDS
+from keras_tfm.heads.mask_classifier import MaskClassifier, PointMaskClassifier
+from keras_tfm.heads.panoptic_detector import PanopticDetector
+from keras_tfm.heads.segmentation import DECODERS, SemanticSegmenter
+from keras_tfm.models import DETR, GatedAxialUNet, Mask2Former, MaskFormer, MaxDeepLab, MedT
+from keras_tfm.tasks.images.image_families import FAMILIES, ImageOptions
+from keras_tfm.tasks.task import describe_backbone, make_backbone
+
+SegmentingModel = SemanticSegmenter | MaskClassifier | PanopticDetector
+# Backbones that tell sets of masks, and their heads; any other has a `SemanticSegmenter`.
+OF_SETS: dict[type, Any] = {
+    MaskFormer: MaskClassifier,
+    Mask2Former: PointMaskClassifier,
+    MaxDeepLab: MaskClassifier,
+    DETR: PanopticDetector,
+}
+MASK_SETS = tuple(dict.fromkeys(OF_SETS.values()))  # the heads that learn instances and panoptic segments
+SEMANTIC = (SemanticSegmenter, MaskClassifier)  # those that learn the class of every pixel
+# {model: (prefixes of the names of its parts without classes, the name of the part with them)}
+PARTS: dict[type, tuple[str | tuple[str, ...], str]] = {
+    SemanticSegmenter: ("decoder", "classes"),
+    MaskClassifier: ("mask_head", "class_head"),
+    PointMaskClassifier: ("mask_head", "class_head"),
+    PanopticDetector: (("box_head", "mask_"), "class_head"),
+}
+# {model: the prefix of transformers' image processor for it}
+PROCESSORS: dict[type, str] = {
+    SemanticSegmenter: "Segformer",
+    MaskClassifier: "MaskFormer",
+    PointMaskClassifier: "Mask2Former",
+    PanopticDetector: "Detr",
+}
+ARCHITECTURES = (
+    "SegformerForSemanticSegmentation, MaskFormerForInstanceSegmentation, "
+    "Mask2FormerForUniversalSegmentation or DetrForSegmentation"
+)
+# Those that segment and nothing else, or detect too, beside the families of images.
+FAMILIES_HERE = {family.__name__.lower(): family for family in (*OF_SETS, GatedAxialUNet, MedT)}
+_NAMES = sorted(family.__name__.lower() for family in OF_SETS)
+NAMES_OF_SETS = f"{', '.join(_NAMES[:-1])} or {_NAMES[-1]}"
+TINY_DETR_HEADS = 8  # with four, the channels of its mask head are no multiple of the groups' number
+NUM_MAPS = 4  # of a DETR's backbone, as in the published models, or fewer where it has no more
+
+
+@dataclasses.dataclass(frozen=True)
+class SegmenterOptions(ImageOptions):
+    """A segmenter with fresh weights: a backbone of a family, and a decoder."""
+
+    family: Annotated[
+        str,
+        Option(
+            "maskformer, mask2former or maxdeeplab, which tell masks and their classes, or detr, which tells "
+            "boxes too, for instances and panoptic segments; for classes of pixels one of the former three; "
+            "medt or gatedaxialunet, with --decoder linear; or a backbone: of models with maps, mit "
+            "(SegFormer's) or swin for example, or that keep patches, as vit"
+        ),
+    ] = "mit"
+    decoder: Annotated[
+        Literal[DECODERS],  # type: ignore[valid-type]
+        Option(
+            "from a backbone's maps to classes: mlp, SegFormer's; naive, pup or mla, SETR's; linear, none"
+        ),
+    ] = "mlp"
+    decoder_dim: Annotated[Size | None, Option("the decoder's width", default="256, of a tiny model 64")] = (
+        None
+    )
+
+    @property
+    def model_class(self) -> Any:
+        """The class of the family; ValueError for an unknown family."""
+        known = FAMILIES | FAMILIES_HERE
+        if self.family not in known:
+            wrong = f"{self.family!r}{meant(self.family, known)}"
+            raise ValueError(f"There is no family {wrong}; there are {', '.join(known)}.")
+        return known[self.family]
+
+    def base(self) -> Any:
+        config = super().base()
+        is_tiny_detr = self.model_class is DETR and self.size == "tiny"
+        return dataclasses.replace(config, num_heads=TINY_DETR_HEADS) if is_tiny_detr else config
+
+    @property
+    def dim(self) -> int:
+        """The decoder's width."""
+        return self.decoder_dim or (64 if self.size == "tiny" else 256)
+
+    def whole(self, changes: Mapping[str, Any], count: int) -> SegmentingModel:
+        """A new model for `count` classes; ValueError for options that do not belong together."""
+        backbone = self.model(changes)
+        if type(backbone) not in OF_SETS:
+            return SemanticSegmenter(backbone, count, self.decoder, self.dim)
+        if self.decoder != "mlp" or self.decoder_dim is not None:
+            raise ValueError(
+                f"`decoder` and `decoder_dim` are a backbone's; {self.family} has its own decoder."
+            )
+        return segmenting(backbone, count)
+
+
+@dataclasses.dataclass(frozen=True)
+class HeadOptions(Config):
+    """What a `SemanticSegmenter` takes beside its backbone and the number of classes."""
+
+    decoder: Literal[DECODERS] = "mlp"  # type: ignore[valid-type]
+    dim: Size = 256
+    dropout: Rate = 0.1
+
+
+@dataclasses.dataclass(frozen=True)
+class PanopticOptions(Config):
+    """What a `PanopticDetector` takes beside its backbone and the number of classes."""
+
+    num_maps: Size = NUM_MAPS
+
+
+# {head: its arguments beside the backbone and the number of classes}
+OPTIONS: dict[Any, type[Config]] = {SemanticSegmenter: HeadOptions, PanopticDetector: PanopticOptions}
+
+
+def segmenting(backbone: keras.Model, count: int, **head: Any) -> SegmentingModel:
+    """A `backbone` with a fresh head of `count` classes."""
+    kind = head_class_of(type(backbone))
+    if kind is PanopticDetector:
+        head = {"num_maps": min(NUM_MAPS, len(backbone.maps)), **head}
+    return kind(backbone, count, **head)
+
+
+def head_of(model: SegmentingModel) -> dict[str, Any]:
+    """A head's arguments but for the number of classes."""
+    return {name: value for name, value in model.head_arguments.items() if name != "num_classes"}
+
+
+def with_head_of(
+    backbone: keras.Model, count: int, model: SegmentingModel, has_classes: bool = True
+) -> SegmentingModel:
+    """A segmenter of `count` classes on a `backbone`, with the weights of a `model`'s head; without
+    `has_classes` those of the classes stay fresh.
+    """
+    new = segmenting(backbone, count, **head_of(model))
+    starts, of_classes = PARTS[type(model)]
+    of_backbone = {layer.name for layer in backbone.layers}
+    for layer in new.layers:  # a linear decoder is none of them
+        is_part = layer.name.startswith(starts) or (has_classes and layer.name == of_classes)
+        if is_part and layer.name not in of_backbone:
+            layer.set_weights(model.get_layer(layer.name).get_weights())
+    return new
+
+
+def head_class_of(backbone_class: type) -> Any:
+    """The class of the head that a backbone of this class gets."""
+    return OF_SETS.get(backbone_class, SemanticSegmenter)
+
+
+def check_tells(head_class: type, segments: str) -> None:
+    """ValueError for models that do not tell `segments` of this kind."""
+    name = head_class.__name__
+    if segments == "semantic" and not issubclass(head_class, SEMANTIC):
+        raise ValueError(
+            f"{name} tells instances and panoptic segments; masks of classes need another --family."
+        )
+    if segments != "semantic" and not issubclass(head_class, MASK_SETS):
+        raise ValueError(
+            f"{WORDS[segments]} need --family {NAMES_OF_SETS}; {name} tells the class of each pixel."
+        )
+
+
+def describe(model: SegmentingModel) -> dict[str, Any]:
+    """A model as JSON values."""
+    return describe_backbone(model.backbone) | {"head": head_of(model)}
+
+
+def made_of(description: Mapping[str, Any], count: int) -> SegmentingModel:
+    """A model with fresh weights from the values of `describe`; ValueError for other values."""
+    backbone, head = make_backbone(description), description.get("head", {})
+    options = OPTIONS.get(head_class_of(type(backbone)))
+    return segmenting(
+        backbone, count, **({} if options is None else dataclasses.asdict(options.from_json(head)))
+    )

@@ -1,0 +1,315 @@
+"""Segmenting images: the class of every pixel, instances, or panoptic segments."""
+
+import dataclasses
+import os
+import pathlib
+import types
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_tfm.data.batches.epochs import Batches
+from keras_tfm.data.sources.canvas import Canvas
+from keras_tfm.data.sources.coco import read_coco
+from keras_tfm.data.sources.inputs import Inputs
+from keras_tfm.data.sources.lines import DataError, files_of
+from keras_tfm.data.sources.masks import KINDS, Masks, has_pairs, images_in, read_masks
+from keras_tfm.data.sources.segments import KINDS as KINDS_OF_SETS
+from keras_tfm.data.sources.segments import Segments, is_coco, read_segments
+from keras_tfm.heads.map_decoders import maps_of
+from keras_tfm.tasks.images.canvas_task import CanvasTask, distinct
+from keras_tfm.tasks.images.image_task import check_reads_images, shape_and_preprocessing
+from keras_tfm.tasks.segmentation.config import SegmenterConfig, are_known, kind_of, with_classes
+from keras_tfm.tasks.segmentation.kind import SegmentationKind
+from keras_tfm.tasks.segmentation.models import (
+    ARCHITECTURES,
+    NAMES_OF_SETS,
+    PARTS,
+    PROCESSORS,
+    SEMANTIC,
+    SegmenterOptions,
+    SegmentingModel,
+    check_tells,
+    describe,
+    head_class_of,
+    made_of,
+    segmenting,
+    with_head_of,
+)
+from keras_tfm.tasks.segmentation.pixel_classes import PixelClasses
+from keras_tfm.tasks.segmentation.sets import Instances, PanopticSegments
+from keras_tfm.tasks.signatures import ColumnNames, Endpoints
+from keras_tfm.tasks.task import label_entries, refuse_columns
+from keras_tfm.training.folder import Path
+from keras_tfm.training.options import SegmentationTraining
+
+KINDS_OF_SEGMENTS: dict[str, type[SegmentationKind]] = {
+    "semantic": PixelClasses,
+    "instances": Instances,
+    "panoptic": PanopticSegments,
+}
+
+
+class Segmenter(CanvasTask):
+    """Images, as `ImageTask` has them, to their segments, by a `backbone` or one with a head.
+
+    The configuration's field `segments` says which segments. "semantic": examples are (images, masks),
+    whole numbers (H, W) of each image's own size, by which the configuration tells classes; an answer is
+    {"mask": (H, W), "shares": {name: part of the pixels}, "scores": {name: mean probability in its pixels}}.
+    "instances" and "panoptic": examples are (images, masks, labels), of each image M masks (M, H, W), 0 or 1,
+    and their M names; an answer has "labels", "scores", "areas" in pixels and "boxes" (left, top, right,
+    bottom) of N segments, and of instances their "masks" (N, H, W), boolean, which may overlap, of panoptic
+    segments the map "segments" (H, W) of their numbers from 1, 0 for none. `options` are the fields of
+    `SegmenterConfig`.
+
+    >>> sizes = {"image_size": 8, "patch_size": 4, "num_layers": 2, "dim": 32, "num_heads": 2}
+    >>> backbone = keras_tfm.models.ViT.from_size("B/16", intermediate_dim=64, **sizes)
+    >>> task = keras_tfm.tasks.Segmenter(backbone, ["ground", "cat"])
+    >>> images, masks = np.zeros((8, 8, 8, 3), "uint8"), np.zeros((8, 8, 8), "uint8")
+    >>> history = task.fit((images, masks), epochs=1)
+    >>> task.predict(images[:1])[0]["mask"].shape
+    (8, 8)
+    """
+
+    name = "segment"
+    start = "a RUN, of this task or, for its backbone, of classify-images, or a transformers folder or hub id"
+    help = "train a segmenter: the class of every pixel of an image, instances, or panoptic segments"
+    files = (
+        f"{KINDS}, for the class of every pixel; {KINDS_OF_SETS}, for instances or panoptic segments, which "
+        f"need --family {NAMES_OF_SETS}"
+    )
+    examples_class = Masks
+    training = SegmentationTraining(
+        epochs=50, patience=None, learning_rate=1e-3, schedule="cosine", weight_decay=0.01
+    )
+    given_weights = types.MappingProxyType({"learning_rate": 1e-4})
+    model_options = SegmenterOptions
+    config_class = SegmenterConfig
+    config: SegmenterConfig
+
+    def __init__(self, backbone: keras.Model, class_names: Sequence[str], **options: Any):
+        super().__init__(backbone, class_names, **options)
+        check_tells(type(self.model), self.config.segments)
+        self.kind = KINDS_OF_SEGMENTS[self.config.segments](self)
+
+    def with_head(self, backbone: keras.Model, model: keras.Model | None) -> keras.Model:
+        count = len(self.class_names)
+        return segmenting(backbone, count) if model is None else with_head_of(backbone, count, model)
+
+    @classmethod
+    def make(
+        cls, examples: Any, options: SegmenterOptions, changes: Mapping[str, Any], **fields: Any
+    ) -> Self:
+        if fields.get("image_size") is not None:
+            changes = {**changes, "image_size": fields["image_size"]}
+        fields = with_classes(fields, examples)
+        check_tells(head_class_of(options.model_class), fields["segments"])
+        return cls(options.whole(changes, len(fields["class_names"])), **fields)
+
+    @classmethod
+    def read_files(
+        cls,
+        paths: Sequence[Path],
+        columns: ColumnNames = None,
+        image_shape: tuple[int, int, int] = (512, 512, 3),
+        names: Mapping[int, str] | None = None,
+        ignored: int = 255,
+        **fields: Any,
+    ) -> Masks | Segments:
+        """Images of that shape, or of the side `image_size`, and their masks, or the segments of COCO's
+        files.
+        """
+        refuse_columns(columns, f"{cls.name!r} reads no tables: {cls.files}")
+        shape, canvas = shape_and_preprocessing(image_shape, Canvas(), **fields)
+        if any(map(is_coco, files_of(paths))):
+            return read_segments(paths, shape, canvas)
+        return read_masks(paths, shape, canvas, names, ignored)
+
+    @property
+    def file_fields(self) -> dict[str, Any]:
+        return {**super().file_fields, "names": self.config.names, "ignored": self.config.ignored}
+
+    @classmethod
+    def describe(cls, examples: Any) -> str:
+        if not isinstance(examples, Segments):
+            return super().describe(examples)
+        return f"{len(examples.images):,} images with {sum(examples.segments.counts):,} segments"
+
+    @classmethod
+    def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
+        """A task of this kind: the other's weights, its classes where it knows those of the examples; of a
+        classifier its backbone's, with a fresh decoder.
+        """
+        task = check_reads_images(task)
+        if isinstance(task, cls):
+            kept = {**dataclasses.asdict(task.config), **fields}
+            if are_known(examples, task.config):
+                return cls(task.model, **{**kept, **kind_of(examples)})
+            return cls.with_classes(task.model, examples, **kept)
+        try:
+            maps_of(task.encoder)
+        except ValueError as error:
+            raise ValueError(f"--from: {error}") from None
+        kept = {name: getattr(task.config, name) for name in ("mean", "std", "interpolation")}
+        return cls(task.encoder, **with_classes({**kept, **fields}, examples))
+
+    @classmethod
+    def with_classes(cls, model: SegmentingModel, examples: Any, **fields: Any) -> Self:
+        """A task for the classes of `examples`, with the weights of a `model` but its classifier's."""
+        fields = with_classes(fields, examples)
+        new = with_head_of(model.backbone, len(fields["class_names"]), model, has_classes=False)
+        return cls(new, **fields)
+
+    @classmethod
+    def takes(cls, model: keras.Model) -> bool:
+        return isinstance(model, tuple(PARTS))
+
+    @classmethod
+    def from_huggingface(cls, name: Path, examples: Any = None, **options: Any) -> Self:
+        """The task in the folder `name`, or of this hub id; for `examples` of other classes with a new head.
+
+        CheckpointError where something is not as it must be.
+        """
+        from keras_tfm.convert import CheckpointError, find_folder, from_huggingface
+        from keras_tfm.convert.preprocessing import canvas_fields_of, label_names, shifts_labels
+
+        folder = find_folder(name)
+        model = from_huggingface(folder)
+        if not cls.takes(model):
+            raise CheckpointError(name, "architectures", ARCHITECTURES, type(model).__name__)
+        names = distinct(label_names(folder, model.num_classes))
+        published = {"class_names": names, **canvas_fields_of(folder, model)}
+        if not isinstance(model, SEMANTIC):
+            published |= {"segments": "panoptic"}
+        elif shifts_labels(folder):
+            published |= {"class_values": tuple(range(1, len(names) + 1)), "ignored": 0}
+        task = cls(model, **{**published, **options})
+        if examples is None:
+            return task
+        if are_known(examples, task.config):
+            return cls(task.model, **{**dataclasses.asdict(task.config), **kind_of(examples)})
+        kept = {**dataclasses.asdict(task.preprocessing), **options}
+        return cls.with_classes(task.model, examples, **kept)
+
+    def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
+        """Write a new `folder` for `transformers`: config.json, preprocessor_config.json, model.safetensors.
+
+        ValueError where images keep their aspect, TypeError for a model that has no counterpart there.
+        """
+        from keras_tfm.convert import save_huggingface
+        from keras_tfm.convert.preprocessing import preprocessor_writer
+
+        kind = f"{PROCESSORS[type(self.model)]}ImageProcessor"
+        if self.config.keep_aspect:
+            raise ValueError(f"{kind} stretches images; `keep_aspect` is True.")
+        writer = preprocessor_writer(
+            self.preprocessing,
+            self.image_shape,
+            kind,
+            do_reduce_labels=self.config.ignored == 0,
+        )
+        save_huggingface(self.model, folder, overwrite, label_entries(self.class_names), writers=[writer])
+
+    def __call__(self, batch: Any, training: bool = False) -> Any:
+        """What the model gives, by default logits (B, rows, columns, classes), for raw images, or {"images":
+        them}.
+        """
+        images = batch["images"] if isinstance(batch, dict) else batch
+        return self.model(self.read_by_model(self.model_inputs(images)), training=training)
+
+    def read_by_model(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Those of the `inputs` of a `Canvas` that the model has."""
+        return {name: inputs[name] for name in self.model.input}
+
+    def check_examples(self, examples: Any, /) -> Any:
+        """Images with their sizes, and masks or segments of the task's classes."""
+        examples = self.kind.check_examples(examples)
+        if not len(examples.images):
+            raise ValueError("`images` must not be empty.")
+        return examples
+
+    def batches(self, examples: Any, training: SegmentationTraining, is_validation: bool = False) -> Batches:
+        return self.kind.batches(examples, training, is_validation)
+
+    def without_padding(self, x: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
+        """The part of a map (rows, columns, D) of a whole canvas that belongs to its image of the `size`
+        (2,), in the canvas's resolution; unchanged where images are stretched.
+        """
+        if not self.config.keep_aspect:
+            return x
+        height, width = self.image_shape[:2]
+        rows, columns = tf.unstack(self.preprocessing.content(size, height, width))
+        return tf.image.resize(x, (height, width))[:rows, :columns]
+
+    def predict(
+        self,
+        images: Any,
+        draw: Path | None = None,
+        masks: Path | None = None,
+        batch_size: int = 16,
+        sizes: np.ndarray | None = None,
+        threshold: float | None = None,
+    ) -> list[dict[str, Any]]:
+        """What is seen in each image, at its own size; instances, and panoptic segments, of a score of
+        `threshold`, by default the configuration's, and above.
+
+        With `draw`, a folder, pictures with the masks over them are written there, and with `masks` the
+        masks: PNGs of the classes' values, or of the numbers of segments from 1, in the order of the answer,
+        as R + 256 G + 256² B; the surest of instances that overlap is on top. `sizes` (N, 2) are the own ones
+        of images that stand on the model's canvas already.
+        """
+        if threshold is None:
+            threshold = self.config.threshold
+        elif self.config.segments == "semantic":
+            raise ValueError(
+                "`threshold` is of instances and panoptic segments; classes of pixels have none."
+            )
+        images = self.check_images(images)
+        found: list[dict[str, Any]] = []
+        for canvas, own in self.canvases(images, sizes, batch_size):
+            found += self.kind.answers(canvas, own, threshold)
+        if draw is not None:
+            self.kind.draw(images, found, draw)
+        if masks is not None:
+            self.kind.write(images, found, masks)
+        return found
+
+    def as_line(self, answer: dict[str, Any]) -> str:
+        return self.kind.as_line(answer)
+
+    def measure(self, examples: Any) -> dict[str, Any]:
+        """From 0 to 100, at the images' own sizes. "semantic": "miou", the mean intersection over union of
+        classes, and "pixel_accuracy". "instances": COCO's average precision of masks, "ap", "ap50" and
+        "ap75". "panoptic": "pq", "sq" and "rq", and of "things" and of "stuff" alone "pq_things" and so on.
+        """
+        return self.kind.measure(examples)
+
+    def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
+        path = os.fspath(path)
+        if has_pairs(path) or is_coco(path):
+            refuse_columns(columns, f"{self.name!r} reads no tables: {self.files}")
+            found = [pair[1:] for pair in read_coco(path).paths()] if is_coco(path) else images_in(path)
+            if not found:
+                raise DataError(path, None, "expected images, there are none")
+            return Inputs([image for image, _ in found], [place for _, place in found])
+        return super().read_inputs(path, columns)
+
+    def export_endpoints(self) -> Endpoints:
+        """For arrays of the model's size, and the bytes of files of any size. "semantic": `masks` of the
+        model's size, with the probability of each pixel's class, the `labels` and their `label_values` in the
+        masks, of files also `png`, masks of their own
+        sizes. Otherwise `labels`, `scores`, `areas` and `boxes` of the segments, behind which scores are 0:
+        all instances, down to a score of 0, or panoptic segments; of arrays `masks` of each instance, or the
+        map `segments`, of files `png`, of each instance, 255 inside, or the map's numbers as colours.
+        """
+        return self.kind.export_endpoints()
+
+    def describe_model(self) -> dict[str, Any]:
+        return describe(self.model)
+
+    @classmethod
+    def load_parts(cls, folder: pathlib.Path, config: SegmenterConfig, model: dict[str, Any]) -> Self:
+        return cls(made_of(model, len(config.class_names)), **dataclasses.asdict(config))

@@ -1,0 +1,1 @@
+"""Tasks that read texts: they label, fill, compare and write them."""

@@ -1,0 +1,373 @@
+"""The base class of tasks that fine-tune a text encoder such as BERT: classification, tagging, answers,
+choices.
+"""
+
+import abc
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import keras_tfm.models
+from keras_tfm.configs import Between, Config, Count, Option, Rate, Size, checked, meant
+from keras_tfm.data.batches.encoding import EncodedBatches, Ragged, in_chunks, model_inputs
+from keras_tfm.data.batches.epochs import HeldOut
+from keras_tfm.data.tokenizers.bert import BERTTokenizer
+from keras_tfm.data.tokenizers.huggingface import read_huggingface_tokenizer
+from keras_tfm.data.tokenizers.tokenizer import Tokenizer
+from keras_tfm.tasks.learning import ModelOptions
+from keras_tfm.tasks.signatures import Served
+from keras_tfm.tasks.task import Task, check_length, check_vocabulary, label_entries
+from keras_tfm.tasks.text.served_texts import served_texts
+from keras_tfm.tasks.trainable import FineTunedTask
+from keras_tfm.training.folder import Path
+from keras_tfm.training.options import FineTuning
+
+TextLength = Annotated[int, Between(8, 2**20)]  # room for some tokens between the special ones
+Family = Literal["bert", "recurrent"]
+FAMILIES: dict[str, Any] = {"bert": keras_tfm.models.BERT, "recurrent": keras_tfm.models.Recurrent}
+HEAD_ARGUMENTS: dict[str, Any] = {
+    "hidden_dim": Size | None,
+    "activation": str,
+    "dropout": Rate,
+    "input_dropout": Rate,
+    "kernel_initializer": Literal["glorot_uniform", "zeros"],
+}
+VOCABULARY_TEXTS = 200_000  # a vocabulary of thousands of pieces hardly changes with more
+
+
+@dataclasses.dataclass(frozen=True)
+class EncoderOptions(ModelOptions):
+    """A BERT with fresh weights, and its vocabulary."""
+
+    set_here: ClassVar[Mapping[str, str]] = {"vocabulary_size": "--vocabulary"}
+
+    size: Annotated[str, Option("size of the BERT to train from scratch")] = "mini"
+    vocabulary_size: Annotated[
+        Count, Option("word pieces at most; small files give fewer", flag="--vocabulary")
+    ] = 8_000
+    lowercase: Annotated[bool, Option("convert texts to lower case and remove accents")] = True
+
+    def base(self) -> Config:
+        return keras_tfm.models.BERT.config_of_size(self.size)
+
+
+@dataclasses.dataclass(frozen=True)
+class FamilyOptions(EncoderOptions):
+    """An encoder with fresh weights, and its vocabulary."""
+
+    family: Annotated[Family, Option("kind of encoder; recurrent is a bidirectional LSTM")] = "bert"
+
+    def base(self) -> Config:
+        return FAMILIES[self.family].config_of_size(self.size)
+
+
+class EncoderTask(FineTunedTask):
+    """An encoder that is fine-tuned on labelled examples. Abstract.
+
+    Args:
+        backbone: an encoder without a head, which gets a new one, or a model with its head.
+        tokenizer: the encoder's tokenizer.
+        config: the task's configuration, an instance of `config_class`.
+
+    A subclass names `examples_class`, a named tuple of columns, and `head_class`, and defines how examples
+    are encoded and how answers are measured.
+
+    Raises:
+        ValueError: if the tokenizer has more tokens than the model, or `config.max_length` exceeds the
+            model's.
+    """
+
+    training = FineTuning(epochs=3, batch_tokens=1_024, learning_rate=5e-5)
+    model_options = FamilyOptions
+    held_out = HeldOut(0.1, 1_000, least=100)
+    examples_class: ClassVar[Any]
+    gives_new_heads = True
+    head_class: type
+    default_length = 128  # tokens per example, unless the caller chooses or the model has fewer
+    chunk = 8_192  # how many examples are encoded at once
+
+    def __init__(self, backbone: keras.Model, tokenizer: Tokenizer, config: Any):
+        self.tokenizer, self.config = tokenizer, config
+        self.has_given_weights = True
+        check_head(config.head)
+        self.model = backbone if hasattr(backbone, "backbone") else self._add_head(backbone)
+        check_length(config.max_length, self.model.backbone.config)
+        check_vocabulary(self.model.backbone.config, tokenizer)
+        self._answer = tf.function(self._logits, autograph=False, reduce_retracing=True)
+
+    @abc.abstractmethod
+    def _add_head(self, backbone: keras.Model) -> keras.Model:
+        """The backbone with a new head, as `config` describes it."""
+
+    @abc.abstractmethod
+    def _encode(self, *columns: Any) -> Ragged:
+        """Ragged model inputs, and what belongs to them, for columns without labels. Runs in a graph."""
+
+    @abc.abstractmethod
+    def _encode_labels(self, examples: Any, inputs: Any) -> Any:
+        """The labels in the form that `EncodedBatches` takes; ValueError for labels unknown to the task."""
+
+    @classmethod
+    @abc.abstractmethod
+    def config_for(cls, examples: Sequence[Sequence], **options: Any) -> Config:
+        """A configuration that fits `examples`: their labels, for instance."""
+
+    @classmethod
+    def from_examples(
+        cls,
+        examples: Sequence[Sequence],
+        size: str = "mini",
+        vocabulary_size: int = 8_000,
+        lowercase: bool = True,
+        changes: Mapping[str, Any] | None = None,
+        family: Family = "bert",
+        **options: Any,
+    ) -> Self:
+        """A task with fresh weights, and a WordPiece vocabulary trained on the texts of the examples.
+
+        Args:
+            examples: columns, as `fit` takes them.
+            size: a published size of the family, "tiny", "mini" or "base" for example.
+            vocabulary_size: how many word pieces the vocabulary may have.
+            lowercase: whether texts are converted to lower case, without accents.
+            changes: fields of the size's configuration to replace.
+            family: "bert", or "recurrent" for a bidirectional LSTM.
+            options: fields of the task's configuration.
+
+        Raises:
+            ValueError: for an unknown family or size.
+        """
+        if family not in FAMILIES:
+            raise ValueError(
+                f"There is no encoder family {family!r}{meant(family, FAMILIES)}; there are "
+                f"{', '.join(FAMILIES)}."
+            )
+        examples = cls.as_examples(examples)
+        texts = cls.texts_of(examples)
+        sample = texts[:: -(-len(texts) // VOCABULARY_TEXTS) or 1]
+        tokenizer = BERTTokenizer.train(sample, vocabulary_size, lowercase)
+        changes = {**(changes or {}), "vocabulary_size": tokenizer.vocabulary_size}
+        backbone = FAMILIES[family].from_size(size, **changes)
+        task = cls(backbone, tokenizer, cls.config_for(examples, **{**cls.fresh_fields, **options}))
+        task.has_given_weights = False
+        return task
+
+    @classmethod
+    def make(
+        cls,
+        examples: Any,
+        options: FamilyOptions,
+        changes: Mapping[str, Any],
+        **fields: Any,
+    ) -> Self:
+        return cls.from_examples(
+            examples,
+            options.size,
+            options.vocabulary_size,
+            options.lowercase,
+            changes,
+            options.family,
+            **fields,
+        )
+
+    @classmethod
+    def adopt(cls, task: Task, examples: Any, **fields: Any) -> Self:
+        """The other task itself if it is of this class and has the same head, else a new head on its
+        encoder.
+        """
+        if type(task) is cls:
+            config = dataclasses.replace(task.config, **fields)
+            if cls.same_head(task.config, config):
+                return cls(task.model, task.tokenizer, config)
+        backbone = getattr(task.model, "backbone", task.model)
+        if task.tokenizer is None or "sequence_output" not in backbone.output:
+            raise ValueError(f"--from: a {task.name!r} task has no encoder of texts")
+        most = getattr(backbone.config, "max_length", cls.default_length)
+        fields = {"max_length": min(cls.default_length, most), **fields}
+        return cls.from_backbone(backbone, task.tokenizer, examples, **fields)
+
+    @classmethod
+    def takes(cls, model: Any) -> bool:
+        inputs = model.input
+        return isinstance(model, cls.head_class) and "token_ids" in inputs
+
+    @classmethod
+    def from_backbone(
+        cls, backbone: keras.Model, tokenizer: Tokenizer, examples: Sequence[Sequence], **options: Any
+    ) -> Self:
+        """A task with a new head on an existing encoder, with the labels of `examples`."""
+        return cls(backbone, tokenizer, cls.config_for(cls.as_examples(examples), **options))
+
+    @classmethod
+    @abc.abstractmethod
+    def texts_of(cls, examples: Any) -> list[str]:
+        """All texts in the examples, to train a vocabulary on."""
+
+    @classmethod
+    def from_huggingface(
+        cls,
+        name: Path,
+        examples: Sequence[Sequence] | None = None,
+        **options: Any,
+    ) -> Self:
+        """The task in the folder `name` (or of this hub id); with `examples`, its encoder with a new head.
+
+        The folder's own head is kept if it belongs to this task and has the labels of the examples.
+
+        Raises:
+            CheckpointError, DataError: if a file of the folder is missing or not as it must be.
+        """
+        from keras_tfm.convert import CheckpointError, find_folder, from_huggingface, head_arguments
+        from keras_tfm.convert.folder import read_config
+
+        examples = None if examples is None else cls.as_examples(examples)
+        folder = find_folder(name)
+        tokenizer = read_huggingface_tokenizer(folder, encloses=True)
+        model, entries = from_huggingface(folder), read_config(folder)
+        if isinstance(model, cls.head_class):
+            kept = cls.config_of(model, entries, tokenizer, **options)
+            wanted = kept if examples is None else cls.config_for(examples, **options)
+            if cls.same_head(kept, wanted):
+                return cls(model, tokenizer, kept)
+        if examples is None:
+            raise CheckpointError(name, "architectures", f"one for {cls.name!r}", type(model).__name__)
+        backbone = from_huggingface(folder, with_head=False)
+        head, parts = head_arguments(backbone, cls.head_class, entries)
+        return cls(with_parts(backbone, **parts), tokenizer, cls.config_for(examples, **options, head=head))
+
+    @classmethod
+    def config_of(
+        cls, model: keras.Model, entries: Mapping[str, Any], tokenizer: Tokenizer, **options: Any
+    ) -> Config:
+        """The configuration of a published model with its head, from the entries of its config.json."""
+        config = model.backbone.config
+        length = options.pop("max_length", None) or min(cls.default_length, config.max_length)
+        fields = {**options, **cls._published(model, entries)}  # the published head fixes its labels
+        own = {"num_classes", *fields}
+        head = {name: value for name, value in model.head_arguments.items() if name not in own}
+        return cls.config_class(max_length=length, **fields, head=head)
+
+    @classmethod
+    @abc.abstractmethod
+    def _published(cls, model: keras.Model, entries: Mapping[str, Any]) -> dict[str, Any]:
+        """Fields of the task's configuration, from the entries of a published config.json."""
+
+    @classmethod
+    def same_head(cls, one: Any, other: Any) -> bool:
+        """Whether two configurations have the same labels, so that one head serves both."""
+        return set(getattr(one, "labels", ())) == set(getattr(other, "labels", ()))
+
+    def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
+        """Write a new `folder` for `transformers`: config.json, model.safetensors and tokenizer.json.
+
+        Raises:
+            TypeError: if transformers has no such model.
+        """
+        from keras_tfm.convert import save_huggingface
+
+        save_huggingface(self.model, folder, overwrite, self._entries(), self.tokenizer)
+
+    def _entries(self) -> dict[str, Any]:
+        """The entries of config.json about the labels."""
+        labels = getattr(self.config, "labels", ())
+        return label_entries(labels) if labels else {}
+
+    def batches(self, examples: Any, training: FineTuning, is_validation: bool = False) -> EncodedBatches:
+        encoded = in_chunks(self._encode, *examples[:-1], size=self.chunk)
+        inputs, labels = self._inputs(encoded), self._encode_labels(examples, encoded)
+        options = {"pad_id": self.tokenizer.pad_id, "rows": self._rows_per_example(examples)}
+        batches = EncodedBatches(inputs, labels, **options, **training.batching_by_length(is_validation))
+        if not is_validation:
+            batches.class_weights = self._class_weights(labels, training)
+        return batches
+
+    def _class_weights(self, labels: Any, training: Any) -> np.ndarray | None:
+        """The weights of the labels 0, 1, … in the loss; None for equal ones."""
+        return None
+
+    def _rows_per_example(self, examples: Any) -> int:
+        """How many encoded rows make one example: the number of choices, for instance."""
+        return 1
+
+    def _inputs(self, encoded: Ragged) -> Ragged:
+        """Those tensors from `_encode` that the model takes."""
+        return {name: x for name, x in encoded.items() if name in self.model.input}
+
+    def _logits(self, *columns: tf.Tensor) -> tuple[Any, Ragged]:
+        """The model's output for columns without labels, and what `_encode` gave. Runs in a graph."""
+        encoded = self._encode(*columns)
+        return self._run(model_inputs(self._inputs(encoded), self.tokenizer.pad_id)), encoded
+
+    def served_by(self, run: Callable, answers: dict[str, Any], **options: Any) -> Served:
+        """The `Served` of the function `run` of the model's inputs; see `served_texts` for the `options`."""
+        names, length = set(self.model.input), self.config.max_length
+        return served_texts(self.tokenizer, length, names, run, self._encode, answers, **options)
+
+    def _run(self, inputs: dict[str, tf.Tensor]) -> Any:
+        """The model's output for its inputs, (B, T) each."""
+        return self.model(inputs, training=False)
+
+
+def check_head(arguments: Mapping[str, Any]) -> None:
+    """Raise ValueError for unknown arguments of a head, and for values that they cannot have."""
+    for name, value in arguments.items():
+        if name not in HEAD_ARGUMENTS:
+            raise ValueError(f"`head` takes {', '.join(HEAD_ARGUMENTS)}; it was given {name}.")
+        checked(value, HEAD_ARGUMENTS[name], f"`{name}` of `head`")
+
+
+def with_parts(backbone: keras.Model, **parts: Any) -> keras.Model:
+    """The backbone with its weights, rebuilt where `parts` add or remove layers: fields of its
+    configuration.
+    """
+    config = backbone.config
+    changes = {name: value for name, value in parts.items() if getattr(config, name, value) != value}
+    if not changes:
+        return backbone
+    changed = type(backbone)(dataclasses.replace(config, **changes), dtype=backbone.dtype_policy)
+    weights = {weight.path: weight for weight in backbone.weights}
+    for weight in changed.weights:
+        if weight.path in weights:
+            weight.assign(weights[weight.path])
+    return changed
+
+
+def as_pairs(texts: Iterable[str | Sequence[str]]) -> list[tuple[str, ...]]:
+    """Tuples of two strings, each of which may have come as one string with a tab between."""
+    pairs = list(map(parts_of, texts))
+    if any(len(pair) != 2 for pair in pairs):
+        raise ValueError("texts: expected pairs, tuples of two strings or one string with a tab between")
+    return pairs
+
+
+def parts_of(text: str | Sequence[str]) -> tuple[str, ...]:
+    """A tuple of strings; a single string is split at its tabs."""
+    return tuple(text.split("\t")) if isinstance(text, str) else tuple(text)
+
+
+def check_labels(labels: Sequence[str]) -> None:
+    """Raise ValueError unless the labels are at least two different strings."""
+    if len(set(labels)) < max(2, len(labels)) or not all(isinstance(label, str) for label in labels):
+        raise ValueError(f"`labels` must be different strings, two at least; they are {labels[:20]}.")
+
+
+def published_labels(entries: Mapping[str, Any], count: int) -> tuple[str, ...]:
+    """The names of `count` labels, from a published config.json or as transformers numbers them."""
+    names = entries.get("id2label") or {}
+    return tuple(names.get(str(number), f"LABEL_{number}") for number in range(count))
+
+
+def label_ids(labels: Iterable, names: Iterable, unseen: str = "in training") -> np.ndarray:
+    """The indices of `labels` among `names`, an int32 array; ValueError for a label that is not there."""
+    ids = {name: number for number, name in enumerate(names)}
+    unknown = sorted(set(labels) - ids.keys(), key=str)
+    if unknown:
+        more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+        raise ValueError(
+            f"labels: {unknown[0]!r}{more} unseen {unseen}; known are {', '.join(map(str, names))[:200]}"
+        )
+    return np.array([ids[label] for label in labels], "int32")

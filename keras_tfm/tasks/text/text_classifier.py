@@ -1,0 +1,379 @@
+"""Text classification: one class per text or pair of texts, several labels at once, or a number."""
+
+import dataclasses
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_tfm.configs import Config, Option
+from keras_tfm.data.batches.encoding import Ragged, are_cut, pack_texts
+from keras_tfm.data.batches.lengths import rows_by_length
+from keras_tfm.data.sources.inputs import Inputs, read_unlabelled_texts
+from keras_tfm.data.sources.labelled import PROBLEMS, LabelledTexts, read_labelled_texts
+from keras_tfm.heads.classification import Classifier, classification_loss
+from keras_tfm.serving.examples import (
+    check_column,
+    not_number,
+    not_pair,
+    not_text,
+    not_text_or_pair,
+    not_texts,
+    shown,
+)
+from keras_tfm.tasks.baselines import MEAN, Baselines, of_classes, of_words
+from keras_tfm.tasks.class_weights import class_weights
+from keras_tfm.tasks.judgements import Judgements, counts_of_sets, judged_classes
+from keras_tfm.tasks.learning import TABLES
+from keras_tfm.tasks.measures import cross_entropy
+from keras_tfm.tasks.records import records_of, surest
+from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served, labels_beside
+from keras_tfm.tasks.text.encoder_task import (
+    EncoderTask,
+    TextLength,
+    as_pairs,
+    check_labels,
+    label_ids,
+    parts_of,
+    published_labels,
+    with_parts,
+)
+from keras_tfm.training.folder import Path
+from keras_tfm.training.monitor import Mode
+from keras_tfm.training.options import ClassTraining, FineTuning
+
+Problem = Literal["classes", "multi-label", "regression"]
+PUBLISHED = dict(
+    zip(PROBLEMS, ("single_label_classification", "multi_label_classification", "regression"), strict=True)
+)
+
+SOME = 200  # answers, to see whether all are the same
+LABELS = {"classes": not_text, "multi-label": not_texts, "regression": not_number}
+
+
+@dataclasses.dataclass(frozen=True)
+class TextClassifierConfig(Config):
+    """How a `TextClassifier` labels texts.
+
+    Args:
+        labels: the labels, in the order of the logits; empty for a regression.
+        problem: "classes" (one label per text), "multi-label" (any number of them) or "regression".
+        pairs: whether an example consists of two texts.
+        max_length: how many tokens of an example are read, special tokens included.
+        pooling: which hidden state is classified: of the "first" token, or the "mean" or "max" of all.
+        head: further arguments of `heads.Classifier`.
+    """
+
+    labels: tuple[str, ...] = ()
+    problem: Annotated[
+        Problem,
+        Option("a label is one class; several names, separated by commas; or a number"),
+    ] = "classes"
+    pairs: bool = False
+    max_length: Annotated[TextLength, Option("tokens read of an example, special tokens included")] = 128
+    pooling: Annotated[
+        Literal["first", "mean", "max"],
+        Option("what is classified: the first token, or the mean or maximum of all tokens"),
+    ] = "first"
+    head: dict = dataclasses.field(default_factory=lambda: {"dropout": 0.1})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.problem == "regression":
+            if self.labels:
+                raise ValueError(f"`labels` must be empty for a regression; they are {self.labels[:20]}.")
+        else:
+            check_labels(self.labels)
+
+
+class TextClassifier(EncoderTask):
+    """Labels texts, or pairs of texts, by an encoder such as BERT with a classification head.
+
+    Examples are (texts, labels). A text is a string, or a tuple of two strings; a label is a string, a list
+    of strings for `problem="multi-label"`, or a number for `problem="regression"`.
+
+    >>> examples = ["a good film", "a bad film"] * 4, ["+", "-"] * 4
+    >>> task = keras_tfm.tasks.TextClassifier.from_examples(examples, size="tiny", vocabulary_size=300)
+    >>> history = task.fit(examples, examples, epochs=1)
+    >>> task.predict(["a good film"], probabilities=True).shape
+    (1, 2)
+    """
+
+    name = "classify"
+    help = "train or fine-tune an encoder to label texts, or pairs of texts"
+    files = f"a text (or two texts) and its label in {TABLES}"
+    columns = (2, 3)
+    config_class = TextClassifierConfig
+    training = ClassTraining(epochs=15, batch_tokens=1_024, learning_rate=1e-3)
+    given_weights = types.MappingProxyType({"epochs": 3, "learning_rate": 5e-5})
+    fresh_fields = types.MappingProxyType({"pooling": "mean"})
+    examples_class = LabelledTexts
+    column_kinds = types.MappingProxyType({"texts": not_text_or_pair})
+    head_class = Classifier
+
+    @property
+    def answer_names(self) -> tuple[str, ...]:
+        return self.config.labels
+
+    @property
+    def record_fields(self) -> tuple[str, ...]:
+        return ("answer",) if self.config.problem == "regression" else ("answer", "confidence")
+
+    def _add_head(self, backbone: keras.Model) -> Classifier:
+        if self.config.pooling != "first":
+            backbone = with_parts(backbone, pooler=False)
+        num_classes = max(1, len(self.config.labels))
+        return Classifier(backbone, num_classes, pooling=self.config.pooling, **self.config.head)
+
+    @classmethod
+    def config_for(
+        cls, examples: Sequence[Sequence], problem: Problem = "classes", **options: Any
+    ) -> TextClassifierConfig:
+        """A configuration with the labels of the examples, sorted."""
+        texts, labels = examples
+        check_column(labels, "labels", LABELS[problem])
+        if problem == "multi-label":
+            labels = [name for names in labels for name in names]
+        names = () if problem == "regression" else tuple(sorted(set(labels)))
+        pairs = bool(texts) and not isinstance(texts[0], str)
+        return TextClassifierConfig(names, problem, pairs, **options)
+
+    @classmethod
+    def _published(cls, model: keras.Model, entries: Mapping[str, Any]) -> dict[str, Any]:
+        problems: dict[Any, Any] = {theirs: ours for ours, theirs in PUBLISHED.items()}
+        problem = problems.get(entries.get("problem_type"))
+        problem = problem or ("regression" if model.num_classes == 1 else "classes")
+        labels = published_labels(entries, model.num_classes) if problem != "regression" else ()
+        return {"labels": labels, "problem": problem, "pooling": model.pooling}
+
+    @classmethod
+    def same_head(cls, one: TextClassifierConfig, other: TextClassifierConfig) -> bool:
+        alike = (one.problem, one.pooling) == (other.problem, other.pooling)
+        return alike and super().same_head(one, other)
+
+    def _entries(self) -> dict[str, Any]:
+        return {**super()._entries(), "problem_type": PUBLISHED[self.config.problem]}
+
+    @classmethod
+    def texts_of(cls, examples: LabelledTexts) -> list[str]:
+        return [part for text in examples.texts for part in ([text] if isinstance(text, str) else text)]
+
+    def check_examples(self, examples: Any) -> LabelledTexts:
+        examples = super().check_examples(examples)
+        check_column(examples.labels, "labels", LABELS[self.config.problem])
+        return examples
+
+    def classes_in(self, examples: LabelledTexts) -> np.ndarray | None:
+        is_one = self.config.problem == "classes"
+        return label_ids(examples.labels, self.config.labels) if is_one else None
+
+    def baselines(self, examples: LabelledTexts, validation: LabelledTexts, seed: int) -> Baselines | None:
+        if self.config.problem == "multi-label" or not (examples.labels and validation.labels):
+            return None
+        count = len(validation.texts)
+        if self.config.problem == "regression":
+            mean, truth = np.mean(examples.labels), np.array(validation.labels)
+            return Baselines("val_loss", "min", {MEAN: float(np.mean((truth - mean) ** 2))}, count)
+        known, asked = (label_ids(part.labels, self.config.labels) for part in (examples, validation))
+        sides = [[" ".join(parts_of(text)) for text in part.texts] for part in (examples, validation)]
+        rules = of_classes(known, asked) | of_words(sides[0], known, sides[1], asked, seed)
+        return Baselines("val_accuracy", "max", rules, count)
+
+    def some_answers(self, validation: LabelledTexts) -> list | None:
+        return list(self.predict(validation.texts[:SOME])) if self.config.problem == "classes" else None
+
+    def _encode(self, texts: Any, seconds: tf.Tensor | None = None) -> Ragged:
+        if not tf.is_tensor(texts):
+            texts, seconds = self._columns(texts)
+        return pack_texts(self.tokenizer, self.config.max_length, texts, seconds)
+
+    def _columns(self, texts: Iterable[str | Sequence[str]]) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """The texts (B,), and the second texts (B,) of pairs, or None. A pair may be one string with a
+        tab.
+        """
+        if not self.config.pairs:
+            if not all(isinstance(text, str) for text in texts):
+                raise ValueError("texts: expected strings, for this task reads single texts; got a pair")
+            return tf.constant(list(texts), tf.string), None
+        pairs = as_pairs(texts)
+        return tuple(tf.constant([pair[side] for pair in pairs], tf.string) for side in range(2))
+
+    def _encode_labels(self, examples: LabelledTexts, inputs: Ragged | None) -> np.ndarray:
+        labels, names = examples.labels, self.config.labels
+        if self.config.problem == "classes":
+            return label_ids(labels, names)
+        if self.config.problem == "regression":
+            return np.array(labels, "float32")[:, None]
+        matrix = np.zeros((len(labels), len(names)), "float32")
+        for row, chosen in enumerate(labels):
+            matrix[row, label_ids(chosen, names)] = 1
+        return matrix
+
+    @property
+    def judged_by(self) -> tuple[str, Mode]:
+        """Accuracy chooses the best epoch of a classifier: the loss rises again while answers still
+        improve.
+        """
+        return ("val_accuracy", "max") if self.config.problem == "classes" else super().judged_by
+
+    def _class_weights(self, labels: np.ndarray, training: Any) -> np.ndarray | None:
+        if training.class_weight is not None and self.config.problem != "classes":
+            raise ValueError(f"`class_weight` is for one class a text; the problem is {self.config.problem}.")
+        return class_weights(training, labels, self.config.labels)
+
+    def objective(self, training: FineTuning) -> dict[str, Any]:
+        if self.config.problem == "classes":
+            accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
+            return {"loss": classification_loss(), "weighted_metrics": [accuracy]}
+        if self.config.problem == "regression":
+            return {"loss": keras.losses.MeanSquaredError("mean_with_sample_weight", name="loss")}
+        return {
+            "loss": keras.losses.BinaryCrossentropy(
+                from_logits=True, reduction="mean_with_sample_weight", name="loss"
+            )
+        }
+
+    def predict(
+        self, texts: Iterable[str | Sequence[str]], probabilities: bool = False, batch_size: int = 64
+    ) -> list | np.ndarray:
+        """The label of each text: a string, a list of strings for several labels, or a number.
+
+        With `probabilities=True`, an array (N, labels) with the probability of each label instead.
+
+        Raises:
+            ValueError: for a text that cannot be labelled, and for `probabilities` of a regression.
+        """
+        self._refuse(probabilities)
+        values = self.probabilities(texts, batch_size)  # (N, labels)
+        return values if probabilities else self._labels_of(values)
+
+    def records(
+        self, texts: Iterable[str | Sequence[str]], probabilities: bool = False, batch_size: int = 64
+    ) -> list[dict[str, Any]]:
+        """ "answer" and "confidence", of several labels that of the least sure one; see `Task.records`."""
+        self._refuse(probabilities)
+        values = self.probabilities(texts, batch_size)
+        answers = self._labels_of(values)
+        if self.config.problem == "regression":
+            return [{"answer": answer} for answer in answers]
+        confidences = values.max(-1) if self.config.problem == "classes" else surest(values)
+        return records_of(answers, confidences, self.config.labels, values if probabilities else None)
+
+    def _refuse(self, probabilities: bool) -> None:
+        """Raise ValueError for the probabilities of a regression."""
+        if probabilities and self.config.problem == "regression":
+            raise ValueError("A regression has no probabilities: leave `probabilities` out.")
+
+    def _labels_of(self, values: np.ndarray) -> list:
+        """The answers to texts whose labels have these probabilities, (N, labels)."""
+        if self.config.problem == "regression":
+            return [float(value) for value in values[:, 0]]
+        if self.config.problem == "classes":
+            return [self.config.labels[label] for label in values.argmax(-1)]
+        return [[self.config.labels[label] for label in np.flatnonzero(row >= 0.5)] for row in values]
+
+    def refusal(self, example: Any) -> str | None:
+        if self.config.pairs:
+            return not_pair(example)
+        if isinstance(example, str):
+            return None
+        return f"expected one text, for this task reads single texts; got {shown(example)}"
+
+    def probabilities(self, texts: Iterable[str | Sequence[str]], batch_size: int = 64) -> np.ndarray:
+        """The probability of each label, (N, labels), or the predicted numbers (N, 1) of a regression."""
+        texts = self.answerable(texts, batch_size)
+        answers = np.zeros((len(texts), max(1, len(self.config.labels))), "float32")
+        for rows in rows_by_length([len(str(text)) for text in texts], batch_size, "text"):
+            columns = [x for x in self._columns([texts[row] for row in rows]) if x is not None]
+            answers[rows] = self._activate(self._answer(*columns)[0])
+        return answers
+
+    def _activate(self, logits: tf.Tensor) -> tf.Tensor:
+        """Logits as probabilities; unchanged for a regression."""
+        logits = tf.cast(logits, tf.float32)
+        activations = {"classes": tf.nn.softmax, "multi-label": tf.sigmoid, "regression": tf.identity}
+        return activations[self.config.problem](logits)
+
+    def measure(self, examples: LabelledTexts) -> dict[str, Any]:
+        """Metrics by `problem`: "accuracy", "macro_f1" and "loss" (in nats) for classes; "micro_f1" and
+        "exact_match" for several labels; "pearson" and "mean_squared_error" for numbers.
+        """
+        return self.judge(examples).measures
+
+    def judge(self, examples: LabelledTexts) -> Judgements:
+        from sklearn.metrics import f1_score  # slow to import, and only needed here
+
+        names = self.config.labels
+        truth, values = self._encode_labels(examples, None), self.probabilities(examples.texts)
+        if self.config.problem == "classes":
+            answers = values.argmax(-1)
+            measures = {
+                "accuracy": np.mean(answers == truth),
+                "macro_f1": f1_score(truth, answers, average="macro", zero_division=0),
+                "loss": cross_entropy(values, truth),
+            }
+            return judged_classes(measures, names, truth, values)
+        if self.config.problem == "multi-label":
+            answers = values >= 0.5
+            micro_f1 = f1_score(truth > 0, answers, average="micro", zero_division=0)
+            measures = {"micro_f1": micro_f1, "exact_match": np.mean((answers == (truth > 0)).all(-1))}
+            told = self._labels_of(values)
+            right = np.maximum(np.where(truth > 0, values, 1 - values), np.finfo("float32").tiny)
+            sets = [[{(name,) for name in row} for row in rows] for rows in (examples.labels, told)]
+            return Judgements(measures, examples.labels, told, -np.log(right).mean(-1), counts_of_sets(*sets))
+        # Equal texts may get answers that differ in the last bit.
+        is_constant = any(np.ptp(column) <= 1e-5 * np.abs(column).max() for column in (truth, values))
+        pearson = 0.0 if is_constant else np.corrcoef(truth[:, 0], values[:, 0])[0, 1]
+        errors = (truth - values)[:, 0] ** 2
+        measures = {"pearson": pearson, "mean_squared_error": np.mean(errors)}
+        return Judgements(measures, examples.labels, self._labels_of(values), errors)
+
+    def count_truncated(self, texts: Sequence[str | Sequence[str]]) -> int:
+        """How many of `texts` have more tokens than the model reads, and are cut."""
+        texts = self.answerable(texts)
+        columns = zip(*as_pairs(texts), strict=True) if self.config.pairs and len(texts) else [texts]
+        return int(are_cut(self.tokenizer, self.config.max_length, *columns).sum())
+
+    def as_line(self, answer: Any) -> str:
+        return ",".join(answer) if isinstance(answer, list) else super().as_line(answer)
+
+    @classmethod
+    def read_files(
+        cls, paths: Sequence[Path], columns: ColumnNames = None, problem: Problem = "classes", **fields: Any
+    ) -> LabelledTexts:
+        return read_labelled_texts(paths, columns, problem)
+
+    def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
+        return read_unlabelled_texts(path, columns, self.config.pairs)
+
+    def export_endpoints(self) -> Endpoints:
+        names = tf.constant(self.config.labels, tf.string)
+
+        def answer(*texts: tf.Tensor) -> dict[str, tf.Tensor]:
+            probabilities = self._activate(self._logits(*texts)[0])
+            if self.config.problem == "regression":
+                return {"value": probabilities[:, 0]}
+            labels = labels_beside(self.config.labels, probabilities)
+            beside = {"probabilities": probabilities, "labels": labels}
+            if self.config.problem == "classes":
+                return {"label": tf.gather(names, tf.argmax(probabilities, -1)), **beside}
+            return {"is_label": probabilities >= 0.5, **beside}
+
+        sides = ("text", "second") if self.config.pairs else ("text",)
+        return {"serving_default": (answer, [tf.TensorSpec([None], tf.string, side) for side in sides])}
+
+    def served(self) -> Served:
+        def run(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+            probabilities = self._activate(self._run(inputs))
+            if self.config.problem == "regression":
+                return {"value": probabilities[:, 0]}
+            is_label = {"is_label": probabilities >= 0.5} if self.config.problem == "multi-label" else {}
+            return {"probabilities": probabilities, **is_label}
+
+        answers: dict[str, Any] = {"kind": "classes" if self.config.problem == "classes" else "arrays"}
+        if self.config.problem != "regression":
+            answers["labels"] = list(self.config.labels)
+        return self.served_by(run, answers, pairs=self.config.pairs)

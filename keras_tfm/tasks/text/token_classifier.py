@@ -1,0 +1,280 @@
+"""Tagging: a label for each word of a sentence, for example to find named entities."""
+
+import dataclasses
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_tfm.configs import Config, Option
+from keras_tfm.data.batches.encoding import Ragged, surround
+from keras_tfm.data.batches.lengths import rows_by_length
+from keras_tfm.data.sources.inputs import Inputs, read_unlabelled_words
+from keras_tfm.data.sources.labelled import TaggedWords, read_tagged_words
+from keras_tfm.heads import TokenCrossEntropy, TokenTagger, token_accuracy
+from keras_tfm.serving.examples import apart, not_texts, not_words, words_in
+from keras_tfm.tasks.class_weights import class_weights
+from keras_tfm.tasks.judgements import Judgements, confusion_of, counts_in, counts_of_sets, losses_of
+from keras_tfm.tasks.learning import ROWS
+from keras_tfm.tasks.records import rounded
+from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served
+from keras_tfm.tasks.text.encoder_task import (
+    EncoderTask,
+    TextLength,
+    check_labels,
+    label_ids,
+    published_labels,
+    with_parts,
+)
+from keras_tfm.tasks.text.spans import bounds_of, marks_of, repaired, spans_of
+from keras_tfm.training.folder import Path
+from keras_tfm.training.options import ClassTraining, FineTuning
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenClassifierConfig(Config):
+    """How a `TokenClassifier` tags words.
+
+    Args:
+        labels: the tags, in the order of the logits.
+        max_length: how many tokens of a sentence are read, special tokens included.
+        head: further arguments of `heads.TokenTagger`.
+        marks: punctuation that is a word of its own at the ends of others, in sentences that come as strings.
+    """
+
+    labels: tuple[str, ...]
+    max_length: Annotated[TextLength, Option("tokens read of a sentence, special tokens included")] = 128
+    head: dict = dataclasses.field(default_factory=lambda: {"dropout": 0.1})
+    marks: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_labels(self.labels)
+
+
+class TokenClassifier(EncoderTask):
+    """Tags each word of a sentence by an encoder such as BERT with a head on every token.
+
+    A sentence is a list of words, or a string that is split at white space and, where that is so in the words
+    of training, before and behind punctuation (`config.marks`); examples are (words, tags), two lists of
+    lists of strings. Only the first word piece of a word is classified (Devlin et al. 2019, section 5.3).
+    Words beyond `config.max_length` tokens are not read: they get "O", or the first label if there is no "O";
+    `count_truncated` counts such sentences.
+
+    >>> examples = [["Ada", "lives", "in", "Rome"]] * 8, [["PER", "O", "O", "LOC"]] * 8
+    >>> task = keras_tfm.tasks.TokenClassifier.from_examples(examples, size="tiny", vocabulary_size=300)
+    >>> history = task.fit(examples, examples, epochs=1)
+    >>> len(task.predict(["Ada sleeps"])[0])
+    2
+    """
+
+    name = "tag"
+    record_fields = ("answer", "confidence", "words", "scores", "spans")
+    help = "train or fine-tune an encoder to tag the words of sentences"
+    files = (
+        "text in CoNLL columns (plain, .gz, .xz): word first, tag last, or --columns by number; a blank "
+        "line after each sentence; or "
+        f"a list of words and a list of tags in {ROWS}; or a .csv or .tsv table with a word per row: its "
+        "sentence (or a blank line after each), the word and its tag"
+    )
+    columns = (2, 3)
+    unit = "sentences"
+    training = ClassTraining(**{**dataclasses.asdict(EncoderTask.training), "epochs": 10})
+    config_class = TokenClassifierConfig
+    examples_class = TaggedWords
+    column_kinds = types.MappingProxyType({"words": not_texts, "tags": not_texts})
+    head_class = TokenTagger
+
+    def _add_head(self, backbone: keras.Model) -> TokenTagger:
+        backbone = with_parts(backbone, pooler=False)
+        return TokenTagger(backbone, len(self.config.labels), **self.config.head)
+
+    @classmethod
+    def config_for(cls, examples: Sequence[Sequence], **options: Any) -> TokenClassifierConfig:
+        """A configuration with the tags of the examples, sorted."""
+        tags = {tag for sentence in examples[1] for tag in sentence}
+        return TokenClassifierConfig(tuple(sorted(tags)), **{"marks": marks_of(examples[0]), **options})
+
+    @classmethod
+    def _published(cls, model: keras.Model, entries: Mapping[str, Any]) -> dict[str, Any]:
+        return {"labels": published_labels(entries, model.num_classes)}
+
+    @classmethod
+    def texts_of(cls, examples: TaggedWords) -> list[str]:
+        return [" ".join(words) for words in examples.words]
+
+    def _encode(self, words: Any) -> Ragged:
+        if not isinstance(words, tf.RaggedTensor):
+            words = tf.ragged.constant([list(row) for row in words], tf.string, ragged_rank=1)
+        pieces = self.tokenizer.tokenize_words(words.flat_values)  # (words, pieces)
+        nothing = tf.cast(pieces.row_lengths() == 0, tf.int64)  # control characters alone become [UNK]
+        unknown = tf.RaggedTensor.from_row_lengths(
+            tf.fill([tf.reduce_sum(nothing)], self.tokenizer.unknown_id), nothing
+        )
+        pieces = tf.concat([pieces, unknown], axis=1)
+        is_first = tf.cast(tf.ragged.range(pieces.row_lengths()) == 0, tf.int32)
+        room = self.config.max_length - self.tokenizer.num_added()
+        token_ids, is_first = (
+            words.with_values(x).merge_dims(1, 2) for x in (pieces, is_first)
+        )  # (B, pieces)
+        token_ids = surround(token_ids[:, :room], [self.tokenizer.start_id], [self.tokenizer.end_id])
+        is_first = surround(is_first[:, :room], [0], [0])
+        return {"token_ids": token_ids, "segment_ids": tf.zeros_like(token_ids), "is_first": is_first}
+
+    def _encode_labels(self, examples: TaggedWords, inputs: Ragged) -> tf.RaggedTensor:
+        for number, (words, tags) in enumerate(zip(*examples, strict=True), start=1):
+            if len(words) != len(tags):
+                raise ValueError(
+                    f"sentence {number}: expected {len(words)} tags, one for each word, got {len(tags)}"
+                )
+        is_first = inputs["is_first"]
+        seen = tf.reduce_sum(is_first, axis=1).numpy()
+        tags = [tag for row, count in zip(examples.tags, seen, strict=True) for tag in row[:count]]
+        labels = np.full(is_first.flat_values.shape, -1, "int32")
+        labels[is_first.flat_values.numpy() == 1] = label_ids(tags, self.config.labels)
+        return is_first.with_flat_values(tf.constant(labels))
+
+    def _class_weights(self, labels: tf.RaggedTensor, training: Any) -> np.ndarray | None:
+        found = labels.flat_values.numpy()
+        return class_weights(training, found[found >= 0], self.config.labels)
+
+    def objective(self, training: FineTuning) -> dict[str, Any]:
+        return {"loss": TokenCrossEntropy(), "weighted_metrics": [token_accuracy]}
+
+    def predict(
+        self, sentences: Iterable[str | Sequence[str]], batch_size: int = 64, repair: bool = False
+    ) -> list[list[str]]:
+        """The tags of each sentence, one for each word: a list of lists of strings.
+
+        With `repair=True` an I- tag that goes on with nothing becomes B-.
+        """
+        words = list(map(self.words_of, self.answerable(sentences, batch_size)))
+        tags = list(map(self._tags_of, words, self._probabilities(words, batch_size)))
+        return list(map(repaired, tags)) if repair else tags
+
+    def records(
+        self, sentences: Iterable[str | Sequence[str]], batch_size: int = 64, repair: bool = False
+    ) -> list[dict[str, Any]]:
+        """ "answer", the tags; "confidence", of the least sure word; "words" and the "scores" of their tags,
+        None for words that are not read; "spans" of B- and I- tags. See `Task.records`.
+        """
+        split = list(map(self.words_of, self.answerable(sentences, batch_size)))
+        records = []
+        for words, values in zip(split, self._probabilities(split, batch_size), strict=True):
+            tags = self._tags_of(words, values)
+            tags = repaired(tags) if repair else tags
+            scores = list(map(rounded, values.max(-1)))
+            record = {
+                "answer": tags,
+                "confidence": min(scores, default=None),
+                "words": words,
+                "scores": scores + [None] * (len(words) - len(scores)),
+                "spans": spans_of(words, tags, scores),
+            }
+            records.append(record)
+        return records
+
+    def _tags_of(self, words: Sequence[str], probabilities: np.ndarray) -> list[str]:
+        """A tag for each of the words, of which those that were read have `probabilities` (R, labels)."""
+        tags = [self.config.labels[place] for place in probabilities.argmax(-1)]
+        return tags + [self._outside] * (len(words) - len(tags))
+
+    def _probabilities(self, sentences: list[list[str]], batch_size: int = 64) -> list[np.ndarray]:
+        """The probabilities of all labels (R, labels) for those words of each sentence that are read."""
+        found: list[Any] = [None] * len(sentences)
+        for rows in rows_by_length(map(len, sentences), batch_size, "sentence"):
+            words = tf.ragged.constant([sentences[row] for row in rows], tf.string, ragged_rank=1)
+            logits, encoded = self._answer(words)
+            values = self._of_words(tf.nn.softmax(tf.cast(logits, tf.float32)), encoded)
+            parts = np.split(values.values.numpy(), values.row_splits.numpy()[1:-1])
+            for row, part in zip(rows, parts, strict=True):
+                found[row] = part
+        return found
+
+    def words_of(self, sentence: str | Sequence[str]) -> list[str]:
+        """The words of a sentence, which may have come as one string."""
+        return words_in(sentence, self.config.marks) if isinstance(sentence, str) else list(sentence)
+
+    def refusal(self, example: Any) -> str | None:
+        return not_words(example)
+
+    @property
+    def _outside(self) -> str:
+        """The tag of words that are not read."""
+        return "O" if "O" in self.config.labels else self.config.labels[0]
+
+    def _of_words(self, values: tf.Tensor, encoded: Ragged) -> tf.RaggedTensor:
+        """Those of the tokens' `values` (B, T, ...) that are of words, ragged (B, words, ...)."""
+        is_first = encoded["is_first"].to_tensor(0, shape=tf.shape(values)[:2])
+        return tf.ragged.boolean_mask(values, is_first == 1)
+
+    def measure(self, examples: TaggedWords) -> dict[str, Any]:
+        """ "accuracy" of the words and, if the tags are B-…, I-… and O, "precision", "recall" and "f1" of
+        whole entities as seqeval counts them (Nakayama 2018), all from 0 to 1.
+        """
+        return self.judge(examples).measures
+
+    def judge(self, examples: TaggedWords) -> Judgements:
+        """Losses are means over the words that are read; `counts` are of entities, else of tags."""
+        from seqeval.metrics import f1_score, precision_score, recall_score  # slow to import
+
+        words, tags = examples
+        labels = self.config.labels
+        self._encode_labels(examples, self._encode(words))  # raises for unknown tags
+        probabilities = self._probabilities(words)
+        answers = list(map(self._tags_of, words, probabilities))
+        true, answered = ([tag for row in rows for tag in row] for rows in (tags, answers))
+        right = np.array([one == other for one, other in zip(true, answered, strict=True)], bool)
+        measures = {"accuracy": np.mean(right) if len(right) else 0.0}
+        confusion = confusion_of(label_ids(true, labels), label_ids(answered, labels), len(labels))
+        counts = counts_in(confusion, labels)
+        if all(label == "O" or label[:2] in ("B-", "I-") for label in labels):
+            methods = {"precision": precision_score, "recall": recall_score, "f1": f1_score}
+            measures |= {name: method(tags, answers, zero_division=0) for name, method in methods.items()}
+            counts = counts_of_sets(*([set(bounds_of(row)) for row in rows] for rows in (tags, answers)))
+        scores, losses = np.zeros(len(right)), np.zeros(len(words))
+        first = 0
+        for row, values in enumerate(probabilities):
+            scores[first : first + len(values)] = values.max(-1)  # 0 of words that are not read
+            if len(values):
+                losses[row] = losses_of(values, label_ids(tags[row][: len(values)], labels)).mean()
+            first += len(words[row])
+        return Judgements(measures, tags, answers, losses, counts, labels, confusion, scores, right)
+
+    def count_truncated(self, sentences: Iterable[str | Sequence[str]]) -> int:
+        """How many of `sentences` have words beyond the model's length, which get no tag of their own."""
+        sentences = list(map(self.words_of, self.answerable(sentences)))
+        counts = tf.reduce_sum(self._encode(sentences)["is_first"], axis=1).numpy()
+        return sum(int(count) < len(words) for count, words in zip(counts, sentences, strict=True))
+
+    def as_line(self, answer: Sequence[str]) -> str:
+        return " ".join(answer)
+
+    @classmethod
+    def read_files(cls, paths: Sequence[Path], columns: ColumnNames = None, **fields: Any) -> TaggedWords:
+        return read_tagged_words(paths, columns)
+
+    def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
+        return read_unlabelled_words(path, self.config.labels, columns)
+
+    def export_endpoints(self) -> Endpoints:
+        names = tf.constant(self.config.labels)
+
+        def answer(text: tf.Tensor) -> dict[str, tf.Tensor]:
+            for pattern, spaced in apart(self.config.marks):
+                text = tf.strings.regex_replace(text, pattern, spaced)
+            logits, encoded = self._logits(tf.strings.split(text))
+            tags = tf.gather(names, self._of_words(tf.argmax(logits, axis=-1), encoded))
+            return {"tags": tf.strings.reduce_join(tags, axis=1, separator=" ")}
+
+        return {"serving_default": (answer, [tf.TensorSpec([None], tf.string, "text")])}
+
+    def served(self) -> Served:
+        def run(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+            return {"scores": tf.cast(self._run(inputs), tf.float32)}
+
+        labels = {"labels": list(self.config.labels), "outside": self._outside}
+        return self.served_by(run, {"kind": "tags", **labels}, kind="words", marks=self.config.marks)

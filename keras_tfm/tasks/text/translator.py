@@ -1,0 +1,445 @@
+"""Translation, and any other task that maps a text to a text."""
+
+import dataclasses
+import functools
+import pathlib
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import keras
+import numpy as np
+import sacrebleu
+import tensorflow as tf
+
+import keras_tfm.models
+from keras_tfm.configs import Config, Count, Length, Option, meant
+from keras_tfm.data.batches.epochs import Batches
+from keras_tfm.data.batches.lengths import rows_by_length
+from keras_tfm.data.batches.packing import PackedPairs
+from keras_tfm.data.batches.pairs import PairBatches, encode_prompts, encode_sources
+from keras_tfm.data.sources.files import Pairs, read_pairs
+from keras_tfm.data.sources.inputs import Inputs, read_sources
+from keras_tfm.data.tokenizers.huggingface import read_huggingface_special_tokens, read_huggingface_tokenizer
+from keras_tfm.data.tokenizers.kinds import load_tokenizer, train_tokenizer
+from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
+from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
+from keras_tfm.generation import CompiledDecoding, DecodingOptions, ScheduledSampling
+from keras_tfm.generation.processors import require
+from keras_tfm.heads import LanguageModel, TokenCrossEntropy, token_accuracy, token_cross_entropy
+from keras_tfm.serving.examples import not_text
+from keras_tfm.tasks.learning import TABLES, ModelOptions
+from keras_tfm.tasks.signatures import ColumnNames, Endpoints
+from keras_tfm.tasks.task import Task, describe_language_model, make_language_model
+from keras_tfm.tasks.text.decoding import (
+    DecodingDefaults,
+    check_ids,
+    check_token_ids,
+    ending,
+    reseeded,
+    with_languages,
+    within,
+)
+from keras_tfm.tasks.text.served_writing import served_translator
+from keras_tfm.tasks.trainable import TrainableTask
+from keras_tfm.training.changed_steps import Change
+from keras_tfm.training.folder import Path
+from keras_tfm.training.options import Seq2SeqTraining
+
+TABLE = {"max_source_length", "max_target_length"}  # fields of a model with static attention
+Family = Literal["transformer", "recurrent", "gpt2"]
+FAMILIES: dict[str, Any] = {
+    "transformer": keras_tfm.models.Transformer,
+    "recurrent": keras_tfm.models.RecurrentSeq2Seq,
+    "gpt2": keras_tfm.models.GPT2,
+}
+PUBLISHED = keras_tfm.models.T5, keras_tfm.models.BART  # families with published checkpoints
+
+
+@dataclasses.dataclass(frozen=True)
+class TranslatorConfig(Config):
+    """`max_length` limits the tokens of a source, and of a target, end token included. `around` are the
+    special tokens around a source and around a target; None means an end token after each. `decoding` is how
+    it generates unless a call says otherwise.
+    """
+
+    max_length: Annotated[
+        Length, Option("tokens of a source or target; longer pairs are skipped, and counted")
+    ] = 128
+    around: tuple[SpecialTokens, SpecialTokens] | None = None
+    decoding: DecodingDefaults = dataclasses.field(default_factory=DecodingDefaults)
+
+
+@dataclasses.dataclass(frozen=True)
+class TranslatorOptions(ModelOptions):
+    """A model with fresh weights, and its tokenizers."""
+
+    set_here: ClassVar[Mapping[str, str]] = {
+        "vocabulary_size": "--vocabulary",
+        "target_vocabulary_size": "--vocabulary",
+        "max_length": "--max-length",
+    }
+
+    family: Annotated[Family, Option("kind of model; gpt2 is a decoder without an encoder")] = "transformer"
+    size: Annotated[str | None, Option("size of the model to train", default="small; tiny for gpt2")] = None
+    tokenizer: Annotated[
+        Literal["sentencepiece", "wordpiece"], Option("kind of sub-word tokenizer; sentencepiece is lossless")
+    ] = "sentencepiece"
+    vocabulary_size: Annotated[
+        Count, Option("sub-words at most; small files give fewer", flag="--vocabulary")
+    ] = 8_000
+    separate_tokenizers: Annotated[bool, Option("train one tokenizer per side instead of a joint one")] = (
+        False
+    )
+
+    def base(self) -> Config:
+        return FAMILIES[self.family].config_of_size(self.size or default_size(self.family))
+
+
+class Translator(TrainableTask):
+    """Maps strings to strings by an encoder-decoder, or by a decoder alone that reads the source before it
+    writes.
+
+    `model` is a `LanguageModel` over a backbone with `start` and `step`; one `tokenizer` serves both sides
+    unless there is a `target_tokenizer`. For a decoder alone, the source and the start token are the prompt,
+    and only the target counts in the loss.
+
+    >>> pairs = ["one two", "two one"] * 4, ["1 2", "2 1"] * 4
+    >>> task = keras_tfm.tasks.Translator.from_pairs(pairs, size="tiny", vocabulary_size=300)
+    >>> history = task.fit(pairs, pairs, epochs=1)
+    >>> len(task.generate(["one one"], beam_size=2))
+    1
+    """
+
+    name = "translate"
+    help = "train a model that maps a text to a text, for example a translator"
+    files = f"two parallel text files; or {TABLES}"
+    columns = (2,)
+    examples_class = Pairs
+    column_kinds = types.MappingProxyType({"sources": not_text, "targets": not_text})
+    unit = "pairs"
+    digits = 2
+    training = Seq2SeqTraining(epochs=30, schedule="inverse-root", weight_decay=0.0)
+    optimizer_options = {"beta_1": 0.9, "beta_2": 0.98, "epsilon": 1e-9, "clipnorm": 1.0}
+    judged_by = ("val_token_cross_entropy", "min")
+    model_options = TranslatorOptions
+    config_class = TranslatorConfig
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer | None = None,
+        config: TranslatorConfig | None = None,
+    ):
+        self.model = model
+        self.tokenizer = tokenizer
+        self.target_tokenizer = target_tokenizer or tokenizer
+        self.config = config or self.config_class()
+        self._is_prompted = "decoder_token_ids" not in model.input
+        limit = model.backbone.config.max_length if self._is_prompted else None
+        if limit is not None and limit < 2 * self.config.max_length:
+            raise ValueError(f"The model holds {limit} tokens, less than twice {self.config.max_length}.")
+        if self._is_prompted and self.target_tokenizer is not tokenizer:
+            raise ValueError("A decoder alone reads and writes by one tokenizer; it was given two.")
+        tokenizer, defaults = self.target_tokenizer, self.config.decoding
+        check_ids(defaults, model.head.vocabulary_size)
+        self._start_id = tokenizer.start_id if defaults.start_id is None else defaults.start_id
+        self._pad_id = tokenizer.pad_id if defaults.pad_id is None else defaults.pad_id
+        ends = defaults.end_ids or (tokenizer.end_id,)
+        self._stop = ending(defaults.stop, tokenizer, ends)
+        self._decoding = CompiledDecoding(model, self._stop, self._pad_id, limit, self.config.max_length)
+
+    @classmethod
+    def from_pairs(
+        cls,
+        pairs: tuple[Sequence[str], Sequence[str]],
+        family: Family = "transformer",
+        size: str | None = None,
+        vocabulary_size: int = 8_000,
+        tokenizer: Literal["sentencepiece", "wordpiece"] = "sentencepiece",
+        separate_tokenizers: bool = False,
+        max_length: int | None = None,
+        **changes: Any,
+    ) -> Self:
+        """A translator with fresh weights, and tokenizers trained on `pairs`, (sources, targets). `family` is
+        "transformer", "recurrent", or "gpt2", a decoder alone; `size` one of its sizes, by default "small" or
+        else "tiny". `separate_tokenizers` gives each side its own. `changes` replace fields of the size's
+        configuration, for example `dropout=0.3`. ValueError for an unknown family, size or field.
+        """
+        if family not in FAMILIES:
+            raise ValueError(
+                f"There is no model family {family!r}{meant(family, FAMILIES)}; there are "
+                f"{', '.join(FAMILIES)}."
+            )
+        sources, targets = cls.as_examples(pairs)
+        sides = [sources, targets] if separate_tokenizers else [[*sources, *targets]]
+        tokenizers = [train_tokenizer(lines, tokenizer, vocabulary_size) for lines in sides]
+        changes["vocabulary_size"] = tokenizers[0].vocabulary_size
+        config = cls.config_class() if max_length is None else cls.config_class(max_length)
+        if family == "gpt2":
+            changes["max_length"] = 2 * config.max_length
+        elif separate_tokenizers:
+            changes["target_vocabulary_size"] = tokenizers[1].vocabulary_size
+        model_config = FAMILIES[family].config_of_size(size or default_size(family), **changes)
+        if is_static(model_config):
+            model_config = dataclasses.replace(
+                model_config, **dict.fromkeys(TABLE - changes.keys(), config.max_length)
+            )
+        check_table(config.max_length, model_config)
+        model = LanguageModel(FAMILIES[family](model_config))
+        return cls(model, tokenizers[0], tokenizers[-1], config)
+
+    @classmethod
+    def make(
+        cls, examples: Pairs, options: TranslatorOptions, changes: Mapping[str, Any], **fields: Any
+    ) -> Self:
+        return cls.from_pairs(examples, **vars(options), **fields, **changes)
+
+    @classmethod
+    def adopt(cls, task: Task, examples: Any, **fields: Any) -> Self:
+        """The model and tokenizers of any task that maps texts to texts: a translator may learn to
+        summarise.
+        """
+        if not isinstance(task, Translator):
+            return super().adopt(task, examples, **fields)
+        config = dataclasses.replace(task.config, **fields)
+        check_table(config.max_length, task.model.backbone.config)
+        return cls(task.model, task.tokenizer, task.target_tokenizer, config)
+
+    @classmethod
+    def takes(cls, model: keras.Model) -> bool:
+        return isinstance(model, LanguageModel) and isinstance(model.backbone, PUBLISHED)
+
+    @classmethod
+    def from_huggingface(
+        cls,
+        name: Path,
+        max_length: int = 512,
+        source_language: str | None = None,
+        target_language: str | None = None,
+    ) -> Self:
+        """The task in a folder of T5, BART or mBART, or of this hub id; it answers as generation_config.json
+        there says. Texts for T5 begin with the prefix of a task. The languages, "ro_RO" for example, are
+        mBART's, by default the folder's. CheckpointError or DataError if a file of the folder is missing or
+        not as it must be.
+        """
+        from keras_tfm.convert import CheckpointError, find_folder, from_huggingface, read_decoding
+
+        model, folder = from_huggingface(name), find_folder(name)
+        if not cls.takes(model):
+            raise CheckpointError(name, "architectures", "T5, BART or mBART that generates", model.name)
+        config, tokenizer = model.backbone.config, read_huggingface_tokenizer(folder)
+        if config.vocabulary_size < tokenizer.vocabulary_size:
+            expected = f"{tokenizer.vocabulary_size} or more, as the tokenizer says"
+            raise CheckpointError(name, "vocab_size", expected, f"{config.vocabulary_size}")
+        for role in ("pad_id", "end_id"):
+            if getattr(config, role) != getattr(tokenizer, role):
+                expected = f"the tokenizer's {getattr(tokenizer, role)}"
+                raise CheckpointError(name, role, expected, f"{getattr(config, role)}")
+        around, decoding = read_huggingface_special_tokens(folder, tokenizer), read_decoding(folder, True)
+        languages = getattr(tokenizer, "language_ids", {})
+        around, decoding = with_languages(around, decoding, languages, source_language, target_language)
+        max_length = min(max_length, getattr(config, "max_length", max_length))
+        first = decoding.options.get("forced_first_id")
+        before = (decoding.start_id, *(around.prefix if first is None else [first]))
+        target = SpecialTokens(before, [i for i in around.suffix if i not in languages.values()])
+        try:
+            return cls(model, tokenizer, config=cls.config_class(max_length, (around, target), decoding))
+        except ValueError as error:
+            raise CheckpointError(name, None, "tokens of the vocabulary", str(error)) from None
+
+    def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
+        """Write a new `folder` for `transformers`: config.json, generation_config.json, model.safetensors and
+        tokenizer.json. TypeError if transformers has no such model or tokenizer.
+        """
+        from keras_tfm.convert import save_huggingface, write_decoding
+
+        decoding = dataclasses.replace(
+            self.config.decoding, start_id=self._start_id, pad_id=self._pad_id, end_ids=self._stop.end_ids
+        )
+        save = self.tokenizer.save_huggingface
+        if self.config.around and isinstance(self.tokenizer, SentencePieceTokenizer):
+            save = functools.partial(save, special=self.config.around[0])
+        save_huggingface(self.model, folder, overwrite, writers=[write_decoding(decoding), save])
+
+    def batches(self, pairs: Pairs, training: Seq2SeqTraining, is_validation: bool = False) -> Batches:
+        sides, length = (pairs.sources, pairs.targets), self.config.max_length
+        if self._is_prompted:
+            return PackedPairs(*sides, self.tokenizer, max_length=length, **training.batching(is_validation))
+        options = training.batching_by_length(is_validation)
+        if self.config.around:
+            options["source_special"], options["target_special"] = self.config.around
+        return PairBatches(*sides, self.tokenizer, self.target_tokenizer, max_length=length, **options)
+
+    def objective(self, training: Seq2SeqTraining) -> dict[str, Any]:
+        return {
+            "loss": TokenCrossEntropy(training.label_smoothing),
+            "weighted_metrics": [token_cross_entropy, token_accuracy],
+        }
+
+    def change_of(self, training: Seq2SeqTraining) -> Change | None:
+        if not training.scheduled_sampling:
+            return None
+        if self._is_prompted:
+            raise ValueError("`scheduled_sampling` needs an encoder-decoder; the model is a decoder alone.")
+        return ScheduledSampling(self.model, training.scheduled_sampling, training.seed)
+
+    def generate(
+        self,
+        prompts: Iterable[str],
+        max_new_tokens: int | None = None,
+        batch_size: int = 64,
+        **options: Any,
+    ) -> list[str]:
+        """The translations of the strings `prompts`, in order, of at most `max_new_tokens` tokens. `options`
+        are fields of `DecodingOptions`: `beam_size`, `temperature`, `seed` and others. Sources of more than
+        `config.max_length` tokens are cut; `count_truncated` counts them.
+        """
+        prompts = self.answerable(prompts, batch_size)
+        chosen = self._options(max_new_tokens, **options)
+        answers = [""] * len(prompts)
+        for rows in rows_by_length(map(len, prompts), batch_size, "line"):
+            inputs = self._prompts(tf.constant([prompts[row] for row in rows]))
+            seeded = reseeded(chosen, min(rows))
+            token_ids = self._decoding(seeded, **inputs)[:, inputs["token_ids"].shape[1] :]
+            texts = self.target_tokenizer.detokenize(token_ids).numpy()
+            for row, text in zip(rows, texts, strict=True):
+                answers[row] = text.decode("utf-8", "replace")
+        return answers
+
+    def refusal(self, example: Any) -> str | None:
+        return not_text(example)
+
+    predict = generate
+    writes_texts, served_writer = True, served_translator
+
+    def count_truncated(self, prompts: Iterable[str]) -> int:
+        """How many of the strings `prompts` have more tokens than a source may have, and are cut."""
+        lengths = self.tokenizer.tokenize(tf.constant(self.answerable(prompts), tf.string)).row_lengths()
+        around = self.config.around[0] if self.config.around else SpecialTokens([], [self.tokenizer.end_id])
+        room = self.config.max_length - len(around.prefix) - len(around.suffix)
+        return int(tf.reduce_sum(tf.cast(lengths > room, tf.int32)))
+
+    def generate_ids(
+        self,
+        token_ids: np.ndarray,
+        padding_mask: np.ndarray | None = None,
+        max_new_tokens: int | None = None,
+        **options: Any,
+    ) -> np.ndarray:
+        """The start token and the translation, (B, 1 + max_new_tokens), of sources (B, S). `padding_mask` is
+        False for padding, which stands on the left for a decoder alone. ValueError for ids outside the
+        vocabulary.
+        """
+        token_ids = np.asarray(token_ids)
+        check_token_ids(token_ids, self.tokenizer.vocabulary_size)
+        if padding_mask is None:
+            padding_mask = np.ones_like(token_ids, bool)
+        context = {
+            "token_ids": tf.constant(token_ids, tf.int32),
+            "padding_mask": tf.constant(padding_mask, tf.bool),
+        }
+        chosen = self._options(max_new_tokens, **options)
+        if self._is_prompted:
+            width = token_ids.shape[1] + 1
+            inputs = {"token_ids": tf.concat([context["token_ids"], self._starts(context)], axis=1)}
+            inputs["padding_mask"] = tf.pad(context["padding_mask"], [[0, 0], [0, 1]], constant_values=True)
+            return self._decoding(chosen, **inputs)[:, width - 1 :].numpy()
+        return self._decoding(chosen, self._starts(context), context=context).numpy()
+
+    def measure(self, pairs: Pairs, **options: Any) -> dict[str, Any]:
+        """sacreBLEU (cased, 13a), chrF and the share of exact matches, in percent; `options` are those of
+        `generate`.
+        """
+        return self.compare(pairs.sources, self.generate(pairs.sources, **options), pairs.targets)
+
+    def compare(
+        self, sources: Sequence[str], answers: Sequence[str], targets: Sequence[str]
+    ) -> dict[str, Any]:
+        """The metrics of `answers` to `sources`, compared with `targets`."""
+        bleu = sacrebleu.metrics.BLEU()
+        return {
+            "bleu": bleu.corpus_score(answers, [targets]).score,
+            "chrf": sacrebleu.metrics.CHRF().corpus_score(answers, [targets]).score,
+            "exact_match": 100 * sum(map(str.__eq__, answers, targets)) / max(1, len(targets)),
+            "bleu_signature": str(bleu.get_signature()),
+        }
+
+    @classmethod
+    def read_files(cls, paths: Sequence[Path], columns: ColumnNames = None, **fields: Any) -> Pairs:
+        return read_pairs(paths, columns)
+
+    def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
+        return read_sources(path, columns)
+
+    def _prompts(self, texts: tf.Tensor) -> dict[str, Any]:
+        """The inputs of decoding for the strings `texts`. Runs in a graph."""
+        if self._is_prompted:
+            return encode_prompts(texts, self.tokenizer, delimit=self.config.max_length)
+        around = self.config.around and self.config.around[0]
+        context = encode_sources(texts, self.tokenizer, self.config.max_length, around)
+        return {"token_ids": self._starts(context), "context": context}
+
+    def _starts(self, context: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        return tf.fill([tf.shape(context["token_ids"])[0], 1], self._start_id)
+
+    def _options(self, max_new_tokens: int | None = None, **options: Any) -> DecodingOptions:
+        limit = self.config.max_length
+        if max_new_tokens is not None:
+            rule = f"must lie in [1, {limit}]"
+            require("max_new_tokens", max_new_tokens, lambda n: 1 <= n <= limit, rule, whole=True)
+        chosen = self.config.decoding.choose(1, max_new_tokens=max_new_tokens, **options)
+        found = chosen | {"max_new_tokens": min(limit, chosen.get("max_new_tokens", limit))}
+        return within(DecodingOptions(**found), self.model.head.vocabulary_size)
+
+    def export_endpoints(self, max_new_tokens: int | None = None, **options: Any) -> Endpoints:
+        decoding = self._options(max_new_tokens, **options)
+
+        def translate(text: tf.Tensor) -> dict[str, tf.Tensor]:
+            inputs = self._prompts(text)
+            decoder = decoding.decoder(self.model, self._stop, self._pad_id)
+            token_ids = decoder(**inputs)[:, tf.shape(inputs["token_ids"])[1] :]
+            return {"text": self.target_tokenizer.detokenize(token_ids)}
+
+        return {"serving_default": (translate, [tf.TensorSpec([None], tf.string, "text")])}
+
+    def export_resources(self) -> list:
+        return [self.tokenizer, self.target_tokenizer]
+
+    def describe_model(self) -> dict[str, Any]:
+        return describe_language_model(self.model)
+
+    def save_parts(self, folder: pathlib.Path) -> None:
+        self.tokenizer.save(folder)
+        if self.target_tokenizer is not self.tokenizer:
+            self.target_tokenizer.save(folder, "target_tokenizer")
+
+    @classmethod
+    def load_parts(cls, folder: pathlib.Path, config: TranslatorConfig, model: dict[str, Any]) -> Self:
+        tokenizer = load_tokenizer(folder)
+        separate = bool(list(folder.glob("target_tokenizer.*")))
+        target_tokenizer = load_tokenizer(folder, "target_tokenizer") if separate else None
+        return cls(make_language_model(model), tokenizer, target_tokenizer, config)
+
+
+def default_size(family: str) -> str:
+    """The size that is taken for a `family` where none is named."""
+    return "small" if "small" in FAMILIES[family].sizes else "tiny"
+
+
+def is_static(config: Any) -> bool:
+    """Whether a model's configuration is one with "static" attention, a table of positions."""
+    return getattr(config, "attention", None) == "static"
+
+
+def check_table(max_length: int, config: Any) -> None:
+    """Raise ValueError if a model's table of static attention has no rows or columns for `max_length`
+    tokens.
+    """
+    for name in sorted(TABLE) if is_static(config) else ():
+        if getattr(config, name) < max_length:
+            raise ValueError(
+                f"`max_length` must be at most the model's `{name}`, {getattr(config, name)}, as its "
+                f"attention is static; it is {max_length}."
+            )
