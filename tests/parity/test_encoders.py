@@ -31,7 +31,7 @@ PAIR_LABELS = {  # of pre-training
 
 def assert_close(name, ours, exact, moved, mask):
     """To theirs in float64, where the batch holds no padding, if what is called `name` has that axis. A few
-    of the models drawn are so steep that weights `moved` within float32's rounding change more than the bound.
+    of the models drawn are so steep that weights `moved` within float32's rounding change more than that.
     """
     ours, exact, *moved = (np.asarray(x) for x in (ours, *(x.detach() for x in (exact, *moved))))
     if exact.ndim == 3 or name in ("start_logits", "end_logits"):
