@@ -24,7 +24,7 @@ from keras_tfm.models import DETR
 from keras_tfm.models.detection.backbones import BACKBONES
 from keras_tfm.serving.examples import as_columns, check_column, not_list, not_texts
 from keras_tfm.tasks.images.average_precision import average_precision
-from keras_tfm.tasks.images.canvas_task import CanvasTask, distinct, refuse_many, sizes_of
+from keras_tfm.tasks.images.canvas_task import CanvasTask, canvas_batches, distinct, refuse_many, sizes_of
 from keras_tfm.tasks.images.detection import (
     STRETCHING,
     DetectorConfig,
@@ -228,22 +228,10 @@ class Detector(CanvasTask):
     ) -> CanvasBatches:
         number = {name: place for place, name in enumerate(self.class_names)}
         classes = [[number[name] for name in names] for names in examples.labels]
-        learning: dict[str, Any] = {
-            "seed": training.seed,
-            "flips": training.flip,
-            "areas": (training.least_area, 1.0),
-        }
-        denoised = ("objects",) if self.model.denoises else ()
-        return CanvasBatches(
-            examples.images,
-            examples.sizes,
-            object_targets(examples.boxes, classes),
-            self.preprocessing,
-            self.image_shape,
-            training.batch_size,
-            inputs=("images", "pixel_mask", *denoised),
-            **({} if is_validation else learning),
-        )
+        targets = object_targets(examples.boxes, classes)
+        inputs = ("images", "pixel_mask", *(["objects"] if self.model.denoises else []))
+        places = (self.preprocessing, self.image_shape, training, is_validation)
+        return canvas_batches(examples, targets, *places, inputs=inputs)
 
     def detect(self, images: tf.Tensor, sizes: tf.Tensor) -> dict[str, tf.Tensor]:
         """All objects of raw images of the model's size (B, H, W, C), whose own `sizes` are (B, 2): `boxes`
