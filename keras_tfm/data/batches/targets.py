@@ -51,11 +51,10 @@ def on_canvas(
     fits = count * most * height * width <= MAX_BYTES
 
     def placed(masks: np.ndarray) -> np.ndarray:
-        missing = (most if fits else 1) - len(masks)
-        masks = np.concatenate([masks, np.zeros((max(missing, 0), *masks.shape[1:]), "uint8")])
-        content = canvas.content(tf.constant(masks.shape[1:], tf.int64), height, width).numpy().tolist()
-        whole = np.full((len(masks), height, width), NONE, "uint8")
-        whole[:, : content[0], : content[1]] = resized(masks, content)
+        rows, columns = canvas.content(tf.constant(masks.shape[1:], tf.int64), height, width).numpy().tolist()
+        whole = np.full((max(len(masks), most if fits else 1), height, width), NONE, "uint8")
+        whole[:, :rows, :columns] = 0
+        whole[: len(masks), :rows, :columns] = resized(masks, (rows, columns))
         return whole
 
     if fits:
