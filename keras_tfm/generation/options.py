@@ -148,7 +148,9 @@ class DecodingOptions:
         return bool(self.numbers)
 
     def within(self, size: int) -> Self:
-        """These options; ValueError if they name ids outside a vocabulary of `size` tokens."""
+        """These options; ValueError if they name ids outside a vocabulary of `size` tokens, or more beams."""
+        if self.beam_size > size:
+            raise ValueError(f"`beam_size` must be at most {size}, the vocabulary; it is {self.beam_size}.")
         for name in ("forced_first_id", "forced_last_ids", "suppressed_ids"):
             value = getattr(self, name)
             for token_id in (value,) if isinstance(value, int) else value or ():
