@@ -6,12 +6,13 @@ import os
 import pathlib
 import types
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_tfm.configs import Between, Option, Size, meant
 from keras_tfm.data.batches.objects import ObjectBatches, targets_of
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.inputs import Inputs
@@ -19,20 +20,15 @@ from keras_tfm.data.sources.objects import KINDS, Objects, checked_boxes, found_
 from keras_tfm.heads.boxes import corners_of
 from keras_tfm.heads.object_detector import ObjectDetector, ReferencedDetector, detector_around
 from keras_tfm.heads.patch_detector import PatchDetector
-from keras_tfm.models import DETR
+from keras_tfm.models import DETR, RTDETR, SMCA, ConditionalDETR, DeformableDETR
 from keras_tfm.models.detection.backbones import BACKBONES
+from keras_tfm.models.detection.base import SetDetector, SetDetectorConfig
 from keras_tfm.serving.examples import as_columns, check_column, not_list, not_texts
 from keras_tfm.tasks.images.average_precision import average_precision
 from keras_tfm.tasks.images.canvas_task import CanvasTask, distinct, refuse_many, sizes_of
-from keras_tfm.tasks.images.detection import (
-    STRETCHING,
-    DetectorConfig,
-    DetectorOptions,
-    copy_heads,
-    names_of,
-)
 from keras_tfm.tasks.images.drawing import draw_objects
 from keras_tfm.tasks.images.image_task import check_reads_images, shape_and_preprocessing
+from keras_tfm.tasks.learning import ModelOptions
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import (
     describe_backbone,
@@ -43,9 +39,62 @@ from keras_tfm.tasks.task import (
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import DetectionTraining
 
+FAMILIES: dict[str, type[SetDetector]] = {
+    "deformable-detr": DeformableDETR,
+    "conditional-detr": ConditionalDETR,
+    "detr": DETR,
+    "smca": SMCA,
+    "rt-detr": RTDETR,
+}
 DETECTORS = (ObjectDetector, ReferencedDetector)
 HEADS = "class_head", "box_head"  # how the names of their layers begin
 IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}  # of the published checkpoints
+# Whose published checkpoints read images stretched to the size of the model: their class of preprocessing.
+STRETCHING: dict[type[SetDetector], str] = {RTDETR: "RTDetrImageProcessor"}
+Score = Annotated[float, Between(0, 1)]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DetectorConfig(Canvas):
+    """`class_names` are strings, in the order of the logits. Objects of a score of `threshold` and above are
+    told.
+    """
+
+    class_names: tuple[str, ...]
+    threshold: Annotated[Score, Option("the score, from 0 to 1, from which predict tells of an object")] = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.class_names or len(set(self.class_names)) < len(self.class_names):
+            raise ValueError(f"`class_names` must be different strings; they are {self.class_names}.")
+
+
+@dataclasses.dataclass(frozen=True)
+class DetectorOptions(ModelOptions):
+    """A detector with fresh weights; --config changes its `backbone`, for example, and `backbone_config`."""
+
+    family: Annotated[str, Option(f"kind of detector: {', '.join(FAMILIES)}")] = "deformable-detr"
+    size: Annotated[
+        str,
+        Option("50, around a ResNet, another one of the family, or tiny, for images of some 96 x 96 pixels"),
+    ] = "tiny"
+    num_queries: Annotated[
+        Size | None, Option("objects of an image at most", flag="--queries", default="the size's")
+    ] = None
+
+    @property
+    def model_class(self) -> type[SetDetector]:
+        """The class of the family; ValueError for an unknown family."""
+        if self.family not in FAMILIES:
+            raise ValueError(
+                f"There is no family {self.family!r}{meant(self.family, FAMILIES)}; there are "
+                f"{', '.join(FAMILIES)}."
+            )
+        return FAMILIES[self.family]
+
+    def base(self) -> SetDetectorConfig:
+        changes = {} if self.num_queries is None else {"num_queries": self.num_queries}
+        return self.model_class.config_of_size(self.size, **changes)
 
 
 class Detector(CanvasTask):
@@ -332,3 +381,15 @@ class Detector(CanvasTask):
     @classmethod
     def load_parts(cls, folder: pathlib.Path, config: DetectorConfig, model: dict[str, Any]) -> Self:
         return cls(make_backbone(model), **dataclasses.asdict(config))
+
+
+def names_of(examples: Objects) -> list[str]:
+    """The names of the classes of examples, in order."""
+    return sorted({name for names in examples[-1] for name in names})
+
+
+def copy_heads(source: keras.Model, target: keras.Model, names: str | tuple[str, ...]) -> None:
+    """Copy weights from `source` to `target` for heads whose names begin with `names`."""
+    for layer in target.layers:
+        if layer.name.startswith(names):
+            layer.set_weights(source.get_layer(layer.name).get_weights())

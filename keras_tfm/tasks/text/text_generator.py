@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.configs import Config, Count, Length, Option
+from keras_tfm.configs import Config, Length, Option
 from keras_tfm.data.batches.blocks import TextBlocks, hold_out_texts
 from keras_tfm.data.batches.epochs import Batches, HeldOut
 from keras_tfm.data.batches.pairs import encode_prompts
@@ -34,7 +34,7 @@ from keras_tfm.generation import (
 from keras_tfm.generation.processors import require
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy, token_accuracy, token_cross_entropy
 from keras_tfm.log import Bar
-from keras_tfm.tasks.learning import ROWS, ModelOptions
+from keras_tfm.tasks.learning import ROWS, VOCABULARY, ModelOptions, Vocabulary
 from keras_tfm.tasks.measures import sums_over
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import check_vocabulary, describe_language_model, make_language_model
@@ -74,7 +74,7 @@ class GeneratorOptions(ModelOptions):
 
     size: Annotated[str, Option("size of the GPT-2 to train from scratch")] = "tiny"
     tokenizer: Annotated[Literal["bytes", "characters"], Option("byte pairs, or characters")] = "bytes"
-    vocabulary_size: Annotated[Count, Option("most tokens; small files give fewer", "--vocabulary")] = 8_000
+    vocabulary_size: Vocabulary = VOCABULARY
     max_length: Annotated[
         Length | None,
         Option("tokens of a training block; also of prompt and answer together", default="the size's"),
@@ -132,7 +132,7 @@ class TextGenerator(TrainableTask):
         cls,
         texts: Texts,
         size: str = "tiny",
-        vocabulary_size: int = 8_000,
+        vocabulary_size: int = VOCABULARY,
         tokenizer: Literal["bytes", "characters"] = "bytes",
         separator: str | None = None,
         **changes: Any,

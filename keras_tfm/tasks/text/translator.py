@@ -13,7 +13,7 @@ import sacrebleu
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.configs import Config, Count, Length, Option, meant
+from keras_tfm.configs import Config, Length, Option, meant
 from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.data.batches.lengths import rows_by_length
 from keras_tfm.data.batches.packing import PackedPairs
@@ -28,7 +28,7 @@ from keras_tfm.generation import CompiledDecoding, DecodingDefaults, DecodingOpt
 from keras_tfm.generation.processors import require
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy, token_accuracy, token_cross_entropy
 from keras_tfm.serving.examples import not_text
-from keras_tfm.tasks.learning import TABLES, ModelOptions
+from keras_tfm.tasks.learning import TABLES, VOCABULARY, ModelOptions, Vocabulary
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import Task, describe_language_model, make_language_model
 from keras_tfm.tasks.text.decoding import check_token_ids, ending, with_languages
@@ -77,9 +77,7 @@ class TranslatorOptions(ModelOptions):
     tokenizer: Annotated[
         Literal["sentencepiece", "wordpiece"], Option("kind of sub-word tokenizer; sentencepiece is lossless")
     ] = "sentencepiece"
-    vocabulary_size: Annotated[
-        Count, Option("sub-words at most; small files give fewer", flag="--vocabulary")
-    ] = 8_000
+    vocabulary_size: Vocabulary = VOCABULARY
     separate_tokenizers: Annotated[bool, Option("train one tokenizer per side instead of a joint one")] = (
         False
     )
@@ -148,7 +146,7 @@ class Translator(TrainableTask):
         pairs: tuple[Sequence[str], Sequence[str]],
         family: Family = "transformer",
         size: str | None = None,
-        vocabulary_size: int = 8_000,
+        vocabulary_size: int = VOCABULARY,
         tokenizer: Literal["sentencepiece", "wordpiece"] = "sentencepiece",
         separate_tokenizers: bool = False,
         max_length: int | None = None,
