@@ -12,7 +12,7 @@ import numpy as np
 import sacrebleu
 import tensorflow as tf
 
-from keras_tfm.configs import Length, Option, meant
+from keras_tfm.configs import Between, Count, Length, Option, meant
 from keras_tfm.data.batches.image_texts import CaptionBatches
 from keras_tfm.data.sources.image_texts import ImageTexts, identities
 from keras_tfm.data.sources.preprocessing import Preprocessing
@@ -27,7 +27,7 @@ from keras_tfm.generation.processors import require
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy, token_accuracy, token_cross_entropy
 from keras_tfm.models import VisionEncoderDecoder, VisionEncoderDecoderConfig, tiny_config
 from keras_tfm.models.multimodal.vision_encoder_decoder import ENCODERS, OF_ENCODER
-from keras_tfm.tasks.image_text.pair_task import ImageTextTask
+from keras_tfm.tasks.image_text.pair_task import ImageTextTask, MatchTraining
 from keras_tfm.tasks.image_text.retrieval import distinct
 from keras_tfm.tasks.images.image_task import with_image_size
 from keras_tfm.tasks.learning import VOCABULARY, ModelOptions, Vocabulary
@@ -36,7 +36,6 @@ from keras_tfm.tasks.task import check_vocabulary, describe_language_model, make
 from keras_tfm.tasks.text.continuations import sampling_checks
 from keras_tfm.tasks.text.served_writing import served_captioner
 from keras_tfm.training.folder import Path
-from keras_tfm.training.options import CaptionTraining
 
 NEW_TOKENS = 128  # that are generated at most unless something else is said
 FAMILIES = {name.lower(): family for name, family in sorted(ENCODERS.items())}
@@ -125,6 +124,17 @@ class CaptionerOptions(ModelOptions):
             fields["decoder_config"] = fields["decoder_config"] | ids
         config = VisionEncoderDecoderConfig.from_json(fields)
         return LanguageModel(VisionEncoderDecoder(config)), tokenizer
+
+
+@dataclasses.dataclass(frozen=True)
+class CaptionTraining(MatchTraining):
+    """By default the warm-up takes a tenth of the steps."""
+
+    batch_size: Annotated[Count, Option("pairs in a batch")] = 64
+    label_smoothing: Annotated[
+        Annotated[float, Between(0, 1, is_open=True)],
+        Option("the share of each label that is spread over all tokens"),
+    ] = 0.0
 
 
 class Captioner(ImageTextTask):

@@ -29,7 +29,7 @@ from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 from keras_tfm.heads import Contrastive, SigmoidContrast, SoftmaxContrast
 from keras_tfm.models import CLIP, SigLIP
 from keras_tfm.serving.examples import check_batch_size, listed, not_text, reasons, refuse_rows
-from keras_tfm.tasks.image_text.pair_task import ImageTextTask
+from keras_tfm.tasks.image_text.pair_task import ImageTextTask, MatchTraining
 from keras_tfm.tasks.image_text.retrieval import recalls
 from keras_tfm.tasks.images.image_task import with_image_size
 from keras_tfm.tasks.learning import VOCABULARY, ModelOptions, Vocabulary
@@ -40,7 +40,6 @@ from keras_tfm.tasks.task import (
     make_backbone,
 )
 from keras_tfm.training.folder import Path
-from keras_tfm.training.options import MatchTraining
 
 SIGMOID = {"logit_scale": float(np.log(10)), "logit_bias": -10.0}  # Zhai et al. 2023, section 3.2
 # {name on the command line: (class, what trains its tokenizer, arguments of its head)}

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.configs import Between, Option, Size, meant
+from keras_tfm.configs import Between, Count, Option, Size, meant
 from keras_tfm.data.batches.objects import ObjectBatches, targets_of
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.inputs import Inputs
@@ -37,7 +37,7 @@ from keras_tfm.tasks.task import (
     refuse_columns,
 )
 from keras_tfm.training.folder import Path
-from keras_tfm.training.options import DetectionTraining
+from keras_tfm.training.options import PartlyTrained
 
 FAMILIES: dict[str, type[SetDetector]] = {
     "deformable-detr": DeformableDETR,
@@ -95,6 +95,20 @@ class DetectorOptions(ModelOptions):
     def base(self) -> SetDetectorConfig:
         changes = {} if self.num_queries is None else {"num_queries": self.num_queries}
         return self.model_class.config_of_size(self.size, **changes)
+
+
+@dataclasses.dataclass(frozen=True)
+class DetectionTraining(PartlyTrained):
+    """By default the warm-up takes a tenth of the steps."""
+
+    batch_size: Annotated[Count, Option("images in a batch")] = 16
+    flip: Annotated[
+        bool, Option("mirror images and their boxes at random; turn it off for letters and digits")
+    ] = True
+    least_area: Annotated[
+        Annotated[float, Between(0.01, 1)],
+        Option("smallest share of an image's area in a random crop; 1 is no cropping"),
+    ] = 1.0
 
 
 class Detector(CanvasTask):

@@ -21,7 +21,13 @@ from keras_tfm.data.sources.segments import Segments, is_coco, read_segments
 from keras_tfm.heads.map_decoders import maps_of
 from keras_tfm.tasks.images.canvas_task import CanvasTask, distinct
 from keras_tfm.tasks.images.image_task import check_reads_images, shape_and_preprocessing
-from keras_tfm.tasks.segmentation.config import SegmenterConfig, are_known, kind_of, with_classes
+from keras_tfm.tasks.segmentation.config import (
+    SegmentationTraining,
+    SegmenterConfig,
+    are_known,
+    kind_of,
+    with_classes,
+)
 from keras_tfm.tasks.segmentation.kind import SegmentationKind
 from keras_tfm.tasks.segmentation.models import (
     ARCHITECTURES,
@@ -43,7 +49,6 @@ from keras_tfm.tasks.segmentation.sets import Instances, PanopticSegments
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import label_entries, refuse_columns
 from keras_tfm.training.folder import Path
-from keras_tfm.training.options import SegmentationTraining
 
 KINDS_OF_SEGMENTS: dict[str, type[SegmentationKind]] = {
     "semantic": PixelClasses,

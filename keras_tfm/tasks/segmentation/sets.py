@@ -14,6 +14,7 @@ from keras_tfm.data.sources.segments import INSTANCES, PANOPTIC, WORDS, Segments
 from keras_tfm.serving.examples import shown
 from keras_tfm.tasks.images.average_precision import mask_precision
 from keras_tfm.tasks.images.canvas_task import refuse_many, sizes_of
+from keras_tfm.tasks.segmentation.config import SegmentationTraining
 from keras_tfm.tasks.segmentation.drawing import draw_segments, write_numbers
 from keras_tfm.tasks.segmentation.examples import checked_sets
 from keras_tfm.tasks.segmentation.kind import SegmentationKind
@@ -24,7 +25,6 @@ from keras_tfm.tasks.segmentation.segments import (
     panoptic_quality,
 )
 from keras_tfm.training.folder import Path
-from keras_tfm.training.options import SegmentationTraining
 
 MOST = 100  # instances of an image that are told at most, as COCO counts them
 SCORED = ("scores", "areas", "boxes")  # the entries of an answer that are numbers for each segment

@@ -13,7 +13,7 @@ import sacrebleu
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.configs import Config, Length, Option, meant
+from keras_tfm.configs import Between, Config, Length, Option, meant
 from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.data.batches.lengths import rows_by_length
 from keras_tfm.data.batches.packing import PackedPairs
@@ -36,7 +36,7 @@ from keras_tfm.tasks.text.served_writing import served_translator
 from keras_tfm.tasks.trainable import TrainableTask
 from keras_tfm.training.changed_steps import Change
 from keras_tfm.training.folder import Path
-from keras_tfm.training.options import Seq2SeqTraining
+from keras_tfm.training.options import TextTraining
 
 TABLE = {"max_source_length", "max_target_length"}  # fields of a model with static attention
 Family = Literal["transformer", "recurrent", "gpt2"]
@@ -84,6 +84,26 @@ class TranslatorOptions(ModelOptions):
 
     def base(self) -> Config:
         return FAMILIES[self.family].config_of_size(self.size or default_size(self.family))
+
+
+@dataclasses.dataclass(frozen=True)
+class Seq2SeqTraining(TextTraining):
+    """By default the warm-up takes three epochs, at most 4,000 steps."""
+
+    label_smoothing: Annotated[
+        Annotated[float, Between(0, 1, is_open=True)],
+        Option("share of each label that is spread over all tokens"),
+    ] = 0.1
+    scheduled_sampling: Annotated[
+        Annotated[float, Between(0, 1)],
+        Option(
+            "share of the target tokens that the decoder replaces by its own predictions; it rises linearly "
+            "from 0 to this value"
+        ),
+    ] = 0.0
+
+    def warmup(self, num_batches: int) -> int:
+        return self.warmup_steps or min(4_000, 3 * num_batches)
 
 
 class Translator(TrainableTask):
