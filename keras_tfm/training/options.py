@@ -1,11 +1,10 @@
 """The options of a training, each declared once with its type, bounds and help, for Python and the command
 line.
 
-What several tasks share stands here, what one alone has in its own file.
-`Learning` says how long a task learns, `Training` how a Keras model is trained, `Kept` and `Run` where the
-results are stored. A task's class holds its own defaults, for example `training = FineTuning(epochs=3)`, and
-`fit` takes any of the fields by name. A class's docstring is the text of its group in the help. This file
-does not import TensorFlow.
+What several tasks share stands here, what one alone has in its own file. `Learning` says how long a task
+learns, `Training` how a Keras model is trained, `Kept` and `Run` where the results are stored. A task's class
+holds its own defaults, for example `training = FineTuning(epochs=3)`, and `fit` takes any of the fields by
+name. A class's docstring is the text of its group in the help. This file does not import TensorFlow.
 """
 
 import dataclasses

@@ -308,7 +308,7 @@ class Captioner(ImageTextTask):
         return texts
 
     predict = generate
-    writes_texts, served_writer = True, served_captioner
+    writes_texts, measures_texts, served_writer = True, True, served_captioner
 
     def generate_ids(
         self, images: Any, max_new_tokens: int | None = None, batch_size: int = 64, **options: Any

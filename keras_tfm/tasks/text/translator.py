@@ -322,7 +322,7 @@ class Translator(TrainableTask):
         return not_text(example)
 
     predict = generate
-    writes_texts, served_writer = True, served_translator
+    writes_texts, measures_texts, served_writer = True, True, served_translator
 
     def count_truncated(self, prompts: Iterable[str]) -> int:
         """How many of the strings `prompts` have more tokens than a source may have, and are cut."""
