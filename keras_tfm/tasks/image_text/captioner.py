@@ -194,7 +194,7 @@ class Captioner(ImageTextTask):
         return isinstance(model, LanguageModel) and isinstance(model.backbone, VisionEncoderDecoder)
 
     @classmethod
-    def from_huggingface(cls, name: Path, **options: Any) -> Self:
+    def from_huggingface(cls, name: Path, **fields: Any) -> Self:
         """The `VisionEncoderDecoderModel` in the folder `name`, or with this hub id, its tokenizer, its
         preprocessing and its decoding defaults.
 
@@ -204,7 +204,7 @@ class Captioner(ImageTextTask):
         from keras_tfm.convert.preprocessing import image_model
 
         folder = find_folder(name)
-        model, fields = image_model(folder)
+        model, published = image_model(folder)
         if not cls.takes(model):
             raise CheckpointError(name, "model_type", "vision-encoder-decoder", type(model).__name__)
         tokenizer, decoding = read_huggingface_tokenizer(folder), read_decoding(folder, True, False)
@@ -212,9 +212,9 @@ class Captioner(ImageTextTask):
         start = tokenizer.start_id if decoding.start_id is None else decoding.start_id
         ends = inner.suffix or (decoding.end_ids or (tokenizer.end_id,))[:1]
         around = SpecialTokens([start, *inner.prefix], list(ends))
-        fields |= {"around": around, "decoding": decoding}
+        published |= {"around": around, "decoding": decoding}
         try:
-            return cls(model, tokenizer, CaptionerConfig(**fields | options))
+            return cls(model, tokenizer, CaptionerConfig(**published | fields))
         except ValueError as error:
             raise CheckpointError(name, None, "tokens of the vocabulary", str(error)) from None
 

@@ -179,7 +179,7 @@ class ImageTextMatcher(ImageTextTask):
         return isinstance(model, Contrastive)
 
     @classmethod
-    def from_huggingface(cls, name: Path, **options: Any) -> Self:
+    def from_huggingface(cls, name: Path, **fields: Any) -> Self:
         """Read the CLIP or SigLIP model, the tokenizer and the preprocessing of a folder or hub id.
 
         Raises CheckpointError or DataError if anything is missing or not as expected.
@@ -188,12 +188,12 @@ class ImageTextMatcher(ImageTextTask):
         from keras_tfm.convert.preprocessing import image_model
 
         folder = find_folder(name)
-        model, fields = image_model(folder)
+        model, published = image_model(folder)
         if not cls.takes(model):
             raise CheckpointError(name, "model_type", "clip or siglip", type(model).__name__)
         tokenizer = read_huggingface_tokenizer(folder)
         around = read_huggingface_special_tokens(folder, tokenizer)
-        return cls(model, tokenizer, ImageTextMatcherConfig(**fields | {"around": around} | options))
+        return cls(model, tokenizer, ImageTextMatcherConfig(**published | {"around": around} | fields))
 
     def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
         """Write a new `folder` for transformers: configurations, tokenizer and weights.

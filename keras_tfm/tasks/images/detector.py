@@ -116,7 +116,7 @@ class Detector(CanvasTask):
 
     Examples are (images, boxes, labels): of each image its boxes, (left, top, right, bottom) in its own
     pixels, and their names. An answer is {"boxes": (M, 4) in pixels, "labels": M names, "scores": (M,)}, the
-    surest first. `options` are the fields of `DetectorConfig`.
+    surest first. `fields` are those of `DetectorConfig`.
 
     >>> backbone = keras_tfm.models.DETR.from_size("tiny", image_size=32, num_layers=1, num_decoder_layers=1)
     >>> task = keras_tfm.tasks.Detector(backbone, ["cat", "dog"])
@@ -143,8 +143,8 @@ class Detector(CanvasTask):
     config_class = DetectorConfig
     config: DetectorConfig
 
-    def __init__(self, backbone: keras.Model, class_names: Sequence[str], **options: Any):
-        super().__init__(backbone, class_names, **options)
+    def __init__(self, backbone: keras.Model, class_names: Sequence[str], **fields: Any):
+        super().__init__(backbone, class_names, **fields)
         self._detect = tf.function(self.detect, autograph=False, reduce_retracing=True)
 
     def with_head(self, backbone: keras.Model, model: keras.Model | None) -> keras.Model:
@@ -154,9 +154,9 @@ class Detector(CanvasTask):
         return made
 
     @classmethod
-    def with_names(cls, model: keras.Model, class_names: Sequence[str], **options: Any) -> Self:
+    def with_names(cls, model: keras.Model, class_names: Sequence[str], **fields: Any) -> Self:
         """A task for other classes, with the weights of a `model` but its classifier's."""
-        task = cls(model.backbone, class_names, **options)
+        task = cls(model.backbone, class_names, **fields)
         copy_heads(model, task.model, "box_head")
         return task
 
@@ -217,7 +217,7 @@ class Detector(CanvasTask):
         return isinstance(model, DETECTORS)
 
     @classmethod
-    def from_huggingface(cls, name: Path, examples: Any = None, **options: Any) -> Self:
+    def from_huggingface(cls, name: Path, examples: Any = None, **fields: Any) -> Self:
         """The task in the folder `name`, or of this hub id; for `examples` of other classes with a new head.
 
         CheckpointError where something is not as it must be. Images are prepared as the folder's
@@ -236,8 +236,8 @@ class Detector(CanvasTask):
         usual = {"keep_aspect": True} | (IMAGENET if model.input["images"].shape[-1] == 3 else {})
         published = canvas_fields_of(folder, model) or usual
         if examples is not None and not set(names_of(examples)) <= set(names):
-            return cls.with_names(model, names_of(examples), **{**published, **options})
-        return cls(model, names, **{**published, **options})
+            return cls.with_names(model, names_of(examples), **{**published, **fields})
+        return cls(model, names, **{**published, **fields})
 
     def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
         """Write a new `folder` for `transformers`: config.json, model.safetensors and, for RT-DETR,

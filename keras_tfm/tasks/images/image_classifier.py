@@ -155,8 +155,8 @@ class ImageClassifier(ImageTask, FineTunedTask):
     model_options = ClassifierOptions
     config_class = ImageClassifierConfig
 
-    def __init__(self, backbone: keras.Model, class_names: Any, **options: Any):
-        self.config = ImageClassifierConfig(class_names, **options)
+    def __init__(self, backbone: keras.Model, class_names: Any, **fields: Any):
+        self.config = ImageClassifierConfig(class_names, **fields)
         self.answer_names = self.config.class_names
         self.class_names = np.array(self.config.class_names)
         self.model = self._with_head(backbone)
@@ -251,7 +251,7 @@ class ImageClassifier(ImageTask, FineTunedTask):
         return is_classifier and "images" in model.input
 
     @classmethod
-    def from_huggingface(cls, name: Path, examples: Any = None, **options: Any) -> Self:
+    def from_huggingface(cls, name: Path, examples: Any = None, **fields: Any) -> Self:
         """The classifier in the folder `name` of transformers or timm (or of this hub id).
 
         With `examples`, it gets a new head unless the folder's head knows their classes.
@@ -263,18 +263,18 @@ class ImageClassifier(ImageTask, FineTunedTask):
         from keras_tfm.convert.preprocessing import image_model, label_names
 
         folder = find_folder(name)
-        model, fields = image_model(folder)
-        options = fields | options
+        model, published = image_model(folder)
+        fields = published | fields
         if cls.takes(model):
             names = label_names(folder, model.num_classes)
             if examples is None or set(np.unique(examples[1]).tolist()) <= set(names):
-                return cls(model, names, **options)
+                return cls(model, names, **fields)
         backbone = getattr(model, "backbone", model)
         if "images" not in backbone.input or "pooled_output" not in backbone.output:
             raise CheckpointError(name, "model_type", "a model of images", type(backbone).__name__)
         if examples is None:
             raise CheckpointError(name, "architectures", f"one for {cls.name!r}", type(model).__name__)
-        return cls(backbone, np.unique(examples[1]), **options)
+        return cls(backbone, np.unique(examples[1]), **fields)
 
     def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
         """Write a new `folder` for `transformers`: config.json, preprocessor_config.json and
