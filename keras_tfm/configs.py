@@ -128,11 +128,24 @@ Natural = Annotated[int, Between(0, 2**31, is_open=True)]
 Minutes = Annotated[float, Between(0, 10**6)]
 
 
+class Refusal(ValueError):
+    """A value that a field may not have: `field`, as the message names it, what was `expected`, what was
+    `got`, in words.
+    """
+
+    def __init__(self, field: str, expected: str, got: str):
+        super().__init__(field, expected, got)
+        self.field, self.expected, self.got = field, expected, got
+
+    def __str__(self):
+        return f"{self.field} must be {self.expected}; it is {self.got}."
+
+
 class Config:
     """The base of frozen dataclasses whose fields are checked, and converted, according to their
     annotations.
 
-    Raises ValueError, naming the field, what was expected and what came.
+    Raises a ValueError, for one field's value a `Refusal`.
     """
 
     def __post_init__(self):
@@ -177,9 +190,7 @@ def kinds_of(cls):
 
 
 def checked(value, kind, name):
-    """`value` converted as the annotation `kind` says. Raises ValueError, starting with `name`, if it is
-    impossible.
-    """
+    """`value` converted as the annotation `kind` says; `Refusal` of the field `name` if it is impossible."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if kind is Any:
         return value
@@ -187,13 +198,13 @@ def checked(value, kind, name):
         result = checked(value, parts[0], name)
         for bounds in (part for part in parts if isinstance(part, Between)):
             if problem := bounds.problem(result):
-                raise ValueError(f"{name} must be {problem}; it is {brief(value)}.")
+                raise Refusal(name, problem, brief(value))
         return result
     if origin in (typing.Union, types.UnionType):
         return _checked_union(value, parts, name)
     if origin is typing.Literal:
         if not any(value is word or (isinstance(word, str) and value == word) for word in parts):
-            raise ValueError(f"{name} must be one of {', '.join(map(str, parts))}; it is {brief(value)}.")
+            raise Refusal(name, f"one of {', '.join(map(str, parts))}", brief(value))
         return value
     if isinstance(kind, type) and issubclass(kind, Config):
         return value if isinstance(value, kind) else kind.from_json(value)
@@ -205,7 +216,7 @@ def checked(value, kind, name):
     try:
         return convert(value)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"{name} must be {words}; it is {brief(value)}.") from None
+        raise Refusal(name, words, brief(value)) from None
 
 
 def brief(value):
@@ -227,22 +238,19 @@ def meant(name, known):
 def _checked_union(value, kinds, name):
     if value is None and type(None) in kinds:
         return None
-    problems = []
+    expected, inner = [], []
     for kind in kinds:
         if kind is not type(None):
             try:
                 return checked(value, kind, name)
             except ValueError as error:
-                problems.append(error)
-    inner = [problem for problem in problems if not str(problem).startswith(f"{name} must be ")]
-    raise (inner or problems)[0] if inner or len(problems) == 1 else ValueError(_joined(problems))
-
-
-def _joined(problems):
-    """The expectations in several errors about one value, as one sentence."""
-    expectations, _, end = zip(*(str(error).rpartition("; it is ") for error in problems), strict=True)
-    first, *others = expectations
-    return f"{first}, or {', or '.join(text.partition(' must be ')[2] for text in others)}; it is {end[0]}"
+                if isinstance(error, Refusal) and error.field == name:
+                    expected.append(error.expected)
+                else:
+                    inner.append(error)
+    if inner:  # what is wrong with a part of the value says more
+        raise inner[0]
+    raise Refusal(name, ", or ".join(expected), brief(value))
 
 
 def _checked_tuple(value, kind, origin, parts, name):
@@ -252,10 +260,10 @@ def _checked_tuple(value, kind, origin, parts, name):
     is_list = isinstance(value, list | tuple)
     if len(parts) == 2 and parts[1] is Ellipsis:
         if not is_list:
-            raise ValueError(f"{name} must be a list; it is {brief(value)}.")
+            raise Refusal(name, "a list", brief(value))
         return tuple(checked(item, parts[0], f"{name}[{i}]") for i, item in enumerate(value))
     if not is_list or len(value) != len(parts):
-        raise ValueError(f"{name} must be a list of {len(parts)}; it is {brief(value)}.")
+        raise Refusal(name, f"a list of {len(parts)}", brief(value))
     items = [
         checked(item, part, f"{name}[{i}]") for i, (item, part) in enumerate(zip(value, parts, strict=True))
     ]

@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> None:
     typed, wanted = ("--image", "--text") if arguments.image else ("--text", "--image")
     if not reads[typed]:
         raise ValueError(f"{typed}: the task {task.name!r} of {arguments.task_folder} reads {wanted}")
-    options = decoding_of(arguments, getattr(task, "generate", task.predict))
+    options = decoding_of(arguments, task, task.writes_texts)
     options |= {name: value for name, value in shown.items() if value is not None}
 
     from keras_tfm.visualize import attention_page

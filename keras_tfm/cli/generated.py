@@ -14,7 +14,7 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
-from keras_tfm.configs import Option, checked, kinds_of, rules_of
+from keras_tfm.configs import Option, Refusal, checked, kinds_of, rules_of
 
 
 def add_options(
@@ -124,9 +124,9 @@ def _parser(kind: Any, parts: list, has_escapes: bool) -> Callable[[str], Any]:
                 break
         try:
             return checked(_unescaped(text) if has_escapes else value, kind, "")
-        except ValueError as error:
-            expected = str(error).strip().rpartition("; it is ")[0]
-            raise argparse.ArgumentTypeError(f"{expected}; it is {text[:80] or 'empty'}") from None
+        except Refusal as error:
+            wrong = f"must be {error.expected}; it is {text[:80] or 'empty'}"
+            raise argparse.ArgumentTypeError(wrong) from None
 
     return parse
 
@@ -136,4 +136,4 @@ def _unescaped(text: str) -> str:
     try:
         return codecs.decode(text.encode("latin-1", "backslashreplace"), "unicode_escape")
     except UnicodeDecodeError:
-        raise ValueError(r"must be a text with Python's escapes, \n or \t; it is ") from None
+        raise Refusal("", r"a text with Python's escapes, \n or \t", text) from None

@@ -90,7 +90,7 @@ def run_info(arguments: argparse.Namespace) -> None:
         print(f"{name.removesuffix('_bytes')}: {estimate}{measure}")
     say("In float32; training with AdamW. In bfloat16 inference takes half of it.")
     if measured:
-        say("Measured: a process's peak above TensorFlow alone, tracing and compilation included.")
+        say("Measured: a process's peak above TensorFlow alone, once the step is compiled.")
 
 
 def _print_export(arguments: argparse.Namespace) -> None:

@@ -189,7 +189,7 @@ class Writer:
 
     def __init__(self, task: Any, arguments: argparse.Namespace):
         self.task, self.arguments = task, arguments
-        self.decoding = decoding_of(arguments, task.predict)
+        self.decoding = decoding_of(arguments, task, task.writes_texts)
         self.asking = given(arguments, Asking)
         takes = inspect.signature(task.predict).parameters
         for name in self.asking:

@@ -163,13 +163,12 @@ def add_decoding(verb: argparse.ArgumentParser) -> None:
     add_options(verb.add_argument_group("decoding", Decoding.__doc__), Decoding)
 
 
-def decoding_of(arguments: argparse.Namespace, method: Any) -> dict[str, Any]:
-    """The given options of text generation; ValueError if a task's `method` does not generate text."""
+def decoding_of(arguments: argparse.Namespace, task: Any, decodes: bool) -> dict[str, Any]:
+    """The given options of text generation; ValueError unless what is asked of the `task` `decodes`."""
     options = given(arguments, Decoding)
-    takes = (parameter.kind is parameter.VAR_KEYWORD for parameter in signature(method).parameters.values())
-    if options and not any(takes):
+    if options and not decodes:
         flags = ", ".join(flag_of(Decoding, name) for name in options)
-        raise ValueError(f"{flags}: the task {method.__self__.name!r} does not generate text")
+        raise ValueError(f"{flags}: the task {task.name!r} does not generate text")
     return options
 
 
@@ -196,7 +195,7 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
     task = loaded(arguments.task_folder)
     if not hasattr(task, "measure"):
         raise ValueError(f"{arguments.task_folder}: the task {task.name!r} has no metrics")
-    decoding = decoding_of(arguments, task.measure)
+    decoding = decoding_of(arguments, task, task.measures_texts)
     if task.columns:
         check_columns(task, arguments.columns)
     named = {"in_memory": False} if arguments.errors and takes(task.read_files, "in_memory") else {}
@@ -255,7 +254,7 @@ def run_export(arguments: argparse.Namespace) -> None:
     if arguments.format == "saved_model":
         refuse_pattern(arguments.out)
     task = loaded(arguments.task_folder)
-    decoding = decoding_of(arguments, task.export_endpoints)
+    decoding = decoding_of(arguments, task, task.writes_texts)
     with in_flags(Decoding):
         task.export(arguments.out, overwrite=arguments.overwrite, **chosen, **decoding)
     say(f"the export ({arguments.format}) is in {arguments.out}")

@@ -29,12 +29,9 @@ Forecaster            forecast          a series: numbers (N,)     series -> num
 import os
 from typing import Any
 
-from keras_tfm.tasks.image_text.captioner import Captioner
-from keras_tfm.tasks.image_text.captioning import CaptionerConfig, CaptionerOptions
-from keras_tfm.tasks.image_text.matcher import ImageTextMatcher
-from keras_tfm.tasks.image_text.matching import ImageTextMatcherConfig, MatcherOptions
-from keras_tfm.tasks.images.detection import DetectorConfig
-from keras_tfm.tasks.images.detector import Detector
+from keras_tfm.tasks.image_text.captioner import Captioner, CaptionerConfig, CaptionerOptions
+from keras_tfm.tasks.image_text.matcher import ImageTextMatcher, ImageTextMatcherConfig, MatcherOptions
+from keras_tfm.tasks.images.detector import Detector, DetectorConfig
 from keras_tfm.tasks.images.image_classifier import ImageClassifier, ImageClassifierConfig
 from keras_tfm.tasks.images.image_encoder import ImageEncoder, ImageEncoderConfig
 from keras_tfm.tasks.images.image_families import FAMILIES as IMAGE_FAMILIES

@@ -9,12 +9,12 @@ import os
 import time
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import keras
 import numpy as np
 
-from keras_tfm.configs import Config, kinds_of, meant
+from keras_tfm.configs import Config, Count, Option, kinds_of, meant
 from keras_tfm.data.batches.epochs import HeldOut, hold_out
 from keras_tfm.data.sources.files import fingerprint
 from keras_tfm.data.sources.text_stream import TextStream
@@ -32,6 +32,8 @@ from keras_tfm.training.record import read_record, results, versions, write_reco
 
 LOG = logging.getLogger(__name__)
 TABLES = ".tsv, .csv, .jsonl (plain, .gz, .xz) or .parquet files, or tfds:NAME[/CONFIG][:VERSION]#SPLIT"
+Vocabulary = Annotated[Count, Option("tokens at most; small files give fewer", flag="--vocabulary")]
+VOCABULARY = 8_000  # tokens of a vocabulary that is learnt, at most
 ROWS = ".jsonl (.gz, .xz) or .parquet files, or tfds:NAME[/CONFIG][:VERSION]#SPLIT"
 
 

@@ -66,6 +66,7 @@ class Task(abc.ABC):
     record: Mapping[str, Any] = types.MappingProxyType({})  # the content of training.json
     reads_lines: bool = True  # whether `predict` takes a line of text as an example
     writes_texts: bool = False  # whether it answers by decoding, and has a `served_writer`
+    measures_texts: bool = False  # whether `measure` decodes too, and takes the options of it
     record_fields: Any = ("answer",)  # what `records` gives of each example
     answer_names: Any = None  # the labels of the probabilities from `predict`; None numbers them from 0
 

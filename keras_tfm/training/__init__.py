@@ -5,7 +5,6 @@ checkpoints.
 from keras_tfm.training.callbacks import BestWeights, FiniteLoss, Progress
 from keras_tfm.training.checkpoint import Checkpoint
 from keras_tfm.training.depth import layer_rates
-from keras_tfm.training.evolution import Population, evolve
 from keras_tfm.training.freezing import freeze, trainable_kept
 from keras_tfm.training.gradients import input_jacobians, norms, products_to_end, state_jacobians
 from keras_tfm.training.logs import GradientNorm, MetricsFile, TensorBoard, Throughput

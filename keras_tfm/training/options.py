@@ -1,16 +1,15 @@
 """The options of a training, each declared once with its type, bounds and help, for Python and the command
 line.
 
-`Learning` says how long a task learns, `Training` how a Keras model is trained, `Kept` and `Run` where the
-results are stored. A task's class holds its own defaults, for example `training = FineTuning(epochs=3)`, and
-`fit` takes any of the fields by name. A class's docstring is the text of its group in the help. This file
-does not import TensorFlow.
+What several tasks share stands here, what one alone has in its own file. `Learning` says how long a task
+learns, `Training` how a Keras model is trained, `Kept` and `Run` where the results are stored. A task's class
+holds its own defaults, for example `training = FineTuning(epochs=3)`, and `fit` takes any of the fields by
+name. A class's docstring is the text of its group in the help. This file does not import TensorFlow.
 """
 
 import dataclasses
 import json
 import math
-import os
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -128,34 +127,6 @@ class TextTraining(Training):
 
 
 @dataclasses.dataclass(frozen=True)
-class LanguageModelTraining(TextTraining):
-    """By default the warm-up takes one epoch, at most 2,000 steps."""
-
-    def warmup(self, num_batches: int) -> int:
-        return self.warmup_steps or min(2_000, num_batches)
-
-
-@dataclasses.dataclass(frozen=True)
-class Seq2SeqTraining(TextTraining):
-    """By default the warm-up takes three epochs, at most 4,000 steps."""
-
-    label_smoothing: Annotated[
-        Annotated[float, Between(0, 1, is_open=True)],
-        Option("share of each label that is spread over all tokens"),
-    ] = 0.1
-    scheduled_sampling: Annotated[
-        Annotated[float, Between(0, 1)],
-        Option(
-            "share of the target tokens that the decoder replaces by its own predictions; it rises linearly "
-            "from 0 to this value"
-        ),
-    ] = 0.0
-
-    def warmup(self, num_batches: int) -> int:
-        return self.warmup_steps or min(4_000, 3 * num_batches)
-
-
-@dataclasses.dataclass(frozen=True)
 class MaskedTraining(TextTraining):
     """By default the warm-up takes two epochs, at most 10,000 steps."""
 
@@ -245,147 +216,6 @@ class WeightedClasses(Config):
 @dataclasses.dataclass(frozen=True)
 class ClassTraining(WeightedClasses, FineTuning):
     """By default the warm-up takes a tenth of the steps."""
-
-
-@dataclasses.dataclass(frozen=True)
-class ImageTraining(WeightedClasses, PartlyTrained):
-    """By default the warm-up takes a tenth of the steps."""
-
-    batch_size: Annotated[Count, Option("images in a batch")] = 64
-    max_shift: Annotated[
-        Natural, Option("shift images at random by up to N pixels in each direction, filling with zeros")
-    ] = 0
-    augment: Annotated[
-        Literal["none", "light", "strong"],
-        Option("augment images: light crops and mirrors at random, strong adds RandAugment and erasing"),
-    ] = "none"
-    flip: Annotated[bool, Option("let --augment mirror images; turn it off for letters and digits")] = True
-    least_area: Annotated[
-        Annotated[float, Between(0.01, 1)], Option("smallest share of an image's area in a crop of --augment")
-    ] = 0.25
-    mixup: Annotated[
-        Annotated[float, Between(0, 10)],
-        Option("MixUp: mix images of a batch and their labels by a share drawn from Beta(R, R); 0 is off"),
-    ] = 0.0
-    cutmix: Annotated[
-        Annotated[float, Between(0, 1)],
-        Option("CutMix: paste a part of one image into another; a batch uses either MixUp or CutMix"),
-    ] = 0.0
-    label_smoothing: Annotated[
-        Annotated[float, Between(0, 1, is_open=True)],
-        Option("share of each label that is spread over all classes"),
-    ] = 0.0
-    teacher: Annotated[
-        str | None, Option("a RUN whose predictions on the same images are learnt too", default="none")
-    ] = None
-    distillation: Annotated[
-        Literal["hard", "soft"], Option("learn the teacher's likeliest class, or all of its probabilities")
-    ] = "hard"
-    temperature: Annotated[
-        Annotated[float, Between(0, 1000, is_above=True)],
-        Option("divisor of the logits in soft distillation", flag="--teacher-temperature"),
-    ] = 3.0
-    teacher_weight: Annotated[
-        Annotated[float, Between(0, 1)] | None,
-        Option("share of the teacher in the loss", default="0.5, or 0.1 for soft distillation"),
-    ] = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.teacher is not None:
-            if not os.path.exists(os.path.join(self.teacher, "config.json")):
-                raise ValueError(f"`teacher` must be the folder of a task; {self.teacher} is none.")
-            object.__setattr__(self, "teacher", os.path.abspath(self.teacher))
-        if self.class_weight is not None:
-            for name in ("teacher", "mixup", "cutmix", "label_smoothing"):
-                if getattr(self, name):
-                    raise ValueError(f"`class_weight` needs labels of one class each: leave out `{name}`.")
-
-
-@dataclasses.dataclass(frozen=True)
-class DetectionTraining(PartlyTrained):
-    """By default the warm-up takes a tenth of the steps."""
-
-    batch_size: Annotated[Count, Option("images in a batch")] = 16
-    flip: Annotated[
-        bool, Option("mirror images and their boxes at random; turn it off for letters and digits")
-    ] = True
-    least_area: Annotated[
-        Annotated[float, Between(0.01, 1)],
-        Option("smallest share of an image's area in a random crop; 1 is no cropping"),
-    ] = 1.0
-
-
-@dataclasses.dataclass(frozen=True)
-class SegmentationTraining(PartlyTrained):
-    """By default the warm-up takes a tenth of the steps."""
-
-    batch_size: Annotated[Count, Option("images in a batch")] = 16
-    flip: Annotated[
-        bool, Option("mirror images and their masks at random; turn it off for letters and digits")
-    ] = True
-    least_area: Annotated[
-        Annotated[float, Between(0.01, 1)],
-        Option("smallest share of an image's area in a random crop; 1 is no cropping"),
-    ] = 0.5
-    most_area: Annotated[
-        Annotated[float, Between(1, 16)],
-        Option("largest share; above 1 the image is shrunk, and what surrounds it is ignored"),
-    ] = 1.0
-
-
-@dataclasses.dataclass(frozen=True)
-class PretrainImagesTraining(Training):
-    """By default the warm-up takes a tenth of the steps."""
-
-    batch_size: Annotated[Count, Option("images in a batch")] = 64
-    flip: Annotated[bool, Option("mirror images at random; turn it off for letters and digits")] = True
-    least_area: Annotated[
-        Annotated[float, Between(0.01, 1)] | None,
-        Option("smallest share of an image's area in a crop", default="0.2; 0.05 for dino"),
-    ] = None
-    parting_area: Annotated[
-        Annotated[float, Between(0.01, 1)],
-        Option("dino: largest share of an image's area in a local crop, smallest in a global one"),
-    ] = 0.4
-    teacher_momentum: Annotated[
-        Annotated[float, Between(0, 1)],
-        Option("dino: momentum of the teacher's moving average at the start; it rises to 1"),
-    ] = 0.996
-    teacher_temperature: Annotated[
-        Annotated[float, Between(0, 10, is_above=True)], Option("dino: temperature of the teacher's softmax")
-    ] = 0.04
-    student_temperature: Annotated[
-        Annotated[float, Between(0, 10, is_above=True)], Option("dino: temperature of the student's softmax")
-    ] = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.least_area is not None and self.least_area > self.parting_area:
-            raise ValueError(
-                f"`least_area` must be at most `parting_area`, {self.parting_area}; it is {self.least_area}."
-            )
-
-
-@dataclasses.dataclass(frozen=True)
-class MatchTraining(PartlyTrained):
-    """By default the warm-up takes a tenth of the steps."""
-
-    batch_size: Annotated[Count, Option("pairs in a batch; each is contrasted with all others in it")] = 64
-    max_shift: Annotated[
-        Natural, Option("shift images at random by up to N pixels in each direction, filling with zeros")
-    ] = 0
-
-
-@dataclasses.dataclass(frozen=True)
-class CaptionTraining(MatchTraining):
-    """By default the warm-up takes a tenth of the steps."""
-
-    batch_size: Annotated[Count, Option("pairs in a batch")] = 64
-    label_smoothing: Annotated[
-        Annotated[float, Between(0, 1, is_open=True)],
-        Option("the share of each label that is spread over all tokens"),
-    ] = 0.0
 
 
 @dataclasses.dataclass(frozen=True)

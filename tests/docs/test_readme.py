@@ -11,7 +11,7 @@ import keras_tfm
 from keras_tfm import models
 from keras_tfm.data import ImageTexts
 from keras_tfm.tasks import ImageClassifier, ImageTextMatcher, Translator
-from keras_tfm.tasks.image_text.matching import MatcherOptions
+from keras_tfm.tasks.image_text.matcher import MatcherOptions
 from tests.docs.pages import ROOT, blocks, run_python
 
 README = ROOT / "README.md"

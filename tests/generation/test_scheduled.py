@@ -9,8 +9,8 @@ from keras import ops
 from keras_tfm.generation import Decoder, EndTokens, ScheduledSampling
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy
 from keras_tfm.models import RecurrentSeq2Seq, RecurrentSeq2SeqConfig
+from keras_tfm.tasks.text.translator import Seq2SeqTraining
 from keras_tfm.training.changed_steps import ChangedInputs
-from keras_tfm.training.options import Seq2SeqTraining
 from tests.contract import randomise
 
 LENGTHS = [6, 3, 5]

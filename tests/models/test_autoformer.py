@@ -10,7 +10,6 @@ from keras import ops
 from keras_tfm.heads import Classifier
 from keras_tfm.models import AutoFormer, AutoFormerConfig, AutoFormerSupernet, SearchSpace
 from keras_tfm.models.vision.autoformer_supernet import copy_leading
-from keras_tfm.training import evolve
 from tests import contract
 from tests.contract import Case, Spec, floats
 
@@ -86,23 +85,6 @@ def test_a_network_of_the_supernet_is_the_model_with_its_part_of_the_weights():
     np.testing.assert_array_equal(states[..., 5:], 0)
     with pytest.raises(ValueError, match=r"must be a part of the supernet's, which is \(16, 8\)"):
         copy_leading(supernet, Classifier(AutoFormer(dataclasses.replace(networks[0], dim=9)), 3))
-
-
-def test_the_space_is_searched():
-    """Of all networks that are allowed the widest is found, and each is scored once."""
-    seen = []
-
-    def score(network):
-        seen.append(network)
-        size = network.dim * sum(network.num_heads) + sum(network.hidden_dims)
-        return size if size <= 40 else None
-
-    population = evolve(SPACE, score, generations=4, size=20, num_parents=5)
-    assert len(seen) == len({*seen}) == len(population.scores)
-    assert population.scores[population.best(1)[0]] == 40  # 8 (1 + 1) + 12 + 12, for example
-    for network in seen:
-        assert len(network.num_heads) in SPACE.num_layers and network.dim in SPACE.dims
-        assert {*network.num_heads} <= {*SPACE.num_heads} and {*network.mlp_ratios} <= {*SPACE.mlp_ratios}
 
 
 def test_refusals():

@@ -10,8 +10,9 @@ import pytest
 from keras_tfm.data import LabelledTexts, TaggedWords
 from keras_tfm.tasks import ImageClassifier, TextClassifier, TokenClassifier
 from keras_tfm.tasks.class_weights import class_weights
+from keras_tfm.tasks.images.image_classifier import ImageTraining
 from keras_tfm.tasks.text.question_answerer import QuestionAnswerer
-from keras_tfm.training.options import ClassTraining, ImageTraining
+from keras_tfm.training.options import ClassTraining
 from tests.tasks.tiny import TINY
 
 TEXTS = LabelledTexts(["good film", "fine film", "nice film", "bad film"], ["pos", "pos", "pos", "neg"])

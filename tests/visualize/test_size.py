@@ -133,11 +133,11 @@ def test_memory_is_measured_beside_the_estimate(capsys):
 
 
 @pytest.mark.slow
-def test_larger_steps_take_what_is_estimated_and_tracing(capsys):
-    """Of 8 images by ViT-S/16: 0.26 GB and 1.56 GB were measured, 0.12 and 1.11 are estimated."""
+def test_larger_steps_take_about_what_is_estimated(capsys):
+    """Of 8 images by ViT-S/16, with XLA: 0.24 GB and 1.3 GB were measured, 0.12 and 1.11 are estimated."""
     main(["info", "ViT:S/16", "--batch", "8", "--measure", "--json"])
     told = json.loads(capsys.readouterr().out)
-    for name, most in (("inference_bytes", 3), ("training_bytes", 2)):
+    for name, most in (("inference_bytes", 2.5), ("training_bytes", 1.5)):
         assert 0.9 * told[name] < told["measured"][name] < most * told[name]
 
 

@@ -1,6 +1,4 @@
-"""The search space of AutoFormer's networks (Chen et al. 2021), with the methods that `training.evolve`
-needs.
-"""
+"""The search space of AutoFormer's networks (Chen et al. 2021), with the steps of an evolutionary search."""
 
 import dataclasses
 
@@ -16,8 +14,8 @@ class SearchSpace(Config):
     """The choices for a network: its width, its number of layers, and each layer's heads and feed-forward
     width.
 
-    The networks are `AutoFormerConfig`s. `keras_tfm.training.evolve` searches by `sample`, `mutate` and
-    `cross`.
+    The networks are `AutoFormerConfig`s. An evolutionary search takes `sample`, `mutate` and `cross`: see
+    examples/search_networks.py.
 
     >>> space = keras_tfm.models.SearchSpace(dims=(16, 32), num_layers=(1, 2), num_heads=(1, 2))
     >>> space.largest.dim

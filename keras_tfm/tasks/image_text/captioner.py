@@ -4,38 +4,137 @@ import dataclasses
 import functools
 import pathlib
 import types
-from collections.abc import Iterator, Mapping
-from typing import Any, Self
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import keras
 import numpy as np
 import sacrebleu
 import tensorflow as tf
 
+from keras_tfm.configs import Between, Count, Length, Option, meant
 from keras_tfm.data.batches.image_texts import CaptionBatches
 from keras_tfm.data.sources.image_texts import ImageTexts, identities
+from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.tokenizers.huggingface import (
     read_huggingface_special_tokens,
     read_huggingface_tokenizer,
 )
-from keras_tfm.data.tokenizers.kinds import load_tokenizer
+from keras_tfm.data.tokenizers.kinds import load_tokenizer, train_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
-from keras_tfm.generation import CompiledDecoding, DecodingOptions, EndTokens
+from keras_tfm.generation import CompiledDecoding, DecodingDefaults, DecodingOptions, EndTokens
 from keras_tfm.generation.processors import require
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy, token_accuracy, token_cross_entropy
-from keras_tfm.models import VisionEncoderDecoder
-from keras_tfm.tasks.image_text.captioning import CaptionerConfig, CaptionerOptions
-from keras_tfm.tasks.image_text.pair_task import ImageTextTask
+from keras_tfm.models import VisionEncoderDecoder, VisionEncoderDecoderConfig, tiny_config
+from keras_tfm.models.multimodal.vision_encoder_decoder import ENCODERS, OF_ENCODER
+from keras_tfm.tasks.image_text.pair_task import ImageTextTask, MatchTraining
 from keras_tfm.tasks.image_text.retrieval import distinct
 from keras_tfm.tasks.images.image_task import with_image_size
+from keras_tfm.tasks.learning import VOCABULARY, ModelOptions, Vocabulary
 from keras_tfm.tasks.signatures import Endpoints
 from keras_tfm.tasks.task import check_vocabulary, describe_language_model, make_language_model
 from keras_tfm.tasks.text.continuations import sampling_checks
 from keras_tfm.tasks.text.served_writing import served_captioner
 from keras_tfm.training.folder import Path
-from keras_tfm.training.options import CaptionTraining
 
 NEW_TOKENS = 128  # that are generated at most unless something else is said
+FAMILIES = {name.lower(): family for name, family in sorted(ENCODERS.items())}
+# The fields of a decoder of each size, where they are not the family's defaults.
+DECODERS: dict[str, dict[str, Any]] = {
+    "tiny": {"num_layers": 3, "dim": 128, "num_heads": 4},
+    "base": {"dim": 768, "num_layers": 6, "num_heads": 12, "intermediate_dim": 3072},
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class CaptionerConfig(Preprocessing):
+    """How a `Captioner` prepares images, which special tokens surround a caption, and how it decodes.
+
+    Args:
+        around: the ids before and after each caption, by default the tokenizer's start and end.
+        decoding: the defaults of `generate`.
+    """
+
+    around: SpecialTokens | None = None
+    decoding: DecodingDefaults = dataclasses.field(default_factory=DecodingDefaults)
+
+
+@dataclasses.dataclass(frozen=True)
+class CaptionerOptions(ModelOptions):
+    """An image encoder and a text decoder with fresh weights, and a vocabulary.
+
+    >>> options = keras_tfm.tasks.CaptionerOptions(encoder="deit", decoder="bart", max_length=32)
+    >>> options.base().encoder, options.base().decoder, options.base().max_length
+    ('DeiT', 'BART', 32)
+    """
+
+    set_here: ClassVar[Mapping[str, str]] = {
+        "encoder": "--encoder",
+        "decoder": "--decoder",
+        "vocabulary_size": "--vocabulary",
+        "max_length": "--max-length",
+    }
+
+    encoder: Annotated[str, Option(f"the family of the images' model: {', '.join(FAMILIES)}")] = "vit"
+    decoder: Annotated[Literal["gpt2", "bart"], Option("the family of the text's model")] = "gpt2"
+    size: Annotated[
+        Literal["tiny", "base"],
+        Option("of both models: tiny, for images of some 32 x 32 pixels, or base"),
+    ] = "tiny"
+    tokenizer: Annotated[
+        Literal["bytes", "sentencepiece"], Option("byte-level pairs, or sub-words of SentencePiece")
+    ] = "bytes"
+    vocabulary_size: Vocabulary = VOCABULARY
+    max_length: Annotated[Length, Option("tokens of a caption at most, after which it is cut")] = 64
+
+    def base(self) -> VisionEncoderDecoderConfig:
+        if self.encoder not in FAMILIES:
+            raise ValueError(
+                f"There is no encoder {self.encoder!r}{meant(self.encoder, FAMILIES)}; there are "
+                f"{', '.join(FAMILIES)}."
+            )
+        family = FAMILIES[self.encoder]
+        encoder = dataclasses.asdict(tiny_config(family) if self.size == "tiny" else family.config_class())
+        images = {name: encoder.pop(name) for name in OF_ENCODER}
+        is_gpt2 = self.decoder == "gpt2"
+        decoder = {} if is_gpt2 and self.size == "base" else dict(DECODERS[self.size])
+        if self.decoder == "bart" and self.size == "tiny":
+            decoder["intermediate_dim"] = 4 * decoder["dim"]
+        return VisionEncoderDecoderConfig(
+            **images,
+            vocabulary_size=self.vocabulary_size,
+            max_length=self.max_length,
+            encoder=family.__name__,
+            encoder_config=encoder,
+            decoder="GPT2" if is_gpt2 else "BART",
+            decoder_config=decoder,
+        )
+
+    def make(
+        self, texts: Sequence[str], changes: Mapping[str, Any], image_size: int | None
+    ) -> tuple[LanguageModel, Tokenizer]:
+        """The model, with fields of its configuration changed, and a tokenizer learnt of the texts."""
+        tokenizer = train_tokenizer(texts, self.tokenizer, self.vocabulary_size)
+        own: dict[str, Any] = {"vocabulary_size": tokenizer.vocabulary_size, "max_length": self.max_length}
+        if image_size is not None:
+            own["image_size"] = image_size
+        fields = dataclasses.asdict(self.base()) | dict(changes) | own
+        if fields["decoder"] == "BART":
+            ids = {f"{role}_id": getattr(tokenizer, f"{role}_id") for role in ("pad", "start", "end")}
+            fields["decoder_config"] = fields["decoder_config"] | ids
+        config = VisionEncoderDecoderConfig.from_json(fields)
+        return LanguageModel(VisionEncoderDecoder(config)), tokenizer
+
+
+@dataclasses.dataclass(frozen=True)
+class CaptionTraining(MatchTraining):
+    """By default the warm-up takes a tenth of the steps."""
+
+    batch_size: Annotated[Count, Option("pairs in a batch")] = 64
+    label_smoothing: Annotated[
+        Annotated[float, Between(0, 1, is_open=True)],
+        Option("the share of each label that is spread over all tokens"),
+    ] = 0.0
 
 
 class Captioner(ImageTextTask):
@@ -95,7 +194,7 @@ class Captioner(ImageTextTask):
         return isinstance(model, LanguageModel) and isinstance(model.backbone, VisionEncoderDecoder)
 
     @classmethod
-    def from_huggingface(cls, name: Path, **options: Any) -> Self:
+    def from_huggingface(cls, name: Path, **fields: Any) -> Self:
         """The `VisionEncoderDecoderModel` in the folder `name`, or with this hub id, its tokenizer, its
         preprocessing and its decoding defaults.
 
@@ -105,7 +204,7 @@ class Captioner(ImageTextTask):
         from keras_tfm.convert.preprocessing import image_model
 
         folder = find_folder(name)
-        model, fields = image_model(folder)
+        model, published = image_model(folder)
         if not cls.takes(model):
             raise CheckpointError(name, "model_type", "vision-encoder-decoder", type(model).__name__)
         tokenizer, decoding = read_huggingface_tokenizer(folder), read_decoding(folder, True, False)
@@ -113,9 +212,9 @@ class Captioner(ImageTextTask):
         start = tokenizer.start_id if decoding.start_id is None else decoding.start_id
         ends = inner.suffix or (decoding.end_ids or (tokenizer.end_id,))[:1]
         around = SpecialTokens([start, *inner.prefix], list(ends))
-        fields |= {"around": around, "decoding": decoding}
+        published |= {"around": around, "decoding": decoding}
         try:
-            return cls(model, tokenizer, CaptionerConfig(**fields | options))
+            return cls(model, tokenizer, CaptionerConfig(**published | fields))
         except ValueError as error:
             raise CheckpointError(name, None, "tokens of the vocabulary", str(error)) from None
 
@@ -209,7 +308,7 @@ class Captioner(ImageTextTask):
         return texts
 
     predict = generate
-    writes_texts, served_writer = True, served_captioner
+    writes_texts, measures_texts, served_writer = True, True, served_captioner
 
     def generate_ids(
         self, images: Any, max_new_tokens: int | None = None, batch_size: int = 64, **options: Any

@@ -1,32 +1,38 @@
 """Images and texts in one vector space, where an image is close to the texts that describe it."""
 
+import dataclasses
 import functools
 import pathlib
 import types
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 import keras_tfm.models
+from keras_tfm.configs import Config, Length, Option
 from keras_tfm.data.batches.encoding import model_inputs
 from keras_tfm.data.batches.image_texts import ImageTextBatches
 from keras_tfm.data.batches.lengths import rows_by_length
 from keras_tfm.data.sources.image_texts import ImageTexts, identities
+from keras_tfm.data.sources.preprocessing import Preprocessing
+from keras_tfm.data.tokenizers.clip import CLIPTokenizer
 from keras_tfm.data.tokenizers.huggingface import (
     read_huggingface_special_tokens,
     read_huggingface_tokenizer,
 )
 from keras_tfm.data.tokenizers.kinds import load_tokenizer
+from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 from keras_tfm.heads import Contrastive, SigmoidContrast, SoftmaxContrast
+from keras_tfm.models import CLIP, SigLIP
 from keras_tfm.serving.examples import check_batch_size, listed, not_text, reasons, refuse_rows
-from keras_tfm.tasks.image_text.matching import HeadArguments, ImageTextMatcherConfig, MatcherOptions
-from keras_tfm.tasks.image_text.pair_task import ImageTextTask
+from keras_tfm.tasks.image_text.pair_task import ImageTextTask, MatchTraining
 from keras_tfm.tasks.image_text.retrieval import recalls
 from keras_tfm.tasks.images.image_task import with_image_size
+from keras_tfm.tasks.learning import VOCABULARY, ModelOptions, Vocabulary
 from keras_tfm.tasks.signatures import Endpoints
 from keras_tfm.tasks.task import (
     check_vocabulary,
@@ -34,7 +40,80 @@ from keras_tfm.tasks.task import (
     make_backbone,
 )
 from keras_tfm.training.folder import Path
-from keras_tfm.training.options import MatchTraining
+
+SIGMOID = {"logit_scale": float(np.log(10)), "logit_bias": -10.0}  # Zhai et al. 2023, section 3.2
+# {name on the command line: (class, what trains its tokenizer, arguments of its head)}
+FAMILIES: dict[str, Any] = {
+    "clip": (CLIP, CLIPTokenizer.train, {}),
+    "siglip": (SigLIP, SentencePieceTokenizer.train_canonical, SIGMOID),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageTextMatcherConfig(Preprocessing):
+    """The preprocessing of a matcher.
+
+    `around` are the special tokens before and after each text, by default start and end for CLIP's tokenizer
+    and only the end for others.
+    """
+
+    around: SpecialTokens | None = None
+
+    def around_with(self, tokenizer: Tokenizer) -> SpecialTokens:
+        """`around`, or its default for the tokenizer."""
+        start = (tokenizer.start_id,) if isinstance(tokenizer, CLIPTokenizer) else ()
+        return self.around or SpecialTokens(start, (tokenizer.end_id,))
+
+
+@dataclasses.dataclass(frozen=True)
+class MatcherOptions(ModelOptions):
+    """An image encoder and a text encoder with fresh weights, and a vocabulary.
+
+    >>> options = keras_tfm.tasks.MatcherOptions(family="siglip")
+    >>> type(options.base()).__name__
+    'SigLIPConfig'
+    """
+
+    set_here: ClassVar[Mapping[str, str]] = {
+        "vocabulary_size": "--vocabulary",
+        "max_length": "--max-length",
+        "end_id": "--vocabulary",
+    }
+
+    family: Annotated[
+        Literal["clip", "siglip"],
+        Option("clip learns to choose a text among those of a batch, siglip to judge each pair by itself"),
+    ] = "clip"
+    size: Annotated[
+        str, Option("a published size of the family, or tiny, for images of some 32 x 32 pixels")
+    ] = "tiny"
+    vocabulary_size: Vocabulary = VOCABULARY
+    max_length: Annotated[Length, Option("tokens of a text at most, after which it is cut")] = 64
+
+    def base(self) -> Any:
+        return FAMILIES[self.family][0].config_of_size(self.size)
+
+    def make(
+        self, texts: Sequence[str], changes: Mapping[str, Any], image_size: int | None
+    ) -> tuple[Contrastive, Tokenizer]:
+        """The model, with fields of its configuration changed, and a tokenizer learnt of the texts."""
+        family, train, arguments = FAMILIES[self.family]
+        tokenizer = train(texts, self.vocabulary_size)
+        own = {"vocabulary_size": tokenizer.vocabulary_size, "max_length": self.max_length}
+        if self.family == "clip":
+            own["end_id"] = tokenizer.end_id
+        if image_size is not None:
+            own["image_size"] = image_size
+        config = family.config_class.from_json(dataclasses.asdict(self.base()) | dict(changes) | own)
+        return Contrastive(family(config), **arguments), tokenizer
+
+
+@dataclasses.dataclass(frozen=True)
+class HeadArguments(Config):
+    """The arguments of `Contrastive` other than the model."""
+
+    logit_scale: float = float(np.log(1 / 0.07))
+    logit_bias: float | None = None
 
 
 class ImageTextMatcher(ImageTextTask):
@@ -100,7 +179,7 @@ class ImageTextMatcher(ImageTextTask):
         return isinstance(model, Contrastive)
 
     @classmethod
-    def from_huggingface(cls, name: Path, **options: Any) -> Self:
+    def from_huggingface(cls, name: Path, **fields: Any) -> Self:
         """Read the CLIP or SigLIP model, the tokenizer and the preprocessing of a folder or hub id.
 
         Raises CheckpointError or DataError if anything is missing or not as expected.
@@ -109,12 +188,12 @@ class ImageTextMatcher(ImageTextTask):
         from keras_tfm.convert.preprocessing import image_model
 
         folder = find_folder(name)
-        model, fields = image_model(folder)
+        model, published = image_model(folder)
         if not cls.takes(model):
             raise CheckpointError(name, "model_type", "clip or siglip", type(model).__name__)
         tokenizer = read_huggingface_tokenizer(folder)
         around = read_huggingface_special_tokens(folder, tokenizer)
-        return cls(model, tokenizer, ImageTextMatcherConfig(**fields | {"around": around} | options))
+        return cls(model, tokenizer, ImageTextMatcherConfig(**published | {"around": around} | fields))
 
     def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
         """Write a new `folder` for transformers: configurations, tokenizer and weights.

@@ -4,11 +4,12 @@ import abc
 import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import keras
 import numpy as np
 
+from keras_tfm.configs import Count, Natural, Option
 from keras_tfm.data.batches.encoding import in_chunks, surround
 from keras_tfm.data.batches.epochs import HeldOut, hold_out
 from keras_tfm.data.sources.image_texts import ImageTexts, identities, read_image_texts
@@ -22,8 +23,19 @@ from keras_tfm.tasks.task import Task, load_any
 from keras_tfm.tasks.task_folder import is_task_folder
 from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.training.folder import Path
+from keras_tfm.training.options import PartlyTrained
 
 LOG = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class MatchTraining(PartlyTrained):
+    """By default the warm-up takes a tenth of the steps."""
+
+    batch_size: Annotated[Count, Option("pairs in a batch; each is contrasted with all others in it")] = 64
+    max_shift: Annotated[
+        Natural, Option("shift images at random by up to N pixels in each direction, filling with zeros")
+    ] = 0
 
 
 class ImageTextTask(ImageTask, FineTunedTask):

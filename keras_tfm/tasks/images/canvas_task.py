@@ -42,8 +42,8 @@ class CanvasTask(ImageTask, FineTunedTask):
     gives_new_heads = True
     config: Any
 
-    def __init__(self, backbone: keras.Model, class_names: Sequence[str], **options: Any):
-        self.config = self.config_class(class_names=tuple(class_names), **options)
+    def __init__(self, backbone: keras.Model, class_names: Sequence[str], **fields: Any):
+        self.config = self.config_class(class_names=tuple(class_names), **fields)
         self.class_names = list(self.config.class_names)
         model = backbone if self.takes(backbone) else None
         if model is not None and model.num_classes != len(self.class_names):

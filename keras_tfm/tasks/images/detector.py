@@ -6,12 +6,13 @@ import os
 import pathlib
 import types
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_tfm.configs import Between, Count, Option, Size, meant
 from keras_tfm.data.batches.canvas import CanvasBatches
 from keras_tfm.data.batches.targets import object_targets
 from keras_tfm.data.sources.canvas import Canvas
@@ -20,20 +21,15 @@ from keras_tfm.data.sources.objects import KINDS, Objects, checked_boxes, found_
 from keras_tfm.heads.boxes import corners_of
 from keras_tfm.heads.object_detector import ObjectDetector, ReferencedDetector, detector_around
 from keras_tfm.heads.patch_detector import PatchDetector
-from keras_tfm.models import DETR
+from keras_tfm.models import DETR, RTDETR, SMCA, ConditionalDETR, DeformableDETR
 from keras_tfm.models.detection.backbones import BACKBONES
+from keras_tfm.models.detection.base import SetDetector, SetDetectorConfig
 from keras_tfm.serving.examples import as_columns, check_column, not_list, not_texts
 from keras_tfm.tasks.images.average_precision import average_precision
 from keras_tfm.tasks.images.canvas_task import CanvasTask, canvas_batches, distinct, refuse_many, sizes_of
-from keras_tfm.tasks.images.detection import (
-    STRETCHING,
-    DetectorConfig,
-    DetectorOptions,
-    copy_heads,
-    names_of,
-)
 from keras_tfm.tasks.images.drawing import draw_objects
 from keras_tfm.tasks.images.image_task import check_reads_images, shape_and_preprocessing
+from keras_tfm.tasks.learning import ModelOptions
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import (
     describe_backbone,
@@ -42,11 +38,78 @@ from keras_tfm.tasks.task import (
     refuse_columns,
 )
 from keras_tfm.training.folder import Path
-from keras_tfm.training.options import DetectionTraining
+from keras_tfm.training.options import PartlyTrained
 
+FAMILIES: dict[str, type[SetDetector]] = {
+    "deformable-detr": DeformableDETR,
+    "conditional-detr": ConditionalDETR,
+    "detr": DETR,
+    "smca": SMCA,
+    "rt-detr": RTDETR,
+}
 DETECTORS = (ObjectDetector, ReferencedDetector)
 HEADS = "class_head", "box_head"  # how the names of their layers begin
 IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}  # of the published checkpoints
+# Whose published checkpoints read images stretched to the size of the model: their class of preprocessing.
+STRETCHING: dict[type[SetDetector], str] = {RTDETR: "RTDetrImageProcessor"}
+Score = Annotated[float, Between(0, 1)]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DetectorConfig(Canvas):
+    """`class_names` are strings, in the order of the logits. Objects of a score of `threshold` and above are
+    told.
+    """
+
+    class_names: tuple[str, ...]
+    threshold: Annotated[Score, Option("the score, from 0 to 1, from which predict tells of an object")] = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.class_names or len(set(self.class_names)) < len(self.class_names):
+            raise ValueError(f"`class_names` must be different strings; they are {self.class_names}.")
+
+
+@dataclasses.dataclass(frozen=True)
+class DetectorOptions(ModelOptions):
+    """A detector with fresh weights; --config changes its `backbone`, for example, and `backbone_config`."""
+
+    family: Annotated[str, Option(f"kind of detector: {', '.join(FAMILIES)}")] = "deformable-detr"
+    size: Annotated[
+        str,
+        Option("50, around a ResNet, another one of the family, or tiny, for images of some 96 x 96 pixels"),
+    ] = "tiny"
+    num_queries: Annotated[
+        Size | None, Option("objects of an image at most", flag="--queries", default="the size's")
+    ] = None
+
+    @property
+    def model_class(self) -> type[SetDetector]:
+        """The class of the family; ValueError for an unknown family."""
+        if self.family not in FAMILIES:
+            raise ValueError(
+                f"There is no family {self.family!r}{meant(self.family, FAMILIES)}; there are "
+                f"{', '.join(FAMILIES)}."
+            )
+        return FAMILIES[self.family]
+
+    def base(self) -> SetDetectorConfig:
+        changes = {} if self.num_queries is None else {"num_queries": self.num_queries}
+        return self.model_class.config_of_size(self.size, **changes)
+
+
+@dataclasses.dataclass(frozen=True)
+class DetectionTraining(PartlyTrained):
+    """By default the warm-up takes a tenth of the steps."""
+
+    batch_size: Annotated[Count, Option("images in a batch")] = 16
+    flip: Annotated[
+        bool, Option("mirror images and their boxes at random; turn it off for letters and digits")
+    ] = True
+    least_area: Annotated[
+        Annotated[float, Between(0.01, 1)],
+        Option("smallest share of an image's area in a random crop; 1 is no cropping"),
+    ] = 1.0
 
 
 class Detector(CanvasTask):
@@ -54,7 +117,7 @@ class Detector(CanvasTask):
 
     Examples are (images, boxes, labels): of each image its boxes, (left, top, right, bottom) in its own
     pixels, and their names. An answer is {"boxes": (M, 4) in pixels, "labels": M names, "scores": (M,)}, the
-    surest first. `options` are the fields of `DetectorConfig`.
+    surest first. `fields` are those of `DetectorConfig`.
 
     >>> backbone = keras_tfm.models.DETR.from_size("tiny", image_size=32, num_layers=1, num_decoder_layers=1)
     >>> task = keras_tfm.tasks.Detector(backbone, ["cat", "dog"])
@@ -81,8 +144,8 @@ class Detector(CanvasTask):
     config_class = DetectorConfig
     config: DetectorConfig
 
-    def __init__(self, backbone: keras.Model, class_names: Sequence[str], **options: Any):
-        super().__init__(backbone, class_names, **options)
+    def __init__(self, backbone: keras.Model, class_names: Sequence[str], **fields: Any):
+        super().__init__(backbone, class_names, **fields)
         self._detect = tf.function(self.detect, autograph=False, reduce_retracing=True)
 
     def with_head(self, backbone: keras.Model, model: keras.Model | None) -> keras.Model:
@@ -92,9 +155,9 @@ class Detector(CanvasTask):
         return made
 
     @classmethod
-    def with_names(cls, model: keras.Model, class_names: Sequence[str], **options: Any) -> Self:
+    def with_names(cls, model: keras.Model, class_names: Sequence[str], **fields: Any) -> Self:
         """A task for other classes, with the weights of a `model` but its classifier's."""
-        task = cls(model.backbone, class_names, **options)
+        task = cls(model.backbone, class_names, **fields)
         copy_heads(model, task.model, "box_head")
         return task
 
@@ -155,7 +218,7 @@ class Detector(CanvasTask):
         return isinstance(model, DETECTORS)
 
     @classmethod
-    def from_huggingface(cls, name: Path, examples: Any = None, **options: Any) -> Self:
+    def from_huggingface(cls, name: Path, examples: Any = None, **fields: Any) -> Self:
         """The task in the folder `name`, or of this hub id; for `examples` of other classes with a new head.
 
         CheckpointError where something is not as it must be. Images are prepared as the folder's
@@ -174,8 +237,8 @@ class Detector(CanvasTask):
         usual = {"keep_aspect": True} | (IMAGENET if model.input["images"].shape[-1] == 3 else {})
         published = canvas_fields_of(folder, model) or usual
         if examples is not None and not set(names_of(examples)) <= set(names):
-            return cls.with_names(model, names_of(examples), **{**published, **options})
-        return cls(model, names, **{**published, **options})
+            return cls.with_names(model, names_of(examples), **{**published, **fields})
+        return cls(model, names, **{**published, **fields})
 
     def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
         """Write a new `folder` for `transformers`: config.json, model.safetensors and, for RT-DETR,
@@ -321,3 +384,15 @@ class Detector(CanvasTask):
     @classmethod
     def load_parts(cls, folder: pathlib.Path, config: DetectorConfig, model: dict[str, Any]) -> Self:
         return cls(make_backbone(model), **dataclasses.asdict(config))
+
+
+def names_of(examples: Objects) -> list[str]:
+    """The names of the classes of examples, in order."""
+    return sorted({name for names in examples[-1] for name in names})
+
+
+def copy_heads(source: keras.Model, target: keras.Model, names: str | tuple[str, ...]) -> None:
+    """Copy weights from `source` to `target` for heads whose names begin with `names`."""
+    for layer in target.layers:
+        if layer.name.startswith(names):
+            layer.set_weights(source.get_layer(layer.name).get_weights())

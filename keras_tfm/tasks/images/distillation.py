@@ -6,18 +6,20 @@ augmented images as the student. The labels of a batch, one-hot or mixed (B, C),
 teacher's logits are appended. The loss tells by the width of the labels whether there is a teacher.
 """
 
+import dataclasses
+import os
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import keras
 import tensorflow as tf
 from keras import ops
 
+from keras_tfm.configs import Between, Config, Option
 from keras_tfm.heads.distilled import DistilledClassifier
 from keras_tfm.training.changed_steps import ChangedStep
 from keras_tfm.training.compiled import compiled_for
 from keras_tfm.training.model import Model
-from keras_tfm.training.options import ImageTraining
 
 WEIGHTS = {"hard": 0.5, "soft": 0.1}  # from section 3, and from the authors' code
 
@@ -57,6 +59,33 @@ def distilled_model(model: keras.Model) -> keras.Model:
         return model
     logits = ops.stack([model.logits["class"], model.logits["distilled"]], axis=1)
     return Model(model.input, logits, name=model.name)
+
+
+@dataclasses.dataclass(frozen=True)
+class Distilled(Config):
+    """What is learnt from a teacher, the fields of a training."""
+
+    teacher: Annotated[
+        str | None, Option("a RUN whose predictions on the same images are learnt too", default="none")
+    ] = None
+    distillation: Annotated[
+        Literal["hard", "soft"], Option("learn the teacher's likeliest class, or all of its probabilities")
+    ] = "hard"
+    temperature: Annotated[
+        Annotated[float, Between(0, 1000, is_above=True)],
+        Option("divisor of the logits in soft distillation", flag="--teacher-temperature"),
+    ] = 3.0
+    teacher_weight: Annotated[
+        Annotated[float, Between(0, 1)] | None,
+        Option("share of the teacher in the loss", default="0.5, or 0.1 for soft distillation"),
+    ] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.teacher is not None:
+            if not os.path.exists(os.path.join(self.teacher, "config.json")):
+                raise ValueError(f"`teacher` must be the folder of a task; {self.teacher} is none.")
+            object.__setattr__(self, "teacher", os.path.abspath(self.teacher))
 
 
 class Taught(ChangedStep):
@@ -121,7 +150,7 @@ def accuracy(y_true: Any, y_pred: Any) -> Any:
     return ops.cast(right, "float32")
 
 
-def distillation_objective(training: ImageTraining) -> dict[str, Any]:
+def distillation_objective(training: Distilled) -> dict[str, Any]:
     """Arguments of `compile` for a training with a teacher."""
     weight = WEIGHTS[training.distillation] if training.teacher_weight is None else training.teacher_weight
     loss = DistillationLoss(training.distillation, weight, training.temperature)

@@ -5,14 +5,14 @@ import logging
 import pathlib
 import types
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Annotated, Any, Literal, Self
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.configs import Rate, Size
+from keras_tfm.configs import Between, Count, Natural, Option, Rate, Size
 from keras_tfm.data.batches.augmentation import Augmentation
 from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.batches.images import ImageBatches
@@ -24,7 +24,13 @@ from keras_tfm.heads.distilled import DistilledClassifier
 from keras_tfm.serving.examples import as_columns
 from keras_tfm.tasks.baselines import Baselines, of_classes
 from keras_tfm.tasks.class_weights import class_weights
-from keras_tfm.tasks.images.distillation import Taught, distillation_objective, distilled_model, teacher_of
+from keras_tfm.tasks.images.distillation import (
+    Distilled,
+    Taught,
+    distillation_objective,
+    distilled_model,
+    teacher_of,
+)
 from keras_tfm.tasks.images.image_encoder import ImageEncoder
 from keras_tfm.tasks.images.image_families import ClassifierOptions, ImageOptions
 from keras_tfm.tasks.images.image_task import (
@@ -44,7 +50,7 @@ from keras_tfm.tasks.task import describe_backbone, label_entries, load_any, mak
 from keras_tfm.tasks.task_folder import is_task_folder
 from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.training.folder import Path
-from keras_tfm.training.options import ImageTraining
+from keras_tfm.training.options import PartlyTrained, WeightedClasses
 
 SOME = 200  # answers, to see whether all are the same
 LOG = logging.getLogger(__name__)
@@ -72,6 +78,43 @@ class ImageClassifierConfig(Preprocessing):
                 f"`class_names` must be different strings, or integers, two at least; they are {names}."
             )
         super().__post_init__()
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageTraining(WeightedClasses, Distilled, PartlyTrained):
+    """By default the warm-up takes a tenth of the steps."""
+
+    batch_size: Annotated[Count, Option("images in a batch")] = 64
+    max_shift: Annotated[
+        Natural, Option("shift images at random by up to N pixels in each direction, filling with zeros")
+    ] = 0
+    augment: Annotated[
+        Literal["none", "light", "strong"],
+        Option("augment images: light crops and mirrors at random, strong adds RandAugment and erasing"),
+    ] = "none"
+    flip: Annotated[bool, Option("let --augment mirror images; turn it off for letters and digits")] = True
+    least_area: Annotated[
+        Annotated[float, Between(0.01, 1)], Option("smallest share of an image's area in a crop of --augment")
+    ] = 0.25
+    mixup: Annotated[
+        Annotated[float, Between(0, 10)],
+        Option("MixUp: mix images of a batch and their labels by a share drawn from Beta(R, R); 0 is off"),
+    ] = 0.0
+    cutmix: Annotated[
+        Annotated[float, Between(0, 1)],
+        Option("CutMix: paste a part of one image into another; a batch uses either MixUp or CutMix"),
+    ] = 0.0
+    label_smoothing: Annotated[
+        Annotated[float, Between(0, 1, is_open=True)],
+        Option("share of each label that is spread over all classes"),
+    ] = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.class_weight is not None:
+            for name in ("teacher", "mixup", "cutmix", "label_smoothing"):
+                if getattr(self, name):
+                    raise ValueError(f"`class_weight` needs labels of one class each: leave out `{name}`.")
 
 
 class ImageClassifier(ImageTask, FineTunedTask):
@@ -112,8 +155,8 @@ class ImageClassifier(ImageTask, FineTunedTask):
     model_options = ClassifierOptions
     config_class = ImageClassifierConfig
 
-    def __init__(self, backbone: keras.Model, class_names: Any, **options: Any):
-        self.config = ImageClassifierConfig(class_names, **options)
+    def __init__(self, backbone: keras.Model, class_names: Any, **fields: Any):
+        self.config = ImageClassifierConfig(class_names, **fields)
         self.answer_names = self.config.class_names
         self.class_names = np.array(self.config.class_names)
         self.model = self._with_head(backbone)
@@ -208,7 +251,7 @@ class ImageClassifier(ImageTask, FineTunedTask):
         return is_classifier and "images" in model.input
 
     @classmethod
-    def from_huggingface(cls, name: Path, examples: Any = None, **options: Any) -> Self:
+    def from_huggingface(cls, name: Path, examples: Any = None, **fields: Any) -> Self:
         """The classifier in the folder `name` of transformers or timm (or of this hub id).
 
         With `examples`, it gets a new head unless the folder's head knows their classes.
@@ -220,18 +263,18 @@ class ImageClassifier(ImageTask, FineTunedTask):
         from keras_tfm.convert.preprocessing import image_model, label_names
 
         folder = find_folder(name)
-        model, fields = image_model(folder)
-        options = fields | options
+        model, published = image_model(folder)
+        fields = published | fields
         if cls.takes(model):
             names = label_names(folder, model.num_classes)
             if examples is None or set(np.unique(examples[1]).tolist()) <= set(names):
-                return cls(model, names, **options)
+                return cls(model, names, **fields)
         backbone = getattr(model, "backbone", model)
         if "images" not in backbone.input or "pooled_output" not in backbone.output:
             raise CheckpointError(name, "model_type", "a model of images", type(backbone).__name__)
         if examples is None:
             raise CheckpointError(name, "architectures", f"one for {cls.name!r}", type(model).__name__)
-        return cls(backbone, np.unique(examples[1]), **options)
+        return cls(backbone, np.unique(examples[1]), **fields)
 
     def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
         """Write a new `folder` for `transformers`: config.json, preprocessor_config.json and

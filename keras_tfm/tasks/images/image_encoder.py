@@ -51,12 +51,12 @@ class ImageEncoder(ImageTask):
         self._encode = tf.function(self.encode, autograph=False, reduce_retracing=True)
 
     @classmethod
-    def from_task(cls, task: Any, **options: Any) -> Self:
+    def from_task(cls, task: Any, **fields: Any) -> Self:
         """An encoder with the backbone and the preprocessing of another image task."""
         if not isinstance(task, ImageTask):
             raise ValueError(f"`task` must be a task that reads images; it is a {task.name!r} task.")
         kept = dataclasses.asdict(preprocessing_in(task.config))
-        return cls(task.encoder, ImageEncoderConfig(**kept | options))
+        return cls(task.encoder, ImageEncoderConfig(**kept | fields))
 
     @classmethod
     def takes(cls, model: keras.Model) -> bool:
@@ -65,7 +65,7 @@ class ImageEncoder(ImageTask):
         return "images" in model.input and "sequence_output" in outputs
 
     @classmethod
-    def from_huggingface(cls, name: Path, **options: Any) -> Self:
+    def from_huggingface(cls, name: Path, **fields: Any) -> Self:
         """The backbone in the folder `name` of transformers or timm (or of this hub id), without its head.
 
         Raises:
@@ -74,10 +74,10 @@ class ImageEncoder(ImageTask):
         from keras_tfm.convert import CheckpointError, find_folder
         from keras_tfm.convert.preprocessing import image_model
 
-        backbone, fields = image_model(find_folder(name), with_head=False)
+        backbone, published = image_model(find_folder(name), with_head=False)
         if not cls.takes(backbone):
             raise CheckpointError(name, "model_type", "a model of images", type(backbone).__name__)
-        return cls(backbone, ImageEncoderConfig(**fields | options))
+        return cls(backbone, ImageEncoderConfig(**published | fields))
 
     def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
         """Write a new `folder` for `transformers`: config.json, preprocessor_config.json and

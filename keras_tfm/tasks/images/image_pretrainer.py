@@ -24,14 +24,13 @@ from keras_tfm.tasks.images.image_task import (
     shape_and_preprocessing,
     with_image_size,
 )
-from keras_tfm.tasks.images.pretraining import METHODS, ImagePretrainerConfig
+from keras_tfm.tasks.images.pretraining import METHODS, ImagePretrainerConfig, PretrainImagesTraining
 from keras_tfm.tasks.images.probes import linear_probe, nearest_neighbours
 from keras_tfm.tasks.learning import columns_of
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served
 from keras_tfm.tasks.task import make_backbone
 from keras_tfm.tasks.trainable import TrainableTask
 from keras_tfm.training.folder import Path
-from keras_tfm.training.options import PretrainImagesTraining
 
 PROBED = 0.2  # the share of labelled images that tests the vectors; the probes learn from the others
 

@@ -7,12 +7,13 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from keras_tfm.configs import Between, Option
+from keras_tfm.configs import Between, Count, Option
 from keras_tfm.data.batches.targets import NONE, on_canvas
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.mask_files import MANY, MaskFiles, encoded_mask
 from keras_tfm.data.sources.mask_values import too_few, unknown_values
 from keras_tfm.data.sources.segments import MOST_NAMES, PANOPTIC, SegmentSets
+from keras_tfm.training.options import PartlyTrained
 
 Value = Annotated[int, Between(0, MANY - 1)]
 
@@ -64,6 +65,24 @@ class SegmenterConfig(Canvas):
     def names(self) -> dict[int, str]:
         """{value in a mask: name of its class}."""
         return dict(zip(self.class_values, self.class_names, strict=True))
+
+
+@dataclasses.dataclass(frozen=True)
+class SegmentationTraining(PartlyTrained):
+    """By default the warm-up takes a tenth of the steps."""
+
+    batch_size: Annotated[Count, Option("images in a batch")] = 16
+    flip: Annotated[
+        bool, Option("mirror images and their masks at random; turn it off for letters and digits")
+    ] = True
+    least_area: Annotated[
+        Annotated[float, Between(0.01, 1)],
+        Option("smallest share of an image's area in a random crop; 1 is no cropping"),
+    ] = 0.5
+    most_area: Annotated[
+        Annotated[float, Between(1, 16)],
+        Option("largest share; above 1 the image is shrunk, and what surrounds it is ignored"),
+    ] = 1.0
 
 
 def numbers_of(values: Sequence[int]) -> np.ndarray:

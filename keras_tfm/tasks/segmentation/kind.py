@@ -10,10 +10,9 @@ import tensorflow as tf
 from keras_tfm.data.batches.canvas import CanvasBatches
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.tasks.images.canvas_task import canvas_batches
-from keras_tfm.tasks.segmentation.config import SegmenterConfig
+from keras_tfm.tasks.segmentation.config import SegmentationTraining, SegmenterConfig
 from keras_tfm.tasks.segmentation.models import SegmentingModel
 from keras_tfm.training.folder import Path
-from keras_tfm.training.options import SegmentationTraining
 
 
 class SegmentationKind(abc.ABC):

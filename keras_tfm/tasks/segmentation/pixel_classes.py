@@ -11,7 +11,12 @@ from keras_tfm.data.sources.masks import Masks
 from keras_tfm.data.sources.segments import Segments
 from keras_tfm.serving.examples import as_columns
 from keras_tfm.tasks.images.canvas_task import sizes_of
-from keras_tfm.tasks.segmentation.config import checked_masks, labels_on_canvas, overlap, summary
+from keras_tfm.tasks.segmentation.config import (
+    checked_masks,
+    labels_on_canvas,
+    overlap,
+    summary,
+)
 from keras_tfm.tasks.segmentation.drawing import draw_masks, write_masks
 from keras_tfm.tasks.segmentation.kind import SegmentationKind
 from keras_tfm.tasks.signatures import labels_beside

@@ -21,7 +21,13 @@ from keras_tfm.data.sources.segments import Segments, is_coco, read_segments
 from keras_tfm.heads.map_decoders import maps_of
 from keras_tfm.tasks.images.canvas_task import CanvasTask, distinct
 from keras_tfm.tasks.images.image_task import check_reads_images, shape_and_preprocessing
-from keras_tfm.tasks.segmentation.config import SegmenterConfig, are_known, kind_of, with_classes
+from keras_tfm.tasks.segmentation.config import (
+    SegmentationTraining,
+    SegmenterConfig,
+    are_known,
+    kind_of,
+    with_classes,
+)
 from keras_tfm.tasks.segmentation.kind import SegmentationKind
 from keras_tfm.tasks.segmentation.models import (
     ARCHITECTURES,
@@ -43,7 +49,6 @@ from keras_tfm.tasks.segmentation.sets import Instances, PanopticSegments
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import label_entries, refuse_columns
 from keras_tfm.training.folder import Path
-from keras_tfm.training.options import SegmentationTraining
 
 KINDS_OF_SEGMENTS: dict[str, type[SegmentationKind]] = {
     "semantic": PixelClasses,
@@ -61,7 +66,7 @@ class Segmenter(CanvasTask):
     "instances" and "panoptic": examples are (images, masks, labels), of each image M masks (M, H, W), 0 or 1,
     and their M names; an answer has "labels", "scores", "areas" in pixels and "boxes" (left, top, right,
     bottom) of N segments, and of instances their "masks" (N, H, W), boolean, which may overlap, of panoptic
-    segments the map "segments" (H, W) of their numbers from 1, 0 for none. `options` are the fields of
+    segments the map "segments" (H, W) of their numbers from 1, 0 for none. `fields` are those of
     `SegmenterConfig`.
 
     >>> sizes = {"image_size": 8, "patch_size": 4, "num_layers": 2, "dim": 32, "num_heads": 2}
@@ -89,8 +94,8 @@ class Segmenter(CanvasTask):
     config_class = SegmenterConfig
     config: SegmenterConfig
 
-    def __init__(self, backbone: keras.Model, class_names: Sequence[str], **options: Any):
-        super().__init__(backbone, class_names, **options)
+    def __init__(self, backbone: keras.Model, class_names: Sequence[str], **fields: Any):
+        super().__init__(backbone, class_names, **fields)
         check_tells(type(self.model), self.config.segments)
         self.kind = KINDS_OF_SEGMENTS[self.config.segments](self.model, self.preprocessing, self.config)
 
@@ -167,7 +172,7 @@ class Segmenter(CanvasTask):
         return isinstance(model, tuple(PARTS))
 
     @classmethod
-    def from_huggingface(cls, name: Path, examples: Any = None, **options: Any) -> Self:
+    def from_huggingface(cls, name: Path, examples: Any = None, **fields: Any) -> Self:
         """The task in the folder `name`, or of this hub id; for `examples` of other classes with a new head.
 
         CheckpointError where something is not as it must be.
@@ -185,12 +190,12 @@ class Segmenter(CanvasTask):
             published |= {"segments": "panoptic"}
         elif shifts_labels(folder):
             published |= {"class_values": tuple(range(1, len(names) + 1)), "ignored": 0}
-        task = cls(model, **{**published, **options})
+        task = cls(model, **{**published, **fields})
         if examples is None:
             return task
         if are_known(examples, task.config):
             return cls(task.model, **{**dataclasses.asdict(task.config), **kind_of(examples)})
-        kept = {**dataclasses.asdict(task.preprocessing), **options}
+        kept = {**dataclasses.asdict(task.preprocessing), **fields}
         return cls.with_classes(task.model, examples, **kept)
 
     def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:

@@ -12,13 +12,13 @@ import numpy as np
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.configs import Between, Config, Count, Option, Rate, Size, checked, meant
+from keras_tfm.configs import Between, Config, Option, Rate, Size, checked, meant
 from keras_tfm.data.batches.encoding import EncodedBatches, Ragged, in_chunks, model_inputs
 from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.tokenizers.bert import BERTTokenizer
 from keras_tfm.data.tokenizers.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
-from keras_tfm.tasks.learning import ModelOptions
+from keras_tfm.tasks.learning import VOCABULARY, ModelOptions, Vocabulary
 from keras_tfm.tasks.signatures import Served
 from keras_tfm.tasks.task import Task, check_length, check_vocabulary, label_entries
 from keras_tfm.tasks.text.served_texts import served_texts
@@ -46,9 +46,7 @@ class EncoderOptions(ModelOptions):
     set_here: ClassVar[Mapping[str, str]] = {"vocabulary_size": "--vocabulary"}
 
     size: Annotated[str, Option("size of the BERT to train from scratch")] = "mini"
-    vocabulary_size: Annotated[
-        Count, Option("word pieces at most; small files give fewer", flag="--vocabulary")
-    ] = 8_000
+    vocabulary_size: Vocabulary = VOCABULARY
     lowercase: Annotated[bool, Option("convert texts to lower case and remove accents")] = True
 
     def base(self) -> Config:
@@ -121,7 +119,7 @@ class EncoderTask(FineTunedTask):
         cls,
         examples: Sequence[Sequence],
         size: str = "mini",
-        vocabulary_size: int = 8_000,
+        vocabulary_size: int = VOCABULARY,
         lowercase: bool = True,
         changes: Mapping[str, Any] | None = None,
         family: Family = "bert",

@@ -32,7 +32,7 @@ from keras_tfm.heads import (
     token_cross_entropy,
 )
 from keras_tfm.serving.examples import not_text
-from keras_tfm.tasks.learning import ROWS
+from keras_tfm.tasks.learning import ROWS, VOCABULARY
 from keras_tfm.tasks.measures import sums_over
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import Task, check_length, check_vocabulary, describe_backbone, make_backbone
@@ -131,7 +131,7 @@ class MaskedLanguageModel(TrainableTask):
         cls,
         documents: Sequence[str],
         size: str = "mini",
-        vocabulary_size: int = 8_000,
+        vocabulary_size: int = VOCABULARY,
         lowercase: bool = True,
         config: MaskedLanguageModelConfig | None = None,
         **changes: Any,

@@ -13,7 +13,7 @@ import sacrebleu
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.configs import Config, Count, Length, Option, meant
+from keras_tfm.configs import Between, Config, Length, Option, meant
 from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.data.batches.lengths import rows_by_length
 from keras_tfm.data.batches.packing import PackedPairs
@@ -28,7 +28,7 @@ from keras_tfm.generation import CompiledDecoding, DecodingDefaults, DecodingOpt
 from keras_tfm.generation.processors import require
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy, token_accuracy, token_cross_entropy
 from keras_tfm.serving.examples import not_text
-from keras_tfm.tasks.learning import TABLES, ModelOptions
+from keras_tfm.tasks.learning import TABLES, VOCABULARY, ModelOptions, Vocabulary
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import Task, describe_language_model, make_language_model
 from keras_tfm.tasks.text.decoding import check_token_ids, ending, with_languages
@@ -36,7 +36,7 @@ from keras_tfm.tasks.text.served_writing import served_translator
 from keras_tfm.tasks.trainable import TrainableTask
 from keras_tfm.training.changed_steps import Change
 from keras_tfm.training.folder import Path
-from keras_tfm.training.options import Seq2SeqTraining
+from keras_tfm.training.options import TextTraining
 
 TABLE = {"max_source_length", "max_target_length"}  # fields of a model with static attention
 Family = Literal["transformer", "recurrent", "gpt2"]
@@ -77,15 +77,33 @@ class TranslatorOptions(ModelOptions):
     tokenizer: Annotated[
         Literal["sentencepiece", "wordpiece"], Option("kind of sub-word tokenizer; sentencepiece is lossless")
     ] = "sentencepiece"
-    vocabulary_size: Annotated[
-        Count, Option("sub-words at most; small files give fewer", flag="--vocabulary")
-    ] = 8_000
+    vocabulary_size: Vocabulary = VOCABULARY
     separate_tokenizers: Annotated[bool, Option("train one tokenizer per side instead of a joint one")] = (
         False
     )
 
     def base(self) -> Config:
         return FAMILIES[self.family].config_of_size(self.size or default_size(self.family))
+
+
+@dataclasses.dataclass(frozen=True)
+class Seq2SeqTraining(TextTraining):
+    """By default the warm-up takes three epochs, at most 4,000 steps."""
+
+    label_smoothing: Annotated[
+        Annotated[float, Between(0, 1, is_open=True)],
+        Option("share of each label that is spread over all tokens"),
+    ] = 0.1
+    scheduled_sampling: Annotated[
+        Annotated[float, Between(0, 1)],
+        Option(
+            "share of the target tokens that the decoder replaces by its own predictions; it rises linearly "
+            "from 0 to this value"
+        ),
+    ] = 0.0
+
+    def warmup(self, num_batches: int) -> int:
+        return self.warmup_steps or min(4_000, 3 * num_batches)
 
 
 class Translator(TrainableTask):
@@ -148,7 +166,7 @@ class Translator(TrainableTask):
         pairs: tuple[Sequence[str], Sequence[str]],
         family: Family = "transformer",
         size: str | None = None,
-        vocabulary_size: int = 8_000,
+        vocabulary_size: int = VOCABULARY,
         tokenizer: Literal["sentencepiece", "wordpiece"] = "sentencepiece",
         separate_tokenizers: bool = False,
         max_length: int | None = None,
@@ -304,7 +322,7 @@ class Translator(TrainableTask):
         return not_text(example)
 
     predict = generate
-    writes_texts, served_writer = True, served_translator
+    writes_texts, measures_texts, served_writer = True, True, served_translator
 
     def count_truncated(self, prompts: Iterable[str]) -> int:
         """How many of the strings `prompts` have more tokens than a source may have, and are cut."""

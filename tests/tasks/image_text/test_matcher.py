@@ -14,7 +14,7 @@ from keras_tfm.convert import CheckpointError
 from keras_tfm.data import CLIPTokenizer, ImageTexts
 from keras_tfm.heads import Contrastive
 from keras_tfm.tasks import ImageClassifier, ImageTextMatcher, ImageTextMatcherConfig
-from keras_tfm.tasks.image_text.matching import MatcherOptions
+from keras_tfm.tasks.image_text.matcher import MatcherOptions
 from keras_tfm.tasks.image_text.retrieval import recalls
 from tests.fresh_process import ask
 from tests.tasks.images.test_image_classifier import SMALL as CLASSIFIER

@@ -17,7 +17,7 @@ from keras_tfm.data import Objects
 from keras_tfm.models import DETR, RTDETR, SMCA, DeformableDETR, DETRConfig, ResNet
 from keras_tfm.tasks import Detector, ImageClassifier
 from keras_tfm.tasks.images.average_precision import average_precision
-from keras_tfm.tasks.images.detection import DetectorOptions
+from keras_tfm.tasks.images.detector import DetectorOptions
 from keras_tfm.tasks.images.drawing import beside
 from tests.contract import randomise
 from tests.fresh_process import ask
