@@ -77,10 +77,14 @@ def as_numbers(values, name):
     return array.astype("float64")
 
 
-def check_row(example, row, kind):
-    """Raise ValueError, naming the `row`, for an example that is not of its `kind`."""
+class Refused(ValueError):
+    """Why an example has no answer."""
+
+
+def check(example, kind):
+    """Raise `Refused` for an example that is not of its `kind`."""
     if (reason := kind(example)) is not None:
-        raise ValueError(f"row {row}: {reason}")
+        raise Refused(reason)
 
 
 def not_text(example):
