@@ -54,10 +54,12 @@ def compute(function, inputs, in_many_rows):
     return in_parts(function, inputs) if in_many_rows else function(inputs)
 
 
-def in_parts(function, inputs):
-    """`function(inputs)` in parts of equal size: a context as long as a book has thousands of windows."""
+def in_parts(function, inputs, most=ROWS):
+    """`function(inputs)` in parts of equal size, of `most` rows: a context as long as a book has thousands of
+    windows.
+    """
     count = tf.shape(inputs["token_ids"])[0]
-    parts = tf.maximum(1, -(-count // ROWS))
+    parts = tf.maximum(1, -(-count // most))
     size = -(-count // parts)
     missing = parts * size - count
 

@@ -24,14 +24,14 @@ class AskedTask(Task):
     exports come from the same signature.
     """
 
-    _answerer: Answerer | None = None
+    _at_work: tuple[Any, Answerer] | None = None  # the configuration that the answerer was made for, and it
 
     @property
     def answerer(self) -> Answerer:
         """The signature at work: a reader and an answer on the host, and the function in TensorFlow."""
-        if self._answerer is None:
-            self._answerer = answerer_of(self.signature())
-        return self._answerer
+        if self._at_work is None or self._at_work[0] is not self.config:
+            self._at_work = self.config, answerer_of(self.signature())
+        return self._at_work[1]
 
     def ask(self, examples: Any, batch_size: int, finish: Callable | None = None) -> list:
         """What the signature answers to each of the `examples`, or what `finish` makes instead of its
@@ -64,7 +64,7 @@ class AskedTask(Task):
 
     def quantize(self, mode: str) -> None:
         super().quantize(mode)
-        self._answerer = None  # whose function was traced with other weights
+        self._at_work = None  # whose function was traced with other weights
 
 
 def answerer_of(signature: Signature) -> Answerer:

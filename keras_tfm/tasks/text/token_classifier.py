@@ -106,11 +106,7 @@ class TokenClassifier(EncoderTask):
         return [" ".join(words) for words in examples.words]
 
     def _encode_labels(self, examples: TaggedWords, read: Sequence[Read]) -> tf.RaggedTensor:
-        for number, (words, tags) in enumerate(zip(*examples, strict=True), start=1):
-            if len(words) != len(tags):
-                raise ValueError(
-                    f"sentence {number}: expected {len(words)} tags, one for each word, got {len(tags)}"
-                )
+        check_counts(examples)
         rows = [row for (row,), _ in read]
         lengths = [len(row.ids) for row in rows]
         starts = np.cumsum(lengths) - lengths
@@ -200,6 +196,7 @@ class TokenClassifier(EncoderTask):
 
         words, tags = examples
         labels = self.config.labels
+        check_counts(examples)
         label_ids([tag for row in tags for tag in row], labels)  # raises for unknown tags
         probabilities = self._probabilities(words)
         answers = list(map(self._tags_of, words, probabilities))
@@ -237,3 +234,12 @@ class TokenClassifier(EncoderTask):
 
         answers = {"kind": "tags", "labels": list(self.config.labels), "outside": self._outside}
         return self.signature_of(run, answers, kind="words", marks=self.config.marks)
+
+
+def check_counts(examples: TaggedWords) -> None:
+    """Raise ValueError for a sentence with more or fewer tags than words."""
+    for number, (words, tags) in enumerate(zip(*examples, strict=True), start=1):
+        if len(words) != len(tags):
+            raise ValueError(
+                f"sentence {number}: expected {len(words)} tags, one for each word, got {len(tags)}"
+            )
