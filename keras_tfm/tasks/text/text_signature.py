@@ -36,6 +36,7 @@ def text_signature(
         answers: see `Signature`.
         options: further arguments of the reader.
     """
+    by = tokenizer_reads(tokenizer)
     names = [name for name in ("token_ids", "segment_ids", "padding_mask") if name in names]
 
     def function(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -52,7 +53,7 @@ def text_signature(
     return Signature(
         reads={
             "kind": kind,
-            "tokenizer": tokenizer_reads(tokenizer),
+            "tokenizer": by,
             "inputs": names,
             "max_length": max_length,
             "start": tokenizer.start_id,
@@ -79,7 +80,10 @@ def tokenizer_reads(tokenizer: Tokenizer) -> dict[str, Any]:
     if isinstance(tokenizer, SentencePieceTokenizer) and tokenizer.is_lossless:
         return {"kind": "sentencepiece"}
     if not isinstance(tokenizer, BERTTokenizer | ByteLevelTokenizer | SentencePieceTokenizer):
-        raise ValueError(f"A {type(tokenizer).__name__} works in TensorFlow alone: export a SavedModel.")
+        raise ValueError(
+            f"A {type(tokenizer).__name__} reads texts in graphs alone; a task needs a tokenizer of another "
+            "class, such as BERTTokenizer."
+        )
     is_silent = isinstance(tokenizer, ByteLevelTokenizer) and tokenizer.mask_id is None
     found = {token.content for token in tokenizer.added}
     ordinary = [name for name in tokenizer.special_tokens if name not in found] if is_silent else []

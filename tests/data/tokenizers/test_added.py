@@ -24,7 +24,7 @@ from keras_tfm.data import (
 from keras_tfm.data.tokenizers.added import FLAGS, AddedToken, AddedTokens, appended
 from keras_tfm.serving.readers import READERS
 from keras_tfm.serving.tokens import by_tokenizers, spans_by_tokenizers
-from keras_tfm.tasks.text.served_texts import served_texts
+from keras_tfm.tasks.text.text_signature import text_signature
 
 LINES = [f"the word {i} said hello to a lead of words, and lower slower world" for i in range(40)]
 # (content, flags that are on)
@@ -281,13 +281,14 @@ def test_words_begin_with_a_space_but_added_tokens_do_not():
 
 def test_the_host_reads_words_alike(tmp_path):
     ours = KINDS["roberta"]([("<user>", ())])
-    served = served_texts(ours, 64, ["token_ids"], dict, dict, {}, kind="words")
-    served.write_reader(tmp_path)
-    reads = dict(served.reads)
+    signature = text_signature(ours, 64, ["token_ids"], dict, {}, kind="words")
+    signature.write_files(tmp_path)
+    reads = dict(signature.reads)
     reader = READERS[reads.pop("kind")](tmp_path, **reads)
     words = ["<user>", "hello", "<mask>", "x<user>", "", "hello<user>world"]
     ids = [x for row in ours.tokenize_words(words).to_list() for x in row]
-    assert reader.row(words, 0)[0] == [ours.start_id, *ids, ours.end_id]
+    (((row,), _),) = reader.read([words])
+    assert row.ids == [ours.start_id, *ids, ours.end_id]
 
 
 def test_thousands_of_tokens_are_found():
