@@ -26,6 +26,8 @@ import hypothesis
 import numpy as np
 import pytest
 
+from tests.quick_graphs import make_graphs_quickly
+
 SEED = 2017
 LIMIT = 20  # seconds of CPU time, of this process and of those that it waited for, on a quiet machine
 QUIET = 0.07  # the least of 60 times that `stretch`'s loop took on a machine with other work
@@ -59,15 +61,12 @@ def fixed_seeds():
 
 @pytest.fixture(autouse=True, scope="module")
 def settings_of_tensorflow():
-    """Seed TensorFlow, once a file: each time it forgets its kernels, and functions are made ready anew. Its
-    operations do not note where they were made, by reading the hundred frames above each.
-    """
+    """Seed TensorFlow, once a file: each time it forgets its kernels, and functions are made ready anew."""
     if tensorflow := sys.modules.get("tensorflow"):
-        stacks = sys.modules["tensorflow.python.util.tf_stack"]
-        nowhere = stacks.extract_stack()
-        stacks.extract_stack = lambda stacklevel=1: nowhere
         tensorflow.random.set_seed(SEED)
         is_off = os.environ["KERAS_TFM_GRAPPLER"] == "0"
+        if is_off:
+            make_graphs_quickly()
         tensorflow.config.optimizer.set_experimental_options({"disable_meta_optimizer": is_off})
 
 

@@ -135,6 +135,10 @@ def _ending_in_a_line() -> Iterator[None]:
         raise SystemExit(130) from None
     except Exception as error:
         tensorflow = sys.modules.get("tensorflow")
+        if isinstance(error, MemoryError) or (
+            tensorflow is not None and isinstance(error, tensorflow.errors.ResourceExhaustedError)
+        ):
+            _end(f"not enough memory, a smaller model or batch takes less: {str(error)[:200]}", 1)
         if tensorflow is None or not isinstance(error, tensorflow.errors.UnavailableError):
             raise
         _end("another worker has stopped; start all of them again with --resume", 1)

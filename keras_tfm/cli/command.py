@@ -212,7 +212,8 @@ def _check_model(task_class: Any, options: Any, command: Command, source: str) -
         if os.path.exists(start) and not os.path.exists(os.path.join(start, "config.json")):
             raise ValueError(f"{expected}; {start} has no config.json")
         return
-    base = options.base()
+    with in_flags(task_class.model_options):
+        base = options.base()
     if base is not None:
         _named(source, type(base).from_json, dataclasses.asdict(base) | command.changes)
     elif command.changes:

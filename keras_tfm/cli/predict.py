@@ -147,13 +147,9 @@ def run(arguments: argparse.Namespace) -> None:
         say(f"{writer.num_read:,} rows are in {arguments.out}")
 
 
+@in_flags(Decoding, Asking)
 def answer_all(task: Any, arguments: argparse.Namespace, writer: "Writer") -> None:
     """Answer the whole input."""
-    with in_flags(Decoding, Asking):
-        _answer_all(task, arguments, writer)
-
-
-def _answer_all(task: Any, arguments: argparse.Namespace, writer: "Writer") -> None:
     from keras_tfm.data.sources.files import read_lines
 
     layout = layout_of(arguments.columns, arguments)

@@ -92,7 +92,8 @@ def run(task_class: Any, arguments: argparse.Namespace) -> None:
     tell(f"{task.model.count_params():,} weights{tokens}")
     is_written = num_workers(devices) > 1 and not plan.run.resume  # see `_begin`
     kept = dataclasses.replace(plan.run, overwrite=True) if is_written else plan.run
-    with in_flags(type(plan.training)), _saying_how_to_resume(task_class, plan):  # of bounds of the model
+    kinds = type(plan.training), task_class.config_class, task_class.model_options
+    with in_flags(*kinds), _saying_how_to_resume(task_class, plan):  # of bounds of the model and the data
         history = task.fit(examples, validation, run=kept, **dataclasses.asdict(plan.training))
     name, mode = task.judged_by
     values = history.get(name)

@@ -5,7 +5,8 @@ import pathlib
 import shutil
 
 from keras_tfm import serving
-from keras_tfm.training.folder import CARD_MARK
+from keras_tfm.serving.image_headers import MAX_FRAMES, MAX_PIXELS
+from keras_tfm.training.folder import CARD, CARD_MARK
 from keras_tfm.version import __version__
 
 README = """{mark}
@@ -26,6 +27,45 @@ that name; where keras_tfm is installed, `keras_tfm.serving.load(folder)` is the
 
 {inner}
 Relative difference from the trained task, measured on examples at export: {difference:.2g}.
+"""
+
+SAVED_MODEL_README = """{mark}
+
+# {task}, as a SavedModel
+
+Answers with TensorFlow, without Keras and keras_tfm:
+
+```python
+import tensorflow as tf
+import tensorflow_text  # operations of tokenizers: a graph without texts does without
+
+model = tf.saved_model.load(".")
+answer = model.signatures["serving_default"]
+```
+
+| signature | inputs |
+|---|---|
+{signatures}
+
+Where keras_tfm is installed, `keras_tfm.serving.load(folder)` answers a list, and first compares the files
+with the digests in `{digests}`; TensorFlow and TensorFlow Serving compare nothing.
+"""
+
+IMAGES = f"""
+## Image files
+
+`image_bytes` are the contents of PNG, JPEG, GIF, BMP or WebP files; of an animation the first image is read.
+The graph raises InvalidArgumentError for a batch that holds one of these:
+
+- BMP: compressed (RLE or an embedded JPEG or PNG), of 2 bits, or with unusual masks of colours
+- GIF: the first frame is smaller than the canvas
+- WebP: animated, and the first frame is smaller than the canvas
+- TIFF, AVIF, HEIC, all other formats, and files that are cut off
+
+The graph limits neither the pixels of an image nor the frames of a GIF, all of which TensorFlow decodes: a
+small file may ask for much memory. `keras_tfm.serving.load` reads the header first, and refuses images of
+more than {MAX_PIXELS:,} pixels and GIFs of more than {MAX_FRAMES:,} in all frames. A server that anybody
+may ask needs such a check before the graph.
 """
 
 
@@ -57,4 +97,21 @@ def write_around(folder, description, packages, example, inner):
         inner=inner,
         difference=description["difference"],
     )
-    (folder / "README.md").write_text(readme, "utf-8")
+    (folder / CARD).write_text(readme, "utf-8")
+
+
+def write_saved_model_card(folder, task, endpoints):
+    """Write the README.md of a SavedModel; `endpoints` are {signature: (function, its inputs)}."""
+    inputs = {name: list(specs) for name, (_, specs) in endpoints.items()}
+    rows = [f"| `{name}` | {', '.join(map(_shown, specs))} |" for name, specs in inputs.items()]
+    readme = SAVED_MODEL_README.format(
+        mark=CARD_MARK, task=task, signatures="\n".join(rows), digests=serving.files.SAVED_MODEL_NAME
+    )
+    reads_files = any(spec.name == "image_bytes" for specs in inputs.values() for spec in specs)
+    (folder / CARD).write_text(readme + (IMAGES if reads_files else ""), "utf-8")
+
+
+def _shown(spec):
+    """An input as text: `text` string (B); a side without a name may have any length."""
+    sides = [str(side or ("any" if place else "B")) for place, side in enumerate(spec.shape)]
+    return f"`{spec.name}` {spec.dtype.name} ({', '.join(sides)})"

@@ -15,7 +15,7 @@ import numpy as np
 
 from keras_tfm import serving
 from keras_tfm.export import litert, onnx, openvino, writers
-from keras_tfm.export.description import described, write_around
+from keras_tfm.export.description import described, write_around, write_saved_model_card
 from keras_tfm.export.graph import FrozenFunction
 from keras_tfm.export.saved_model import write_saved_model
 from keras_tfm.training.folder import mark_saved_model, new_folder, refuse_pattern
@@ -72,6 +72,7 @@ def export(task, folder, overwrite, format, quantization, options):
     endpoints = task.export_endpoints(**options)
     with new_folder(folder, overwrite) as work:
         write_saved_model(task.exported(), endpoints, task.export_resources(), work)
+        write_saved_model_card(work, task.name, endpoints)
         mark_saved_model(work, task=task.name, files=serving.digests_of(work))
 
 

@@ -51,9 +51,26 @@ def gelu_quick(x):
     return x * ops.sigmoid(1.702 * x)
 
 
+@register
+def silu(x):
+    """x sigmoid(x) (the same section), also known as Swish. Its gradient keeps x alone, as TensorFlow's does;
+    that one would keep the graph and its weights for good.
+    """
+
+    @custom_gradient
+    def of_input_alone(x):
+        def gradient(upstream):
+            probability = ops.sigmoid(x)
+            return upstream * (probability * (1 + x * (1 - probability)))
+
+        return x * ops.sigmoid(x), gradient
+
+    return of_input_alone(x)
+
+
 def activation_of(name):
     """The activation with this name, of Keras or of this file. Functions and None are passed on to Keras."""
-    ours = {"gelu": gelu, "gelu_tanh": gelu_tanh, "gelu_quick": gelu_quick}
+    ours = {"gelu": gelu, "gelu_tanh": gelu_tanh, "gelu_quick": gelu_quick, "silu": silu, "swish": silu}
     return ours[name] if isinstance(name, str) and name in ours else keras.activations.get(name)
 
 

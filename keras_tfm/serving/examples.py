@@ -88,6 +88,7 @@ def check(example, kind):
 
 
 def not_text(example):
+    """A text is a string."""
     return None if isinstance(example, str) else f"expected a string, got {shown(example)}"
 
 
@@ -105,12 +106,14 @@ def not_question(example):
 
 
 def not_text_or_pair(example):
+    """A text is a string, a pair a list or tuple of two."""
     if isinstance(example, str) or (is_texts(example) and len(example) == 2):
         return None
     return f"expected a text, or a pair of them, got {shown(example)}"
 
 
 def not_texts(example):
+    """Texts are a list, a tuple or a vector of strings."""
     return None if is_texts(example) else f"expected a list of strings, got {shown(example)}"
 
 
@@ -153,6 +156,7 @@ def not_number(example):
 
 
 def not_whole(example):
+    """A whole number is an integer, Python's or NumPy's, and neither True nor False."""
     is_whole = isinstance(example, numbers.Integral) and not isinstance(example, bool)
     return None if is_whole else f"expected a whole number, got {shown(example)}"
 
@@ -164,6 +168,7 @@ def not_id(example):
 
 
 def not_list(example):
+    """A list is whatever has a length."""
     return None if hasattr(example, "__len__") else f"expected a list, got {shown(example)}"
 
 

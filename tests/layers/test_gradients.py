@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from keras_tfm.layers.compiler.gradients import custom_gradient
 from keras_tfm.layers.compiler.normalization import layer_normalization, rms_normalization
-from keras_tfm.layers.feedforward import gelu
+from keras_tfm.layers.feedforward import activation_of, gelu, silu
 
 ONES = np.ones(3, "float32")
 
@@ -32,12 +32,13 @@ def nested(x):
     "function",
     [
         gelu,
+        silu,
         nested,
         lambda x: layer_normalization(x, ONES, ONES, epsilon=1e-6),
         lambda x: rms_normalization(x, ONES, epsilon=1e-6),
         lambda x: sum(pair(x, x)),
     ],
-    ids=["gelu", "nested", "layer norm", "RMS norm", "pair"],
+    ids=["gelu", "silu", "nested", "layer norm", "RMS norm", "pair"],
 )
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_a_dropped_function_frees_its_graph(function, jit_compile):
@@ -60,6 +61,16 @@ def test_a_dropped_function_frees_its_graph(function, jit_compile):
     del compiled
     gc.collect()
     assert graphs[0]() is None
+
+
+@pytest.mark.parametrize("name", ["silu", "swish"])
+def test_silu_is_that_of_tensorflow_to_the_bit(name):
+    x = tf.constant(np.random.default_rng(0).normal(0, 5, 500).astype("float32"))
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        ours, theirs = activation_of(name)(x), tf.nn.silu(x)
+    np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_array_equal(tape.gradient(ours, x), tape.gradient(theirs, x))
 
 
 def test_a_dropped_model_frees_its_weights():

@@ -1,5 +1,6 @@
 """Random encoders of transformers, and what they answer, as arrays."""
 
+import copy
 import dataclasses
 import inspect
 from collections.abc import Callable
@@ -72,6 +73,20 @@ def answer(model, inputs, **options):
     if "attention_mask" in inspect.signature(model.forward).parameters:  # FNet mixes padding in
         options["attention_mask"] = torch.from_numpy(inputs["padding_mask"]).long()
     return model(input_ids=torch.from_numpy(inputs["token_ids"]).long(), **options)
+
+
+def in_float64(model):
+    """`model` in float64; and copies of it whose weights are moved by up to half a unit in the last place of
+    float32: what that changes, no computation in float32 can be sure of.
+    """
+    exact, moved = copy.deepcopy(model).double(), []
+    for seed in range(4):
+        torch.manual_seed(seed)
+        moved.append(copy.deepcopy(exact))
+        with torch.no_grad():
+            for parameter in moved[-1].parameters():
+                parameter.mul_(1 + 2**-24 * (2 * torch.rand_like(parameter) - 1))
+    return exact, moved
 
 
 def draw_bert(rng):

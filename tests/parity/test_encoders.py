@@ -15,7 +15,7 @@ from keras_tfm import convert
 from keras_tfm.convert import keymap
 from keras_tfm.convert.huggingface import family_of_type
 from keras_tfm.heads import TokenCrossEntropy
-from tests.parity.encoders import REFERENCES, answer
+from tests.parity.encoders import REFERENCES, answer, in_float64
 
 pytestmark = pytest.mark.parity
 CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
@@ -29,12 +29,15 @@ PAIR_LABELS = {  # of pre-training
 }
 
 
-def assert_close(name, ours, theirs, mask):
-    """Where the batch holds no padding, if what is called `name` has that axis."""
-    ours, theirs = np.asarray(ours), theirs.detach().numpy()
-    if theirs.ndim == 3 or name in ("start_logits", "end_logits"):
-        ours, theirs = ours[mask], theirs[mask]
-    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
+def assert_close(name, ours, exact, moved, mask):
+    """To theirs in float64, where the batch holds no padding, if what is called `name` has that axis. A few
+    of the models drawn are so steep that weights `moved` within float32's rounding change more than that.
+    """
+    ours, exact, *moved = (np.asarray(x) for x in (ours, *(x.detach() for x in (exact, *moved))))
+    if exact.ndim == 3 or name in ("start_logits", "end_logits"):
+        ours, exact, *moved = (x[mask] for x in (ours, exact, *moved))
+    rounding = max(np.abs(x - exact).max() for x in moved)
+    np.testing.assert_allclose(ours, exact, rtol=1e-5, atol=max(1e-5, 2 * rounding))
 
 
 @pytest.mark.parametrize("seed", CONFIGS)
@@ -48,9 +51,12 @@ def test_heads_in_both_directions(family, head, seed, tmp_path):
     ours = convert.from_huggingface(tmp_path / "theirs")
     inputs = reference.draw_inputs(rng, entries, head)
     outputs, expected = keras.tree.flatten(ours(inputs)), answer(theirs, inputs)
+    exact, moved = in_float64(theirs)
+    exact, moved = answer(exact, inputs), [answer(model, inputs) for model in moved]
     names = reference.outputs[head]
     for y, name in zip(outputs, names, strict=True):
-        assert_close(name, y, getattr(expected, name), inputs["padding_mask"])
+        others = [getattr(x, name) for x in moved]
+        assert_close(name, y, getattr(exact, name), others, inputs["padding_mask"])
     convert.save_huggingface(ours, tmp_path / "ours")
     back, report = reference.kind(head).from_pretrained(tmp_path / "ours", output_loading_info=True)
     assert not any(report.values()), report
@@ -74,17 +80,19 @@ def test_hidden_states_of_every_layer(family, seed, tmp_path):
     theirs.save_pretrained(tmp_path / "theirs")
     ours = convert.from_huggingface(tmp_path / "theirs")
     inputs = reference.draw_inputs(rng, entries)
-    expected = answer(theirs, inputs, output_hidden_states=True).hidden_states
+    exact, moved = in_float64(theirs)
+    exact, *moved = (answer(x, inputs, output_hidden_states=True).hidden_states for x in (exact, *moved))
     states = keras_tfm.Model(ours.input, ours.hidden_states["encoder"])(inputs)
-    for x, state in zip(states, expected, strict=True):
-        assert_close("state", x, state, inputs["padding_mask"])
+    for x, state, *others in zip(states, exact, *moved, strict=True):
+        assert_close("state", x, state, others, inputs["padding_mask"])
 
 
 @pytest.mark.parametrize("seed", CONFIGS)
 @pytest.mark.parametrize("family", REFERENCES)
 def test_gradients_of_pre_training(family, seed, tmp_path):
     """Of all losses' sum, masked positions gathered here and ignored labels there, beside theirs in float64:
-    a few of the configurations drawn lose more than the bound in float32, theirs as much as ours.
+    a few of the configurations drawn lose more than the bound in float32, theirs as ours, if not at the same
+    weights: of 20 DeBERTas one loses there four times as much.
     """
     rng, reference = np.random.default_rng(seed), REFERENCES[family]
     entries = reference.draw(rng)
@@ -128,5 +136,5 @@ def test_gradients_of_pre_training(family, seed, tmp_path):
     for name, parameter in exact.named_parameters():
         gradient = parameter.grad.numpy()
         error, rounding = (np.abs(x[name] - gradient).max() for x in (actual, theirs_in_float32))
-        rounding = 1e-6 + 2 * rounding  # all there is of key biases' gradients, which are zero by theory
+        rounding = 1e-6 + 4 * rounding  # all there is of key biases' gradients, which are zero by theory
         assert error <= 1e-4 * np.abs(gradient).max() + rounding, name

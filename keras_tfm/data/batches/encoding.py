@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.data.batches.lengths import LengthBatches
-from keras_tfm.data.tokenizers.tokenizer import Tokenizer
+from keras_tfm.data.tokenizers.tokenizer import Tokenizer, beside, of_ranges
 from keras_tfm.log import Bar
 
 Ragged = dict[str, tf.RaggedTensor]
@@ -118,21 +118,27 @@ def join_pairs(tokenizer: Tokenizer, first: tf.RaggedTensor, second: tf.RaggedTe
     front = surround(first, [tokenizer.start_id], tokenizer.between_ids)
     back = surround(second, [], [tokenizer.end_id])
     return {
-        "token_ids": tf.concat([front, back], axis=1),
-        "segment_ids": tf.concat([tf.zeros_like(front), tf.ones_like(back)], axis=1),
+        "token_ids": beside(front, back),
+        "segment_ids": beside(tf.zeros_like(front), tf.ones_like(back)),
     }
 
 
 def surround(rows: tf.RaggedTensor, before: Sequence[int], after: Sequence[int]) -> tf.RaggedTensor:
     """Put a list of values before each row, and another one after it."""
-    ends = (tf.tile([tf.constant(list(x), rows.dtype)], tf.stack([rows.nrows(), 1])) for x in (before, after))
-    return tf.concat([next(ends), rows, next(ends)], axis=1)
+    more, splits = [*before, *after], rows.row_splits
+    values = tf.concat([tf.constant(more, rows.dtype), rows.flat_values], 0)
+    front, zeros = len(before), tf.zeros_like(splits[1:])
+    starts = [zeros, splits[:-1] + len(more), zeros + front]
+    limits = [zeros + front, splits[1:] + len(more), zeros + len(more)]
+    pieces = of_ranges(values, *(tf.reshape(tf.stack(x, axis=1), [-1]) for x in (starts, limits)))
+    splits += len(more) * tf.range(tf.size(splits, tf.int64))
+    return tf.RaggedTensor.from_row_splits(pieces.flat_values, splits, validate=False)
 
 
 def take_front(rows: tf.RaggedTensor, lengths: tf.Tensor) -> tf.RaggedTensor:
     """The first `lengths` (B,) values of each row."""
     starts = rows.row_starts()
-    return tf.gather(rows.flat_values, tf.ragged.range(starts, starts + lengths))
+    return of_ranges(rows.flat_values, starts, starts + lengths)
 
 
 def model_inputs(packed: Ragged, pad_id: int = 0) -> dict[str, tf.Tensor]:

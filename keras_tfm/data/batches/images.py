@@ -71,6 +71,8 @@ class ImageBatches(Batches):
         self.prepare: Any = prepare  # None where a subclass makes the model's input itself
         self.batch_size = min(batch_size, len(images))
         self.seed = seed
+        if max_shift >= (side := min(images.shape[1:3])):
+            raise ValueError(f"`max_shift` must be below {side}, the images' side; it is {max_shift}.")
         self.max_shift = max_shift
         self.augmentation = augmentation
         self.num_classes = num_classes

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_text as tf_text
 
 from keras_tfm.configs import brief
-from keras_tfm.data.tokenizers.tokenizer import merged
+from keras_tfm.data.tokenizers.tokenizer import beside, merged
+from keras_tfm.private.tensorflow_text import split
 
 # White space according to Unicode; in TensorFlow's expressions \s matches only that of ASCII.
 SPACE = r"\t\n\v\f\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
@@ -176,9 +176,7 @@ class _Finder:
     def tokenize(self, strings: tf.Tensor, tokenize: Tokenize) -> tf.RaggedTensor:
         parts, token_ids, *_ = self._split(strings)
         texts = tf.where(token_ids >= 0, "", parts.flat_values)
-        return merged(
-            parts.with_flat_values(tf.concat([_one_each(token_ids, token_ids), tokenize(texts)], 1))
-        )
+        return merged(parts.with_flat_values(beside(_one_each(token_ids, token_ids), tokenize(texts))))
 
     def tokenize_with_offsets(self, strings: tf.Tensor, tokenize: Callable[[tf.Tensor], Spans]) -> Spans:
         parts, token_ids, begins, ends = self._split(strings)
@@ -187,7 +185,7 @@ class _Finder:
         inside = [x.with_flat_values(base + x.flat_values) for x in offsets]
         columns = zip((token_ids, begins, ends), (found, *inside), strict=True)
         token_ids, begins, ends = (
-            merged(parts.with_flat_values(tf.concat([_one_each(x, token_ids), y], 1))) for x, y in columns
+            merged(parts.with_flat_values(beside(_one_each(x, token_ids), y))) for x, y in columns
         )
         return token_ids, begins, ends
 
@@ -195,7 +193,7 @@ class _Finder:
         """The parts (B, parts) of strings, and of each part its token's id, -1 for a text, and its first byte
         and the one after its last, (parts,).
         """
-        parts = tf_text.regex_split(strings, self._pattern, keep_delim_regex_pattern=self._pattern)
+        parts, *_ = split(strings, self._pattern, kept=self._pattern)
         is_token = tf.strings.regex_full_match(parts.flat_values, self._pattern)
         place = tf.searchsorted(self._hashes, _hashes(parts.flat_values))
         place = tf.minimum(place, len(self._ids) - 1)

@@ -33,6 +33,7 @@ from keras_tfm.data.tokenizers.published import Published, tokens_of_file, write
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer, merged
 from keras_tfm.data.tokenizers.unigram import common_characters, require_size, sample_of
 from keras_tfm.data.tokenizers.word_pieces import learn_word_pieces
+from keras_tfm.private.tensorflow_text import split
 from keras_tfm.training.safetensors import read_json
 
 PARTS = ("model", "normalizer", "pre_tokenizer")  # of tokenizer.json
@@ -262,7 +263,7 @@ class BERTTokenizer(Tokenizer):
 
     def _tokenize_words_with_offsets(self, texts) -> Spans:
         """The pieces of normalised texts, in which spaces separate the words."""
-        words, begins, ends = tf_text.regex_split_with_offsets(texts, " ")  # (B, words)
+        words, begins, ends = split(texts, " ")  # (B, words)
         is_long, limits = _is_long(words.flat_values), (ends - begins).flat_values
         known = tf.where(is_long, "[UNK]", words.flat_values)
         pieces, starts, ends = self._pieces.tokenize_with_offsets(known)  # (words, pieces)

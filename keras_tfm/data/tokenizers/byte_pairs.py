@@ -42,7 +42,7 @@ from keras_tfm.data.tokenizers.published import Published, write_options
 from keras_tfm.data.tokenizers.sentence_pieces import SharedModel
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer, merged
 from keras_tfm.data.tokenizers.unigram import require_size
-from keras_tfm.private.tensorflow_text import use_model
+from keras_tfm.private.tensorflow_text import split, use_model
 from keras_tfm.serving.examples import refuse_single
 
 END = "<|endoftext|>"
@@ -345,7 +345,7 @@ class ByteLevelTokenizer(Tokenizer):
 
     def _tokenize_as_is(self, strings) -> tf.RaggedTensor:
         strings = tf.strings.regex_replace(strings, _LAST_SPACE, r"\1" + MARK + r"\2")
-        words = tf_text.regex_split(strings, f"{_WORDS}|{_MARK}", keep_delim_regex_pattern=_WORDS)
+        words, *_ = split(strings, f"{_WORDS}|{_MARK}", kept=_WORDS)
         letters = tf.strings.bytes_split(tf.strings.regex_replace(words.flat_values, NUL, "\0"))
         letters = letters.with_flat_values(self._spell(letters.flat_values))
         token_ids = self._pieces.tokenize(joined(letters)) - 1

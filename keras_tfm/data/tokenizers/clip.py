@@ -44,7 +44,7 @@ from keras_tfm.data.tokenizers.published import Published, write_options
 from keras_tfm.data.tokenizers.sentence_pieces import SharedModel
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer, merged
 from keras_tfm.data.tokenizers.unigram import require_size
-from keras_tfm.private.tensorflow_text import use_model
+from keras_tfm.private.tensorflow_text import split, use_model
 from keras_tfm.serving.examples import refuse_single
 
 START, END = "<|startoftext|>", "<|endoftext|>"
@@ -266,7 +266,7 @@ class CLIPTokenizer(Tokenizer):
 
     def _tokenize_small_with_offsets(self, texts) -> Spans:
         """The pieces of normalised texts."""
-        words, begins, _ = tf_text.regex_split_with_offsets(texts, SPLIT, WORDS)
+        words, begins, _ = split(texts, SPLIT, WORDS)
         pieces = self._merge(words.flat_values)  # (words, pieces)
         widths = pieces.with_flat_values(tf.gather(tf.constant(self._sizes), pieces.flat_values))
         before = tf.cumsum(tf.reduce_sum(widths, axis=1), exclusive=True)  # (words,)
@@ -296,7 +296,7 @@ class CLIPTokenizer(Tokenizer):
 
     def _tokenize(self, strings) -> tf.RaggedTensor:
         """Texts (B,) without added tokens and NUL, as ids (B, None)."""
-        words = tf_text.regex_split(self.normalize(strings), SPLIT, WORDS)
+        words, *_ = split(self.normalize(strings), SPLIT, WORDS)
         token_ids = self._merge(tf.strings.regex_replace(words.flat_values, NUL, "\0"))
         return merged(words.with_flat_values(token_ids))
 

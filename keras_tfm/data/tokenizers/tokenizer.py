@@ -107,6 +107,29 @@ class Tokenizer(tf.Module):
         raise TypeError(f"transformers knows no {type(self).__name__}.")
 
 
+def of_ranges(values: tf.Tensor, starts: tf.Tensor, limits: tf.Tensor) -> tf.RaggedTensor:
+    """Rows (B, None) that are `values[start:limit]`; the bounds (B,) are int64, as row splits are."""
+    splits, places = tf.raw_ops.RaggedRange(starts=starts, limits=limits, deltas=tf.constant(1, tf.int64))
+    return tf.RaggedTensor.from_row_splits(tf.gather(values, places), splits, validate=False)
+
+
+def beside(first: tf.RaggedTensor, second: tf.RaggedTensor) -> tf.RaggedTensor:
+    """The rows (B, None) of `first`, each followed by that of `second`, as `tf.concat` along axis 1 gives
+    them in five times as many operations.
+
+    >>> from keras_tfm.data.tokenizers.tokenizer import beside
+    >>> beside(tf.ragged.constant([[1], [2, 3]]), tf.ragged.constant([[4, 5], []], dtype="int32")).to_list()
+    [[1, 4, 5], [2, 3]]
+    """
+    values = tf.concat([first.flat_values, second.flat_values], 0)
+    ours, theirs = first.row_splits, second.row_splits
+    there = theirs + tf.size(first.flat_values, tf.int64)
+    starts = tf.reshape(tf.stack([ours[:-1], there[:-1]], 1), [-1])
+    limits = tf.reshape(tf.stack([ours[1:], there[1:]], 1), [-1])
+    pieces = of_ranges(values, starts, limits).flat_values
+    return tf.RaggedTensor.from_row_splits(pieces, ours + theirs, validate=False)
+
+
 def merged(parts: tf.RaggedTensor) -> tf.RaggedTensor:
     """Rows (B, words, pieces) as (B, pieces), without the many operations that check them in `merge_dims`.
 

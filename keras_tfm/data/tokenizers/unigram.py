@@ -13,6 +13,7 @@ from keras_tfm.serving.examples import refuse_single
 
 # More text changes a vocabulary of thousands little, and training takes its memory.
 MAX_TRAINING_LINES = 500_000
+MOST_PIECES = 1 << 20  # of a vocabulary; the largest published ones have 900,000
 
 
 def train_unigram(lines: list[str], vocabulary_size: int) -> bytes:
@@ -55,9 +56,13 @@ def chunks(lines: list[str], size: int = 1000) -> Iterator[str]:
 
 
 def require_size(vocabulary_size: int, least: int):
-    """Raise ValueError for a vocabulary of fewer than `least`."""
+    """Raise ValueError for a vocabulary of fewer than `least`, and of more than `MOST_PIECES`, for which
+    trainers allocate memory at once.
+    """
     if vocabulary_size < least:
         raise ValueError(f"`vocabulary_size` must be at least {least}; it is {vocabulary_size}.")
+    if vocabulary_size > MOST_PIECES:
+        raise ValueError(f"`vocabulary_size` must be at most {MOST_PIECES:,}; it is {vocabulary_size:,}.")
 
 
 def sample_of(lines: Iterable[str]) -> list[str]:

@@ -3,12 +3,12 @@
 import dataclasses
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import keras
 from keras import ops
 
-from keras_tfm.configs import Depth, Heads, Rate, Size
+from keras_tfm.configs import Between, Depth, Heads, InWeights, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import residuals
@@ -24,6 +24,8 @@ from keras_tfm.models.base import ConfiguredModel, states_of
 from keras_tfm.models.detection.backbones import OF_DETECTOR, AroundBackbone
 
 EPSILON = 1e-5
+Queries = Annotated[int, Between(1, 2**14)]  # each attends to all others
+LearnedQueries = Annotated[Queries, InWeights(is_depth=False)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +35,7 @@ class SetDetectorConfig(AroundBackbone):
     feed-forward layers.
     """
 
-    num_queries: Size = 100
+    num_queries: LearnedQueries = 100
     dim: Size = 256
     num_layers: Depth = 6
     num_decoder_layers: Depth | None = None

@@ -17,7 +17,6 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.configs import Size
 from keras_tfm.layers.attention.multi_head import Attention
 from keras_tfm.layers.attention.projections import split_heads
 from keras_tfm.layers.base import Layer
@@ -29,6 +28,7 @@ from keras_tfm.layers.masks import combine_masks
 from keras_tfm.models.detection.base import (
     EPSILON,
     CoordinateSines,
+    LearnedQueries,
     ObjectQueries,
     SetDetector,
     SetDetectorConfig,
@@ -44,7 +44,7 @@ from keras_tfm.models.detection.detr import sizes_with_300_queries
 class ConditionalDETRConfig(SetDetectorConfig):
     """`SetDetectorConfig`, with 300 queries by default."""
 
-    num_queries: Size = 300
+    num_queries: LearnedQueries = 300
 
 
 class ConditionalDETR(SetDetector):

@@ -15,12 +15,12 @@ Improved DeNoising Anchor Boxes", section 3.4, theirs as positions alone.
 
 import dataclasses
 import math
-from typing import Annotated, Any
+from typing import Any
 
 import keras
 from keras import ops
 
-from keras_tfm.configs import Between, Count, Size
+from keras_tfm.configs import Count, Size
 from keras_tfm.layers.attention.deformable import DeformableAttention
 from keras_tfm.layers.blocks import residuals
 from keras_tfm.layers.convolution import Convolution
@@ -36,6 +36,7 @@ from keras_tfm.models.detection.base import (
     EPSILON,
     CoordinateSines,
     ObjectQueries,
+    Queries,
     SetDetector,
     SetDetectorConfig,
     references_of,
@@ -57,7 +58,6 @@ from keras_tfm.models.detection.refinement import (
 )
 
 GROUPS = 32  # of features at most, in the normalisation of maps
-Queries = Annotated[int, Between(1, 2**14)]
 
 
 @dataclasses.dataclass(frozen=True)

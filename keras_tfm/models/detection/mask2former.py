@@ -39,7 +39,7 @@ from keras_tfm.layers.positioned_block import PositionedAttention, PositionedBlo
 from keras_tfm.layers.resizing import resize_bilinear
 from keras_tfm.models.base import ConfiguredModel, states_of
 from keras_tfm.models.detection.backbones import SWINS, TINY, AroundBackbone
-from keras_tfm.models.detection.base import EPSILON, ObjectQueries
+from keras_tfm.models.detection.base import EPSILON, LearnedQueries, ObjectQueries
 from keras_tfm.models.detection.deformable_detr import LevelPositionEncoding
 from keras_tfm.models.detection.mask_former import NUM_GROUPS, merged, normalized, normalized_maps
 from keras_tfm.models.detection.refinement import DeformableBlock, centres_of, on_levels
@@ -59,7 +59,7 @@ class Mask2FormerConfig(AroundBackbone):
 
     image_size: Side | tuple[Side, Side] = 384
     num_levels: Count = 3
-    num_queries: Size = 100
+    num_queries: LearnedQueries = 100
     dim: Size = 256
     num_layers: Depth = 9
     num_heads: Heads = 8

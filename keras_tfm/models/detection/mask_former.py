@@ -23,7 +23,7 @@ from keras_tfm.layers.patches import flatten_map
 from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.models.base import ConfiguredModel, states_of
 from keras_tfm.models.detection.backbones import SWINS, TINY, AroundBackbone
-from keras_tfm.models.detection.base import EPSILON, ObjectQueries, detr_block
+from keras_tfm.models.detection.base import EPSILON, LearnedQueries, ObjectQueries, detr_block
 from keras_tfm.models.vision.images import Side
 
 NORMALIZED = ("Swin",)  # whose last block's sum is not normalised
@@ -39,7 +39,7 @@ class MaskFormerConfig(AroundBackbone):
     """
 
     image_size: Side | tuple[Side, Side] = 384
-    num_queries: Size = 100
+    num_queries: LearnedQueries = 100
     dim: Size = 256
     num_layers: Depth = 6
     num_heads: Heads = 8

@@ -38,11 +38,11 @@ from keras_tfm.models.detection.backbones import BACKBONES, TINY
 from keras_tfm.models.detection.base import (
     EPSILON,
     ObjectQueries,
+    Queries,
     SetDetector,
     SetDetectorConfig,
     start_of,
 )
-from keras_tfm.models.detection.deformable_detr import Queries
 from keras_tfm.models.detection.denoising import DenoisingMask, DenoisingQueries
 from keras_tfm.models.detection.refinement import (
     anchors_of,

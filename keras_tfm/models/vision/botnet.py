@@ -19,6 +19,7 @@ from keras_tfm.layers.attention.projections import HeadProjections
 from keras_tfm.layers.bottleneck import ShortcutBlock
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
+from keras_tfm.layers.feedforward import activation_of
 from keras_tfm.layers.grid import MapAttention
 from keras_tfm.layers.patches import height_and_width
 from keras_tfm.layers.pooling import MaxPooling
@@ -162,7 +163,7 @@ def _attention(config, grid, stride):
     attention = [map_attention(config.num_heads, grid, config.scale_positions)]
     if stride > 1:
         attention.append(keras.layers.AveragePooling2D(stride))
-    return [Chain(attention), BatchNormalization(), keras.layers.Activation(config.activation)]
+    return [Chain(attention), BatchNormalization(), keras.layers.Activation(activation_of(config.activation))]
 
 
 def _normalized(config, dim, size, stride=1):

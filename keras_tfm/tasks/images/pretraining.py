@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import keras
 
-from keras_tfm.configs import Depth, Option, Rate, Size, Whole
+from keras_tfm.configs import Between, Depth, InWeights, Option, Rate, Size, Whole
 from keras_tfm.data.batches.augmentation import Augmentation
 from keras_tfm.data.batches.crops import CropBatches, Crops, MaskedBatches, PatchBatches
 from keras_tfm.data.batches.epochs import Batches
@@ -25,6 +25,8 @@ from keras_tfm.training.options import PretrainImagesTraining
 
 PATCH_SHARE = 128 / 480  # side of a patch divided by that of the image, as in Dai et al. 2021
 LOCAL_SHARE = 96 / 224  # side of a local crop divided by that of the image, as in Caron et al. 2021
+DecoderWidth = Annotated[int, Between(1, 2**14), InWeights(is_depth=False)]
+Prototypes = Annotated[int, Between(1, 2**20), InWeights(is_depth=False)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,8 +55,8 @@ class ImagePretrainerConfig(Preprocessing):
     ] = "mae"
     mask_ratio: Annotated[Rate, Option("mae: the share of patches that is hidden")] = 0.75
     decoder_layers: Annotated[Depth, Option("mae: blocks of the decoder")] = 4
-    decoder_dim: Annotated[Size, Option("mae: width of the decoder, a multiple of 32")] = 256
-    num_prototypes: Annotated[Size, Option("dino: outputs of the head", "--prototypes")] = 4096
+    decoder_dim: Annotated[DecoderWidth, Option("mae: width of the decoder, a multiple of 32")] = 256
+    num_prototypes: Annotated[Prototypes, Option("dino: outputs of the head", "--prototypes")] = 4096
     head_dim: Size = 2048
     bottleneck_dim: Size = 256
     num_local: Annotated[Whole, Option("dino: small crops of each image", "--local-crops")] = 6

@@ -118,7 +118,7 @@ class Forecaster(TrainableTask):
             horizon: how many values a forecast may have.
             changes: fields of `AutoregressiveConfig` to replace.
         """
-        values = check_series(series, window)
+        values = longer_than(check_series(series, 0), window)
         of_model = configured(window, kind, hidden_dim)
         model = keras_tfm.models.Autoregressive(dataclasses.replace(of_model, **changes))
         config = ForecasterConfig(horizon, float(values.mean()), float(values.std()) or 1.0)
@@ -141,7 +141,7 @@ class Forecaster(TrainableTask):
         cls, paths: Sequence[Path], columns: ColumnNames = None, window: int = 0, **fields: Any
     ) -> np.ndarray:
         """A series of more than `window` values."""
-        return check_series(read_series(paths, columns), window)
+        return longer_than(check_series(read_series(paths, columns), 0), window)
 
     def check_examples(self, series: Any) -> np.ndarray:
         return check_series(series, self.window)
@@ -151,8 +151,8 @@ class Forecaster(TrainableTask):
         count = max(1, round(len(series) * (self.held_out.share if share is None else share)))
         if not 0 < count < len(series) - self.window:
             raise ValueError(
-                f"The series must have more than {self.window + count} values, a window, one to learn from "
-                f"and {count} for validation; it has {len(series)}."
+                f"`window` must be below {len(series) - count}: of the {len(series)} values of the series "
+                f"{count} are for validation; it is {self.window}."
             )
         return series[:-count], series[-count - self.window :]
 
@@ -273,6 +273,13 @@ def check_series(series: Any, window: int) -> np.ndarray:
     if len(values) <= window:
         raise ValueError(f"The series must have more than {window} values; it has {len(values)}.")
     return values
+
+
+def longer_than(series: np.ndarray, window: int) -> np.ndarray:
+    """The `series`; ValueError if it has no more values than the `window` of a model to be made."""
+    if len(series) <= window:
+        raise ValueError(f"`window` must be below {len(series)}, the values of the series; it is {window}.")
+    return series
 
 
 def numbers_of(history: Any) -> np.ndarray:

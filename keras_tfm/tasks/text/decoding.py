@@ -95,7 +95,9 @@ def check_ids(defaults: DecodingDefaults, size: int) -> None:
 
 
 def within(options: DecodingOptions, size: int) -> DecodingOptions:
-    """The `options`; ValueError if they name ids outside a vocabulary of `size` tokens."""
+    """The `options`; ValueError if they name ids outside a vocabulary of `size` tokens, or more beams."""
+    if options.beam_size > size:
+        raise ValueError(f"`beam_size` must be at most {size}, the vocabulary; it is {options.beam_size}.")
     for name in ("forced_first_id", "forced_last_ids", "suppressed_ids"):
         value = getattr(options, name)
         for token_id in (value,) if isinstance(value, int) else value or ():

@@ -403,8 +403,7 @@ class TextGenerator(TrainableTask):
     ) -> Endpoints:
         """`serving_default(text)`, decoded with `options`, and `generate(text, temperature, top_p, seed)`."""
         self.config.decoding.refuse_whole_lengths(max_new_tokens=max_new_tokens, **options)
-        published = self.config.decoding.options.get("max_new_tokens", NEW_TOKENS)
-        room = self._options(1, max_new_tokens or published).max_new_tokens
+        room = self._options(1, max_new_tokens, **options).max_new_tokens
         end = self._stop(self._stops(stop))
         texts = Continuations(self.model, self.tokenizer, self.config, end, self._pad_id, room)
         text = tf.TensorSpec([None], tf.string, "text")

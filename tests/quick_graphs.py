@@ -1,0 +1,140 @@
+"""TensorFlow's making of graphs without work that leaves no trace in them: most of the tests' time is that.
+
+The graphs stay what they are: `test_quick_graphs.py` compares them with TensorFlow's own. `make test-slow`
+does without.
+"""
+
+import contextlib
+import functools
+
+UNFIT = ("list(int)", "func", "list(func)")  # kinds of attributes that are read in Python
+MOST = 2**24  # from which on integers are read in Python: C++ would round them as float32
+FEW = 8  # a constant of more numbers is made anew each time
+
+OWN = {}  # TensorFlow's own functions by module and name
+
+
+def make_graphs_quickly():
+    """Change the functions of TensorFlow by which an operation is made."""
+    from tensorflow.python.framework import auto_control_deps_utils, op_def_library, ops
+    from tensorflow.python.util import tf_stack
+
+    if not OWN:
+        nowhere = tf_stack.extract_stack()
+        _change(tf_stack, "extract_stack", lambda _: lambda stacklevel=1: nowhere)
+        _change(op_def_library, "_apply_op_helper", _in_cpp)
+        _change(op_def_library, "_SatisfiesTypeConstraint", _without_names)
+        _change(auto_control_deps_utils, "get_read_write_resource_inputs", _of_resources_alone)
+        _change(ops, "_create_graph_constant", _remembered)
+
+
+def _change(module, name, changed):
+    OWN[module, name] = getattr(module, name)
+    setattr(module, name, changed(OWN[module, name]))
+
+
+@contextlib.contextmanager
+def made_by_tensorflow_alone():
+    """In this context nothing is changed."""
+    changed = {(module, name): getattr(module, name) for module, name in OWN}
+    try:
+        for (module, name), function in OWN.items():
+            setattr(module, name, function)
+        yield
+    finally:
+        for (module, name), function in changed.items():
+            setattr(module, name, function)
+
+
+def _in_cpp(in_python):
+    """C++ reads the arguments where all inputs are of a graph, which is not entered again."""
+    from tensorflow.python.framework import op_callbacks, op_def_library, ops
+
+    @functools.cache
+    def arguments(op_type_name):
+        """The names of inputs and of integers of an operation that may be read in C++, or else None."""
+        definition = op_def_library.op_def_registry.get(op_type_name)
+        if definition is None or any(argument.is_ref for argument in definition.input_arg):
+            return None
+        if any(attribute.type in UNFIT for attribute in definition.attr):
+            return None
+        integers = [attribute.name for attribute in definition.attr if attribute.type == "int"]
+        return [argument.name for argument in definition.input_arg], integers
+
+    def are_fit(op_type_name, keywords):
+        if (names := arguments(op_type_name)) is None:
+            return False
+        inputs, integers = names
+        numbers = [keywords.get(name, 0) for name in integers]
+        return all(type(keywords.get(name)) is ops.SymbolicTensor for name in inputs) and all(
+            type(number) is int and abs(number) < MOST for number in numbers
+        )
+
+    def apply(op_type_name, name=None, **keywords):
+        if not are_fit(op_type_name, keywords) or op_callbacks.should_invoke_op_callbacks():
+            return in_python(op_type_name, name, **keywords)
+        definition, graph, producer = op_def_library._GetOpDef(op_type_name, keywords)
+        if graph is not ops.get_default_graph():
+            return in_python(op_type_name, name, **keywords)
+        try:
+            attributes, inputs, types, structure = op_def_library.op_def_library_pybind.process_inputs(
+                op_type_name, producer, dict(keywords)
+            )
+        except (TypeError, ValueError):
+            return in_python(op_type_name, name, **keywords)  # which refuses it in other words
+        with ops.name_scope(name or op_type_name) as scope:
+            made = graph._create_op_internal(op_type_name, inputs, None, types, scope, attributes, definition)
+        return structure, definition.is_stateful, made, made.outputs
+
+    return apply
+
+
+def _without_names(satisfies):
+    """A type that is allowed is not followed by the names of all that are."""
+
+    def check(dtype, attr_def, param_name):
+        number = getattr(dtype, "as_datatype_enum", dtype)
+        if attr_def.HasField("allowed_values") and number not in attr_def.allowed_values.list.type:
+            satisfies(dtype, attr_def, param_name)
+
+    return check
+
+
+def _of_resources_alone(resources):
+    """An operation without resources among its inputs is not asked which of them it only reads."""
+    from tensorflow.python.framework import dtypes
+    from tensorflow.python.util.object_identity import ObjectIdentitySet
+
+    def inputs(operation):
+        if any(x.dtype == dtypes.resource for x in operation.inputs):
+            return resources(operation)
+        return ObjectIdentitySet(), ObjectIdentitySet()
+
+    return inputs
+
+
+def _remembered(create):
+    """Half of all operations are constants, most of them a few integers, and often the same."""
+    from tensorflow.core.framework import attr_value_pb2
+    from tensorflow.python.framework import op_callbacks, ops, tensor_util
+
+    @functools.cache
+    def attributes(value, dtype):
+        value = list(value) if isinstance(value, tuple) else value
+        tensor = tensor_util.make_tensor_proto(value, dtype=dtype)
+        return {
+            "value": attr_value_pb2.AttrValue(tensor=tensor),
+            "dtype": attr_value_pb2.AttrValue(type=tensor.dtype),
+        }
+
+    def constant(value, dtype, shape, name, verify_shape, allow_broadcast):
+        numbers = value if type(value) in (list, tuple) else [value]
+        is_simple = len(numbers) <= FEW and all(type(number) is int for number in numbers)
+        if not is_simple or shape is not None or op_callbacks.should_invoke_op_callbacks():
+            return create(value, dtype, shape, name, verify_shape, allow_broadcast)
+        known = attributes(value if numbers is not value else tuple(value), dtype)
+        graph = ops.get_default_graph()
+        made = graph._create_op_internal("Const", [], [known["dtype"].type], attrs=known, name=name)
+        return made.outputs[0]
+
+    return constant
