@@ -43,7 +43,7 @@ def report(name: str, step: str, batch_size: str, length: str) -> None:
     """Print the memory of the step in bytes; to be called in a process that does nothing else."""
     import tensorflow as tf
 
-    from keras_tfm.cli.info import model_of
+    from keras_tfm.cli.models import model_of
 
     tf.function(lambda x: tf.matmul(x, x))(tf.ones((256, 256)))  # starts threads and libraries
     before = _held("VmRSS")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from keras_tfm.convert.folder import inside, read_config
-from keras_tfm.tasks.text.decoding import DecodingDefaults
+from keras_tfm.generation import DecodingDefaults
 from keras_tfm.training.folder import Path
 from keras_tfm.training.safetensors import CheckpointError, read_json
 
@@ -156,7 +156,7 @@ def write_decoding(defaults: DecodingDefaults) -> Callable[[pathlib.Path], Any]:
     """A function that writes generation_config.json into a folder.
 
     >>> import pathlib
-    >>> defaults = keras_tfm.tasks.text.decoding.DecodingDefaults(end_ids=(2,), options={"beam_size": 4})
+    >>> defaults = keras_tfm.generation.DecodingDefaults(end_ids=(2,), options={"beam_size": 4})
     >>> _ = keras_tfm.convert.write_decoding(defaults)(pathlib.Path("."))
     >>> pathlib.Path("generation_config.json").read_text().split()
     ['{', '"num_beams":', '4,', '"eos_token_id":', '2', '}']

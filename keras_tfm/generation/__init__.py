@@ -1,13 +1,14 @@
 """Decoding: from a model's logits to sequences.
 
 `DecodingOptions` says how to decode, and makes a `Decoder` (greedy or sampling), a `BeamSearch` or a
-`ContrastiveSearch`. Processors change the logits, samplers choose a token, `EndTokens` and `StopSequences`
-say where a sequence ends.
+`ContrastiveSearch`; `DecodingDefaults` are what a published checkpoint brings along. Processors change the
+logits, samplers choose a token, `EndTokens` and `StopSequences` say where a sequence ends.
 """
 
 from keras_tfm.generation.beam import BeamSearch
 from keras_tfm.generation.biases import LengthDecay, Renormalize, SequenceBias, SuppressFirst
 from keras_tfm.generation.contrastive import ContrastiveSearch
+from keras_tfm.generation.defaults import DecodingDefaults
 from keras_tfm.generation.loop import CompiledDecoding, Decoder
 from keras_tfm.generation.options import DecodingOptions
 from keras_tfm.generation.processors import (

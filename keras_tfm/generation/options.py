@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 from keras import ops
 
@@ -146,6 +146,25 @@ class DecodingOptions:
     def samples(self):
         """Whether tokens are drawn at random."""
         return bool(self.numbers)
+
+    def within(self, size: int) -> Self:
+        """These options; ValueError if they name ids outside a vocabulary of `size` tokens, or more beams."""
+        if self.beam_size > size:
+            raise ValueError(f"`beam_size` must be at most {size}, the vocabulary; it is {self.beam_size}.")
+        for name in ("forced_first_id", "forced_last_ids", "suppressed_ids"):
+            value = getattr(self, name)
+            for token_id in (value,) if isinstance(value, int) else value or ():
+                if token_id >= size:
+                    raise ValueError(f"`{name}` must lie in [0, {size}); it has {token_id}.")
+        return self
+
+    def reseeded(self, first: int) -> Self:
+        """The options for the batch that begins with row `first`, with a seed of its own: draws depend on the
+        seed and on the row within the batch alone.
+        """
+        if self.seed is None or not first:
+            return self
+        return dataclasses.replace(self, seed=(self.seed + first) % 2**31)
 
     def decoder(self, model, stop=None, pad_id=0):
         """The `Decoder`, `BeamSearch` or `ContrastiveSearch` for `model` with these options."""

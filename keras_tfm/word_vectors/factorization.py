@@ -213,7 +213,7 @@ class MatrixFactorization(Learns):
     def _solved(
         self, offsets: np.ndarray, columns: np.ndarray, residuals: np.ndarray, features: np.ndarray
     ) -> np.ndarray:
-        return solve_rows(offsets, columns, residuals, features, self.config.regularization)
+        return solve_rows(offsets, columns, residuals, features, self.config.regularization)[0]
 
     def _products(self, known: Observed) -> np.ndarray:
         return inner_products(known.user_offsets, known.items, self.user_factors, self.item_factors)

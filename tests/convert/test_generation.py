@@ -5,7 +5,7 @@ import json
 import pytest
 
 from keras_tfm.convert import CheckpointError, read_decoding, write_decoding
-from keras_tfm.tasks.text.decoding import DecodingDefaults
+from keras_tfm.generation import DecodingDefaults
 
 ENTRIES = {
     "decoder_start_token_id": 2,

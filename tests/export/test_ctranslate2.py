@@ -11,10 +11,10 @@ import pytest
 from keras_tfm import serving
 from keras_tfm.data import BERTTokenizer, ByteLevelTokenizer, CharacterTokenizer, SentencePieceTokenizer
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens
+from keras_tfm.generation import DecodingDefaults
 from keras_tfm.heads import LanguageModel
 from keras_tfm.models import BART, GPT2, T5, RecurrentSeq2Seq, Transformer
 from keras_tfm.tasks import TextClassifier, TextGenerator, Translator
-from keras_tfm.tasks.text.decoding import DecodingDefaults
 from keras_tfm.tasks.text.text_generator import TextGeneratorConfig
 from keras_tfm.tasks.text.translator import TranslatorConfig
 from keras_tfm.training.folder import refuse_existing

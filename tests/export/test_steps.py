@@ -12,14 +12,13 @@ import tensorflow as tf
 from keras_tfm import serving
 from keras_tfm.data import ByteLevelTokenizer, ImageTexts, SentencePieceTokenizer, encode_prompts
 from keras_tfm.export import steps
-from keras_tfm.generation import DecodingOptions, EndTokens, StopSequences, beam
+from keras_tfm.generation import DecodingDefaults, DecodingOptions, EndTokens, StopSequences, beam
 from keras_tfm.heads import LanguageModel
 from keras_tfm.models import GPT2, T5, RecurrentSeq2Seq, Transformer
 from keras_tfm.serving import beams
 from keras_tfm.serving.decoding import StepDecoder
 from keras_tfm.serving.rules import Rules
 from keras_tfm.tasks import Captioner, CaptionerOptions, TextGenerator, Translator
-from keras_tfm.tasks.text.decoding import DecodingDefaults
 from keras_tfm.tasks.text.served_writing import served_generator, served_translator
 from keras_tfm.tasks.text.text_generator import TextGeneratorConfig
 from keras_tfm.tasks.text.translator import TranslatorConfig

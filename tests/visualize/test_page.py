@@ -10,6 +10,7 @@ from PIL import Image
 from keras_tfm import tasks
 from keras_tfm.cli import main
 from keras_tfm.data.sources.dates import date_splits
+from keras_tfm.generation import DecodingDefaults
 from keras_tfm.heads import LanguageModel
 from keras_tfm.models import GPT2
 from keras_tfm.visualize import attention_page, look
@@ -251,9 +252,7 @@ def test_what_cannot_be_shown(translator, folder, capsys):
     ids_alone = tasks.TextGenerator(
         LanguageModel(GPT2.from_size("tiny", vocabulary_size=9, dim=8, num_heads=2, num_layers=1)),
         None,
-        tasks.TextGeneratorConfig(
-            has_tokenizer=False, decoding=tasks.text_generator.DecodingDefaults(end_ids=(0,))
-        ),
+        tasks.TextGeneratorConfig(has_tokenizer=False, decoding=DecodingDefaults(end_ids=(0,))),
     )
     with pytest.raises(ValueError, match="has no tokenizer"):
         attention_page(ids_alone, "the cat")

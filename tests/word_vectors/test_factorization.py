@@ -84,7 +84,7 @@ def test_the_objective_is_that_of_the_known_ratings_alone():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_each_half_step_is_a_ridge_regression_and_never_raises_the_objective(way, seed, monkeypatch):
-    monkeypatch.setattr(ridge, "MIN_WORK", 64)  # so that threads share even these rows
+    monkeypatch.setattr(ridge, "BLOCK", 64)  # so that threads share even these rows
     dense, known = made_ratings(seed=seed)
     regularization = 0.3
     model, observed = begun(sparse(dense, known), regularization=regularization, seed=seed)
@@ -152,15 +152,21 @@ def test_rows_of_any_length_are_solved(lengths, dim, dtype, seed):
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     columns = draw.integers(0, 7, offsets[-1]).astype("int32")
     targets, features = (draw.normal(size=size).astype(dtype) for size in (offsets[-1], (7, dim)))
+    weights = draw.uniform(size=offsets[-1]).astype(dtype)
     compile_loop, bound = compiled.compiled, {"float32": 1e-4, "float64": 1e-10}[dtype]
     try:
         for compiled.compiled in (compile_loop, lambda *_, **__: None):
-            rows = ridge.solve_rows(offsets, columns, targets, features, 0.5)
-            assert rows.dtype == dtype
-            for row, first, last in zip(rows, offsets, offsets[1:], strict=False):
-                part = slice(first, last)
-                expected = ridge_by_lstsq(features[columns[part]], targets[part], 0.5)
-                np.testing.assert_allclose(row, expected, atol=bound)
+            for given in (None, weights):
+                rows, cost = ridge.solve_rows(offsets, columns, targets, features, 0.5, given)
+                assert rows.dtype == dtype
+                roots, minima = np.sqrt(np.ones_like(weights) if given is None else given), 0.0
+                for row, first, last in zip(rows, offsets, offsets[1:], strict=False):
+                    part = slice(first, last)
+                    left, right = features[columns[part]] * roots[part, None], targets[part] * roots[part]
+                    expected = ridge_by_lstsq(left, right, 0.5)
+                    np.testing.assert_allclose(row, expected, atol=bound)
+                    minima += np.sum((right - left @ expected) ** 2) + 0.5 * np.sum(expected**2)
+                assert cost == pytest.approx(minima, rel=10 * bound, abs=10 * bound)
             products = ridge.inner_products(offsets, columns, rows, features)
             numbers = np.repeat(np.arange(len(lengths)), lengths)
             np.testing.assert_allclose(products, (rows @ features.T)[numbers, columns], atol=bound)

@@ -15,7 +15,7 @@ from keras_tfm.word_vectors import (
     adagrad,
     compiled,
     cooccurrence,
-    least_squares,
+    ridge,
 )
 from keras_tfm.word_vectors.objective import Parameters
 
@@ -138,10 +138,10 @@ def test_tiles_hold_every_entry_once(size, block, seed):
 def test_threads_change_no_bit_and_seeds_do(method, monkeypatch):
     matrix = some_matrix(5, size=60, dtype=np.float32)
     monkeypatch.setattr(adagrad, "BLOCK", 10)
-    monkeypatch.setattr(least_squares, "BLOCK", 50)
+    monkeypatch.setattr(ridge, "BLOCK", 50)
 
     def learnt(threads, seed):
-        for module in (adagrad, least_squares):
+        for module in (adagrad, compiled):
             monkeypatch.setattr(module, "num_threads", lambda: threads)
         glove = GloVe(dim=4, method=method, seed=seed)
         return glove.fit(matrix, epochs=3), glove.parameters.words
@@ -154,15 +154,15 @@ def test_threads_change_no_bit_and_seeds_do(method, monkeypatch):
 
 @pytest.mark.parametrize("mean", [False, True])
 def test_half_a_sweep_solves_ridge_problems_and_never_rises(engine, monkeypatch, mean):
-    monkeypatch.setattr(least_squares, "BLOCK", 40)
+    monkeypatch.setattr(ridge, "BLOCK", 40)
     glove = GloVe(dim=4, x_max=8, mean=mean)
     matrix = some_matrix(6, density=0.15)
     matrix.data[matrix.indptr[3] : matrix.indptr[4]] = 0  # a word without neighbours
     problem, learnt = glove.problem(matrix), some_parameters(7)
     learnt.mean *= mean
-    dense, ridge = sparse.csr_array(matrix).toarray(), 0.2
+    dense, regularization = sparse.csr_array(matrix).toarray(), 0.2
     costs = []
-    steps = LeastSquares(ridge).half_steps(problem, learnt, mean)
+    steps = LeastSquares(regularization).half_steps(problem, learnt, mean)
     for number in range(12):
         before = Parameters(learnt.words.copy(), learnt.contexts.copy(), learnt.mean)
         costs.append(next(steps))
@@ -174,11 +174,11 @@ def test_half_a_sweep_solves_ridge_problems_and_never_rises(engine, monkeypatch,
             factors = np.hstack([fixed[at, :4], np.ones((len(at), 1))]) * roots
             targets = (np.log(x[at]) - fixed[at, 4] - before.mean) * roots[:, 0]
             # A ridge is as many rows more, of √λ.
-            left = np.vstack([factors, np.sqrt(ridge) * np.eye(5)])
+            left = np.vstack([factors, np.sqrt(regularization) * np.eye(5)])
             expected = np.linalg.lstsq(left, np.append(targets, np.zeros(5)))[0]
             np.testing.assert_allclose(row, expected, rtol=1e-8, atol=1e-10)
         squares = sum(np.sum(part**2) for part in (learnt.words, learnt.contexts))
-        assert costs[-1] == pytest.approx(problem.objective(learnt) + ridge * squares, rel=1e-10)
+        assert costs[-1] == pytest.approx(problem.objective(learnt) + regularization * squares, rel=1e-10)
     assert (np.diff(costs) <= 1e-8).all() and costs[-1] < costs[0]
     assert (learnt.mean != before.mean) == mean or not mean
 

@@ -31,7 +31,6 @@ from keras_tfm.tasks.images.image_task import with_image_size
 from keras_tfm.tasks.signatures import Endpoints
 from keras_tfm.tasks.task import check_vocabulary, describe_language_model, make_language_model
 from keras_tfm.tasks.text.continuations import sampling_checks
-from keras_tfm.tasks.text.decoding import check_ids, reseeded, within
 from keras_tfm.tasks.text.served_writing import served_captioner
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import CaptionTraining
@@ -76,7 +75,7 @@ class Captioner(ImageTextTask):
         self.take_images(backbone)
         check_vocabulary(backbone.config, tokenizer)
         defaults = self.config.decoding
-        check_ids(defaults, backbone.config.vocabulary_size)
+        defaults.check_ids(backbone.config.vocabulary_size)
         self._start_id = tokenizer.start_id if defaults.start_id is None else defaults.start_id
         self._pad_id = tokenizer.pad_id if defaults.pad_id is None else defaults.pad_id
         self._stop = EndTokens(*defaults.end_ids or (tokenizer.end_id,))
@@ -228,7 +227,7 @@ class Captioner(ImageTextTask):
         """Start token and continuation of the images, batch by batch."""
         chosen, first = self._options(max_new_tokens, **options), 0
         for part in self.image_parts(images, batch_size):
-            yield self._decoding(reseeded(chosen, first), **self._inputs(part))
+            yield self._decoding(chosen.reseeded(first), **self._inputs(part))
             first += len(part)
 
     def _inputs(self, images: np.ndarray | tf.Tensor) -> dict[str, Any]:
@@ -243,7 +242,7 @@ class Captioner(ImageTextTask):
             require("max_new_tokens", max_new_tokens, lambda n: 1 <= n <= room, rule, whole=True)
         chosen = self.config.decoding.choose(1, max_new_tokens=max_new_tokens, **options)
         found = DecodingOptions(min(room, chosen.pop("max_new_tokens", NEW_TOKENS)), **chosen)
-        return within(found, self.model.backbone.config.vocabulary_size)
+        return found.within(self.model.backbone.config.vocabulary_size)
 
     def refusals(self, examples: Any, max_new_tokens: int | None = None, **options: Any) -> dict[int, str]:
         self._options(max_new_tokens, **options)

@@ -8,11 +8,11 @@ from keras_tfm.configs import Count, Length, Option, meant
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.tokenizers.kinds import train_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
+from keras_tfm.generation import DecodingDefaults
 from keras_tfm.heads import LanguageModel
 from keras_tfm.models import VisionEncoderDecoder, VisionEncoderDecoderConfig, tiny_config
 from keras_tfm.models.multimodal.vision_encoder_decoder import ENCODERS, OF_ENCODER
 from keras_tfm.tasks.learning import ModelOptions
-from keras_tfm.tasks.text.decoding import DecodingDefaults
 
 FAMILIES = {name.lower(): family for name, family in sorted(ENCODERS.items())}
 # The fields of a decoder of each size, where they are not the family's defaults.

@@ -1,40 +1,77 @@
 """The kinds of segmentation: a `Segmenter` delegates to an object of one of them."""
 
 import abc
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from keras_tfm.data.batches.epochs import Batches
-from keras_tfm.tasks.signatures import Endpoints
+from keras_tfm.data.sources.canvas import Canvas
+from keras_tfm.tasks.segmentation.config import SegmenterConfig
+from keras_tfm.tasks.segmentation.models import SegmentingModel
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import SegmentationTraining
 
-if TYPE_CHECKING:
-    from keras_tfm.tasks.segmentation.segmenter import Segmenter
-
 
 class SegmentationKind(abc.ABC):
-    """How a `task` learns and answers one kind of segmentation. Abstract; the methods are the task's of the
-    same name, or a part of them.
+    """How a `model` learns and answers one kind of segmentation, of images on a `canvas`, for the classes of
+    a `config`. Abstract. Raw images of the model's size are (B, H, W, C), their own `sizes` (B, 2).
     """
 
-    def __init__(self, task: "Segmenter"):
-        self.task = task
+    def __init__(self, model: SegmentingModel, canvas: Canvas, config: SegmenterConfig):
+        self.model, self.canvas, self.config = model, canvas, config
+        self.image_shape: tuple[int, int, int] = tuple(model.input["images"].shape[1:])
+        self._predictions = tf.function(self.predictions, autograph=False, reduce_retracing=True)
+        self._found = tf.function(self.found, autograph=False, reduce_retracing=True)
+
+    @property
+    def least_score(self) -> float:
+        """The score of segments from which they are measured and exported."""
+        return 0.0
+
+    def outputs(self, images: tf.Tensor, sizes: tf.Tensor) -> Any:
+        """All that the model gives for raw images."""
+        inputs = self.canvas.inputs(images, sizes)
+        return self.model({name: inputs[name] for name in self.model.input}, training=False)
+
+    def without_padding(self, x: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
+        """The part of a map (rows, columns, D) of a whole canvas that belongs to its image of the `size`
+        (2,), in the canvas's resolution; unchanged where images are stretched.
+        """
+        if not self.canvas.keep_aspect:
+            return x
+        height, width = self.image_shape[:2]
+        rows, columns = tf.unstack(self.canvas.content(size, height, width))
+        return tf.image.resize(x, (height, width))[:rows, :columns]
 
     @abc.abstractmethod
-    def check_examples(self, examples: Any, /) -> Any:
-        """The examples in the form that the other methods take; ValueError for others."""
+    def check_examples(self, examples: Any, check_images: Callable, /) -> Any:
+        """The examples in the form that the other methods take, their images as `check_images` gives them;
+        ValueError for others.
+        """
 
     @abc.abstractmethod
     def batches(self, examples: Any, training: SegmentationTraining, is_validation: bool) -> Batches:
         """The batches to train on, or those for validation."""
 
     @abc.abstractmethod
-    def answers(self, images: tf.Tensor, sizes: np.ndarray, threshold: float) -> list[dict[str, Any]]:
-        """The answers to raw images of the model's size (B, H, W, C), whose own `sizes` are (B, 2)."""
+    def predictions(self, images: tf.Tensor, sizes: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """What the model predicts of raw images."""
+
+    found: Callable[..., dict[str, tf.Tensor]]
+    """What one image shows, by its `predictions`, its size (2,) and a threshold."""
+
+    @abc.abstractmethod
+    def answer(self, found: dict[str, np.ndarray]) -> dict[str, Any]:
+        """The answer by what was `found` in an image."""
+
+    def answers(self, images: tf.Tensor, sizes: np.ndarray, threshold: float) -> Iterator[dict[str, Any]]:
+        """The answers to raw images."""
+        own, least = tf.constant(sizes), tf.constant(threshold, tf.float32)
+        for row in zip(*self._predictions(images, own), own, strict=True):
+            yield self.answer({name: x.numpy() for name, x in self._found(*row, least).items()})
 
     @abc.abstractmethod
     def draw(self, images: Any, found: Sequence[dict[str, Any]], folder: Path) -> None:
@@ -49,9 +86,13 @@ class SegmentationKind(abc.ABC):
         """An answer as JSON."""
 
     @abc.abstractmethod
-    def measure(self, examples: Any) -> dict[str, Any]:
-        """How good the answers to `examples` are."""
+    def measure(self, examples: Any, answers: Iterator[dict[str, Any]]) -> dict[str, Any]:
+        """How good the `answers` to `examples` are, segments of the `least_score` and above."""
 
     @abc.abstractmethod
-    def export_endpoints(self) -> Endpoints:
-        """The signatures of the export."""
+    def of_images(self, images: tf.Tensor, sizes: tf.Tensor) -> dict[str, tf.Tensor]:
+        """What an export answers to raw images of the model's size."""
+
+    @abc.abstractmethod
+    def of_files(self, images: tf.Tensor, sizes: tf.Tensor) -> dict[str, tf.Tensor]:
+        """What an export answers to files, whose raw images have other `sizes` of their own."""

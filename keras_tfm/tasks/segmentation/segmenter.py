@@ -4,12 +4,11 @@ import dataclasses
 import os
 import pathlib
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.data.sources.canvas import Canvas
@@ -93,7 +92,7 @@ class Segmenter(CanvasTask):
     def __init__(self, backbone: keras.Model, class_names: Sequence[str], **options: Any):
         super().__init__(backbone, class_names, **options)
         check_tells(type(self.model), self.config.segments)
-        self.kind = KINDS_OF_SEGMENTS[self.config.segments](self)
+        self.kind = KINDS_OF_SEGMENTS[self.config.segments](self.model, self.preprocessing, self.config)
 
     def with_head(self, backbone: keras.Model, model: keras.Model | None) -> keras.Model:
         count = len(self.class_names)
@@ -218,31 +217,18 @@ class Segmenter(CanvasTask):
         them}.
         """
         images = batch["images"] if isinstance(batch, dict) else batch
-        return self.model(self.read_by_model(self.model_inputs(images)), training=training)
-
-    def read_by_model(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Those of the `inputs` of a `Canvas` that the model has."""
-        return {name: inputs[name] for name in self.model.input}
+        inputs = self.model_inputs(images)
+        return self.model({name: inputs[name] for name in self.model.input}, training=training)
 
     def check_examples(self, examples: Any, /) -> Any:
         """Images with their sizes, and masks or segments of the task's classes."""
-        examples = self.kind.check_examples(examples)
+        examples = self.kind.check_examples(examples, self.check_images)
         if not len(examples.images):
             raise ValueError("`images` must not be empty.")
         return examples
 
     def batches(self, examples: Any, training: SegmentationTraining, is_validation: bool = False) -> Batches:
         return self.kind.batches(examples, training, is_validation)
-
-    def without_padding(self, x: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
-        """The part of a map (rows, columns, D) of a whole canvas that belongs to its image of the `size`
-        (2,), in the canvas's resolution; unchanged where images are stretched.
-        """
-        if not self.config.keep_aspect:
-            return x
-        height, width = self.image_shape[:2]
-        rows, columns = tf.unstack(self.preprocessing.content(size, height, width))
-        return tf.image.resize(x, (height, width))[:rows, :columns]
 
     def predict(
         self,
@@ -268,14 +254,19 @@ class Segmenter(CanvasTask):
                 "`threshold` is of instances and panoptic segments; classes of pixels have none."
             )
         images = self.check_images(images)
-        found: list[dict[str, Any]] = []
-        for canvas, own in self.canvases(images, sizes, batch_size):
-            found += self.kind.answers(canvas, own, threshold)
+        found = list(self._answers(images, sizes, threshold, batch_size))
         if draw is not None:
             self.kind.draw(images, found, draw)
         if masks is not None:
             self.kind.write(images, found, masks)
         return found
+
+    def _answers(
+        self, images: Any, sizes: np.ndarray | None, threshold: float, batch_size: int = 16
+    ) -> Iterator[dict[str, Any]]:
+        """The answer to each of the images, a batch at a time, as masks take much memory."""
+        for canvas, own in self.canvases(images, sizes, batch_size):
+            yield from self.kind.answers(canvas, own, threshold)
 
     def as_line(self, answer: dict[str, Any]) -> str:
         return self.kind.as_line(answer)
@@ -285,7 +276,8 @@ class Segmenter(CanvasTask):
         classes, and "pixel_accuracy". "instances": COCO's average precision of masks, "ap", "ap50" and
         "ap75". "panoptic": "pq", "sq" and "rq", and of "things" and of "stuff" alone "pq_things" and so on.
         """
-        return self.kind.measure(examples)
+        answers = self._answers(examples.images, examples.sizes, self.kind.least_score)
+        return self.kind.measure(examples, answers)
 
     def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
         path = os.fspath(path)
@@ -305,7 +297,7 @@ class Segmenter(CanvasTask):
         all instances, down to a score of 0, or panoptic segments; of arrays `masks` of each instance, or the
         map `segments`, of files `png`, of each instance, 255 inside, or the map's numbers as colours.
         """
-        return self.kind.export_endpoints()
+        return self.canvas_endpoints(self.kind.of_images, self.kind.of_files)
 
     def describe_model(self) -> dict[str, Any]:
         return describe(self.model)

@@ -24,7 +24,13 @@ from keras_tfm.data.tokenizers.byte_pairs import ByteLevelTokenizer
 from keras_tfm.data.tokenizers.huggingface import read_huggingface_special_tokens
 from keras_tfm.data.tokenizers.kinds import load_tokenizer, train_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
-from keras_tfm.generation import CompiledDecoding, DecodingOptions, EndTokens, StopSequences
+from keras_tfm.generation import (
+    CompiledDecoding,
+    DecodingDefaults,
+    DecodingOptions,
+    EndTokens,
+    StopSequences,
+)
 from keras_tfm.generation.processors import require
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy, token_accuracy, token_cross_entropy
 from keras_tfm.log import Bar
@@ -33,17 +39,7 @@ from keras_tfm.tasks.measures import sums_over
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import check_vocabulary, describe_language_model, make_language_model
 from keras_tfm.tasks.text.continuations import Continuations
-from keras_tfm.tasks.text.decoding import (
-    DecodingDefaults,
-    as_stops,
-    check_ids,
-    check_token_ids,
-    ending,
-    refused_prompts,
-    reseeded,
-    rows_alike,
-    within,
-)
+from keras_tfm.tasks.text.decoding import as_stops, check_token_ids, ending, refused_prompts, rows_alike
 from keras_tfm.tasks.text.served_writing import served_generator
 from keras_tfm.tasks.text.streams import EPOCH_BATCHES, Texts, read_or_stream, sample_of
 from keras_tfm.tasks.trainable import TrainableTask
@@ -122,7 +118,7 @@ class TextGenerator(TrainableTask):
         self.config = config or TextGeneratorConfig()
         self.max_length = model.backbone.config.max_length
         defaults = self.config.decoding
-        check_ids(defaults, size)
+        defaults.check_ids(size)
         if tokenizer is None and not defaults.end_ids:
             raise ValueError("A generator without a tokenizer needs the `end_ids` of `config.decoding`.")
         self._end_ids: tuple = defaults.end_ids or (self.tokenizer.end_id,)
@@ -299,7 +295,7 @@ class TextGenerator(TrainableTask):
             for rows, chosen in self._alike(prompts, max_new_tokens, batch_size, **options):
                 inputs = self._inputs([prompts[row] for row in rows])
                 width = inputs["token_ids"].shape[1]
-                token_ids = decoding(reseeded(chosen, rows[0]), **inputs)[:, width:]
+                token_ids = decoding(chosen.reseeded(rows[0]), **inputs)[:, width:]
                 texts = self.tokenizer.detokenize(token_ids).numpy()
                 for row, text in zip(rows, texts, strict=True):
                     answers[row] = prompts[row] + text.decode("utf-8", "replace")
@@ -390,7 +386,7 @@ class TextGenerator(TrainableTask):
             require("max_new_tokens", max_new_tokens, lambda n: n <= room, rule, whole=True)
         chosen = self.config.decoding.choose(length, max_new_tokens=max_new_tokens, **options)
         found = DecodingOptions(min(room, chosen.pop("max_new_tokens", NEW_TOKENS)), **chosen)
-        return within(found, self.model.backbone.config.vocabulary_size)
+        return found.within(self.model.backbone.config.vocabulary_size)
 
     def _compiled_decoding(self, stop: tuple[str, ...]) -> CompiledDecoding:
         return CompiledDecoding(self.model, self._stop(stop), self._pad_id, max_length=self.max_length)

@@ -24,22 +24,14 @@ from keras_tfm.data.tokenizers.huggingface import read_huggingface_special_token
 from keras_tfm.data.tokenizers.kinds import load_tokenizer, train_tokenizer
 from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
-from keras_tfm.generation import CompiledDecoding, DecodingOptions, ScheduledSampling
+from keras_tfm.generation import CompiledDecoding, DecodingDefaults, DecodingOptions, ScheduledSampling
 from keras_tfm.generation.processors import require
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy, token_accuracy, token_cross_entropy
 from keras_tfm.serving.examples import not_text
 from keras_tfm.tasks.learning import TABLES, ModelOptions
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import Task, describe_language_model, make_language_model
-from keras_tfm.tasks.text.decoding import (
-    DecodingDefaults,
-    check_ids,
-    check_token_ids,
-    ending,
-    reseeded,
-    with_languages,
-    within,
-)
+from keras_tfm.tasks.text.decoding import check_token_ids, ending, with_languages
 from keras_tfm.tasks.text.served_writing import served_translator
 from keras_tfm.tasks.trainable import TrainableTask
 from keras_tfm.training.changed_steps import Change
@@ -143,7 +135,7 @@ class Translator(TrainableTask):
         if self._is_prompted and self.target_tokenizer is not tokenizer:
             raise ValueError("A decoder alone reads and writes by one tokenizer; it was given two.")
         tokenizer, defaults = self.target_tokenizer, self.config.decoding
-        check_ids(defaults, model.head.vocabulary_size)
+        defaults.check_ids(model.head.vocabulary_size)
         self._start_id = tokenizer.start_id if defaults.start_id is None else defaults.start_id
         self._pad_id = tokenizer.pad_id if defaults.pad_id is None else defaults.pad_id
         ends = defaults.end_ids or (tokenizer.end_id,)
@@ -301,7 +293,7 @@ class Translator(TrainableTask):
         answers = [""] * len(prompts)
         for rows in rows_by_length(map(len, prompts), batch_size, "line"):
             inputs = self._prompts(tf.constant([prompts[row] for row in rows]))
-            seeded = reseeded(chosen, min(rows))
+            seeded = chosen.reseeded(min(rows))
             token_ids = self._decoding(seeded, **inputs)[:, inputs["token_ids"].shape[1] :]
             texts = self.target_tokenizer.detokenize(token_ids).numpy()
             for row, text in zip(rows, texts, strict=True):
@@ -391,7 +383,7 @@ class Translator(TrainableTask):
             require("max_new_tokens", max_new_tokens, lambda n: 1 <= n <= limit, rule, whole=True)
         chosen = self.config.decoding.choose(1, max_new_tokens=max_new_tokens, **options)
         found = chosen | {"max_new_tokens": min(limit, chosen.get("max_new_tokens", limit))}
-        return within(DecodingOptions(**found), self.model.head.vocabulary_size)
+        return DecodingOptions(**found).within(self.model.head.vocabulary_size)
 
     def export_endpoints(self, max_new_tokens: int | None = None, **options: Any) -> Endpoints:
         decoding = self._options(max_new_tokens, **options)

@@ -277,4 +277,4 @@ def test_refusals(learnt, tmp_path):
         with pytest.raises(DataError, match=f"{name}: expected images, there are none"):
             learnt[0].read_inputs(tmp_path / name)
     with pytest.raises(ValueError, match="There is no family 'nosuch'"):
-        tasks.segmenting_models.SegmenterOptions(family="nosuch").base()
+        tasks.segmentation.models.SegmenterOptions(family="nosuch").base()

@@ -11,9 +11,8 @@ import pytest
 from keras_tfm import tasks
 from keras_tfm.convert import CheckpointError
 from keras_tfm.data import CharacterTokenizer
-from keras_tfm.generation import NoRepeatNGram
+from keras_tfm.generation import DecodingDefaults, NoRepeatNGram
 from keras_tfm.tasks import TaskError, TextGenerator
-from keras_tfm.tasks.text.decoding import DecodingDefaults
 from keras_tfm.tasks.text.text_generator import hold_out_texts
 from tests.fresh_process import ask
 
