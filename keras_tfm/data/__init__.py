@@ -23,6 +23,7 @@ with the end token last; weights (B, T) float32 are 1.0 for labels and 0.0 for p
 
 from keras_tfm.data.batches.augmentation import Augmentation
 from keras_tfm.data.batches.blocks import TextBlocks
+from keras_tfm.data.batches.canvas import CanvasBatches
 from keras_tfm.data.batches.crops import CropBatches, Crops, MaskedBatches, PatchBatches
 from keras_tfm.data.batches.denoising import Denoising, DenoisingBatches, SpanCorruption
 from keras_tfm.data.batches.epochs import Batches
@@ -38,10 +39,9 @@ from keras_tfm.data.batches.noises import (
     TokenDeletion,
     TokenMasking,
 )
-from keras_tfm.data.batches.objects import ObjectBatches, ToldObjectBatches
+from keras_tfm.data.batches.objects import ObjectBatches
 from keras_tfm.data.batches.packing import PackedPairs
 from keras_tfm.data.batches.pairs import PairBatches, encode_prompts, encode_sources
-from keras_tfm.data.batches.segments import SegmentBatches
 from keras_tfm.data.batches.sentence_pairs import SentencePairs
 from keras_tfm.data.batches.streams import StreamBlocks, StreamSentencePairs
 from keras_tfm.data.sources.canvas import Canvas
@@ -91,6 +91,7 @@ __all__ = [
     "ByteLevelTokenizer",
     "CLIPTokenizer",
     "Canvas",
+    "CanvasBatches",
     "CharacterTokenizer",
     "Choices",
     "CropBatches",
@@ -122,7 +123,6 @@ __all__ = [
     "Preprocessing",
     "Questions",
     "Ratings",
-    "SegmentBatches",
     "SegmentSets",
     "Segments",
     "SentencePairs",
@@ -139,7 +139,6 @@ __all__ = [
     "TokenDeletion",
     "TokenMasking",
     "Tokenizer",
-    "ToldObjectBatches",
     "date_pairs",
     "date_splits",
     "decode_image",

@@ -17,11 +17,12 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from keras_tfm.data.batches.views import Views
+
 Changed = tuple[tf.Tensor, tf.Tensor]
 KINDS = ("none", "light", "strong")
 NUM_OPERATIONS = 2
 ERASED = 0.25  # the share of images in which a rectangle is erased, as for DeiT
-ASPECTS = (3 / 4, 4 / 3)  # the least and largest width of a crop, divided by its height
 
 
 class KeySeeds(keras.random.SeedGenerator):
@@ -101,7 +102,9 @@ class Augmentation:
             images = as_floats(images)
         shape = images.shape
         if self.kind != "none":
-            images = cut_out(images, (self.least_area, 1.0), self.seeds.next())
+            # Keras's RandomCrop crops all images of a batch at the same place.
+            views = Views.drawn(tf.shape(images)[0], (self.least_area, 1.0), self.seeds.next())
+            images = views.cropped(images, images.shape[1:3])
             images = self.flip(images) if self.flips else images
         for _ in range(NUM_OPERATIONS if self.operations else 0):
             # Images of one channel have no colour to remove.
@@ -144,26 +147,6 @@ def _mixed(layer: Any, images: tf.Tensor, labels: tf.Tensor) -> Changed:
 def as_floats(images: tf.Tensor) -> tf.Tensor:
     """Raw images as numbers from 0 to 1."""
     return tf.cast(images, tf.float32) / 255 if images.dtype == tf.uint8 else images
-
-
-def cut_out(
-    images: tf.Tensor, areas: tuple[float, float], seed: tf.Tensor, size: tuple[int, int] | None = None
-) -> tf.Tensor:
-    """A random crop of each image (B, H, W, C), resized to `size`, by default the image's own.
-
-    Its share of the image lies between the two `areas` (Szegedy et al. 2015, "Going Deeper with
-    Convolutions", section 6). Keras's RandomCrop crops all images of a batch at the same place.
-    """
-    batch_size, height, width, _ = tf.unstack(tf.shape(images))
-    draws = tf.random.stateless_uniform((4, batch_size), seed)
-    area = areas[0] + (areas[1] - areas[0]) * draws[0]
-    low, high = (tf.math.log(aspect) for aspect in ASPECTS)
-    aspect = tf.exp(low + (high - low) * draws[1])
-    # (2, B): height and width as shares of the image's.
-    sides = tf.minimum(tf.sqrt(tf.stack([area / aspect, area * aspect])), 1.0)
-    start = (1 - sides) * draws[2:]
-    boxes = tf.transpose(tf.concat([start, start + sides], axis=0))  # (B, 4): top, left, bottom, right
-    return tf.image.crop_and_resize(images, boxes, tf.range(batch_size), size or (height, width))
 
 
 _LAYERS = keras.layers

@@ -13,8 +13,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.data.batches.augmentation import KeySeeds, as_floats, cut_out, drawing
+from keras_tfm.data.batches.augmentation import KeySeeds, as_floats, drawing
 from keras_tfm.data.batches.images import ImageBatches
+from keras_tfm.data.batches.views import Views
 
 _LAYERS = keras.layers
 GREY: list[tuple[Any, dict[str, Any]]] = [
@@ -79,15 +80,12 @@ class CropBatches(ImageBatches):
 
     def _crops(self, images, kind):
         """(B, H, W, C) -> (B, number, height, width, C)."""
-        images = tf.repeat(images, kind.number, axis=0)
-        x = cut_out(images, kind.areas, self.seeds.next(), kind.size)
-        if self.flips:
-            is_flipped = tf.random.stateless_uniform((tf.shape(x)[0], 1, 1, 1), self.seeds.next()) < 0.5
-            x = tf.where(is_flipped, x[:, :, ::-1], x)
-        return self._prepared(x, kind)
+        views = Views.drawn(tf.shape(images)[0] * kind.number, kind.areas, self.seeds.next())
+        return self._shown(images, views.mirrored(self.seeds.next()) if self.flips else views, kind)
 
-    def _prepared(self, x, kind):
-        """Crops (B number, height, width, C) in other colours, as a model's input (B, number, ...)."""
+    def _shown(self, images, views, kind):
+        """The views, `number` of each image, in other colours, as a model's input."""
+        x = views.cropped(images, kind.size, tf.repeat(tf.range(tf.shape(images)[0]), kind.number))
         for layer in self.layers:
             x = layer(x, training=True)
         x = self.prepare(tf.clip_by_value(x, 0.0, 1.0))
@@ -129,23 +127,10 @@ class PatchBatches(CropBatches):
         draws = tf.random.stateless_uniform((2, count, 2), self.seeds.next())
         sides = self.least + (1 - 2 * self.least) * draws[0]  # (B P, 2): x, y
         start = (1 - sides) * draws[1]
-        patches = self._cut(images, start[:, ::-1], sides[:, ::-1], kind)
+        views = Views.whole(count)._replace(start=start[:, ::-1], sides=sides[:, ::-1])
         targets = tf.concat([tf.zeros((count, 1)), start + sides / 2, sides], axis=-1)
-        inputs = {"images": self.prepare(images), "patches": self._prepared(patches, kind)}
+        inputs = {"images": self.prepare(images), "patches": self._shown(images, views, kind)}
         return inputs, tf.reshape(targets, (-1, kind.number, 5))
-
-    @staticmethod
-    def _cut(images, start, sides, kind):
-        """The patches (B P, h, w, C) that begin at `start` and have these `sides`, shares (B P, 2) of height
-        and width.
-        """
-        extent = tf.constant([float(side) for side in images.shape[1:3]])
-        step = sides * extent / kind.size  # the side of a patch's pixel, in pixels of the image
-        first = start * extent + step / 2 - 0.5  # centres of pixels are at whole numbers
-        places = tf.concat([first, first + step * (np.array(kind.size, "float32") - 1)], axis=-1)
-        owners = tf.repeat(tf.range(tf.shape(images)[0]), kind.number)
-        places /= tf.tile(tf.maximum(extent - 1, 1.0), [2])
-        return tf.image.crop_and_resize(images, places, owners, kind.size)
 
 
 class MaskedBatches(ImageBatches):

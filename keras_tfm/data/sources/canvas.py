@@ -55,10 +55,13 @@ class Canvas(Preprocessing):
         """A detector's inputs for raw images on the canvas (B, height, width, C) and their original
         `sizes`.
         """
-        height, width = images.shape[1:3]
-        mask = self.pixel_mask(sizes, height, width)
+        mask = self.pixel_mask(sizes, *images.shape[1:3])
+        return {"images": self.masked(images, mask), "pixel_mask": mask}
+
+    def masked(self, images: tf.Tensor, pixel_mask: tf.Tensor) -> tf.Tensor:
+        """A model's input for raw images (B, H, W, C) that are where the `pixel_mask` (B, H, W) is True."""
         # Padding is 0 after normalisation, as in the published preprocessor.
-        return {"images": self.normalized(images) * tf.cast(mask, tf.float32)[..., None], "pixel_mask": mask}
+        return self.normalized(images) * tf.cast(pixel_mask, tf.float32)[..., None]
 
     def decoded_whole(
         self, data: tf.Tensor, height: int, width: int, channels: int

@@ -61,6 +61,15 @@ class Coco(NamedTuple):
         """The name of an annotation's category, which is not `unknown`."""
         return self.names[known_id(annotation["category_id"], self.names)]
 
+    def objects(self, skipped: str = "crowds") -> Iterator[tuple[str, str, list[dict], Size | None]]:
+        """(Path, place, annotations without those of crowds, stated size) of each image; a warning counts
+        what is `skipped`.
+        """
+        by_image = self.by_image()
+        tell_crowds(self.path, sum(map(is_crowd, self.annotations)), skipped)
+        for id, path, place in self.paths():
+            yield path, place, [item for item in by_image[id] if not is_crowd(item)], self.sizes[id]
+
     def paths(self) -> Iterator[tuple[Id, str, str]]:
         """(Id, path, place) of each image; DataError for a path that leads out of its folder."""
         within = paths_of(self.path, next(iter(self.images.values()), ""))

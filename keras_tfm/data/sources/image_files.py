@@ -18,7 +18,6 @@ from keras_tfm.serving.image_headers import (
     Size,
     Source,
     header_in,
-    header_of,
     problem_of,
     read_bytes,
 )
@@ -173,12 +172,6 @@ def size_in(source: Source) -> Size | None:
     read.
     """
     header = header_in(source)
-    return header and header.size
-
-
-def size_of(data: bytes) -> Size | None:
-    """The (height, width) of an image, upright, from the bytes of its file; None for other data."""
-    header = header_of(data)
     return header and header.size
 
 

@@ -15,12 +15,16 @@ import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from typing import Any
+
+from keras_tfm.configs import parse_json
 
 LOG = logging.getLogger(__name__)
 
 Path = str | os.PathLike[str]
 Paths = Path | Iterable[Path]  # one or several, which may be patterns
 
+LINES = (".jsonl", ".jsonl.gz", ".jsonl.xz")  # how the names of JSON lines end
 PREPARED = "tfds:"  # prefix for data sets of TensorFlow Datasets
 
 # A longer "line" is a binary file or a decompression bomb; texts of many megabytes are fine.
@@ -92,6 +96,22 @@ def numbered_lines(
         raise DataError(path, number + 1, f"expected a whole compressed file: {error}") from None
     except OSError as error:
         raise DataError(path, None, f"cannot be read: {error.strerror or error}") from None
+
+
+def json_lines(path: str) -> Iterator[tuple[int, Any]]:
+    """Yield (line number from 1, value) of JSON lines; a warning counts blank ones. DataError for a line that
+    is no JSON.
+    """
+    blank: list[int] = []
+    for line, text in numbered_lines(path):
+        if not text.strip():
+            blank.append(line)
+            continue
+        try:
+            yield line, parse_json(text)
+        except ValueError as error:
+            raise DataError(path, line, f"expected a JSON object: {error}") from None
+    tell_blank_lines(path, blank)
 
 
 def refuse_utf_16(path: str, data: bytes) -> None:

@@ -7,7 +7,6 @@ lines of classes.txt, in FOLDER or in the folder of the JSON lines, name the val
 value that occurs is a class, named by its number.
 """
 
-import itertools
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -15,23 +14,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_tfm.configs import brief, parse_json
+from keras_tfm.configs import brief
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.coco import path_within
-from keras_tfm.data.sources.image_files import ImageFiles, in_threads, readable, size_in
-from keras_tfm.data.sources.lines import PREPARED, DataError, files_of, numbered_lines, tell_left_out
+from keras_tfm.data.sources.image_files import ImageFiles
+from keras_tfm.data.sources.lines import LINES, PREPARED, DataError, files_of, json_lines, numbered_lines
 from keras_tfm.data.sources.mask_files import MANY, MaskFiles, decoded_mask, encoded_mask
 from keras_tfm.data.sources.mask_values import mixed_values, tell_ignored, too_few, unknown_values, values_of
+from keras_tfm.data.sources.pictures import Checked, Picture, checked_pictures, read_pictures
 from keras_tfm.data.sources.prepared_images import prepared_masks
 from keras_tfm.data.sources.stated_sizes import is_stored
-from keras_tfm.serving.image_headers import Size, header_in, turned
+from keras_tfm.serving.image_headers import Header, Size, turned
 
 KINDS = (
     "a folder with images/ and masks/, PNGs of the same names; two folders, images first; or a .jsonl of "
     '{"image": path, "mask": path}; or tfds:NAME[/CONFIG][:VERSION]#SPLIT'
 )
 CLASSES = "classes.txt"
-LINES = (".jsonl", ".jsonl.gz", ".jsonl.xz")
 STRETCHED = Canvas()
 
 
@@ -49,16 +48,6 @@ class Masks(NamedTuple):
     images: np.ndarray | ImageFiles
     sizes: np.ndarray
     masks: np.ndarray | MaskFiles
-
-
-class Pair(NamedTuple):
-    """An image and its mask, paths or the bytes of files, None for a missing one, and the place that names
-    them.
-    """
-
-    image: bytes | str | None
-    mask: bytes | str | None
-    place: str
 
 
 def read_masks(
@@ -95,65 +84,43 @@ def read_masks(
     ((1, 8, 8, 3), [[2, 2]], [[0, 1], [1, 1]])
     """
     files = files_of(paths)
-    pairs, found = pairs_in(files)
-    if not pairs:
-        raise DataError(files[0], None, "expected images, there are none")
-    names = found if names is None else names
-    counts = np.zeros((2, MANY), "int64")
-    problems: dict[str, str] = {}
-    kept = []
-    checked = in_threads(lambda pair: _checked(pair, names, ignored), pairs)
-    for pair, (values, result) in zip(pairs, checked, strict=True):
-        counts += values
-        if isinstance(result, str):
-            problems[pair.place] = result
-        else:
-            kept.append(result)
+    pictures, named = pictures_in(files)
+    names = named if names is None else names
     are_named = names is not None
-    if (not are_named or not kept) and (problem := mixed_values(counts)):
+    counted = [np.zeros((2, MANY), "int64")]
+
+    def check(picture: Picture, header: Header) -> Checked | str:
+        mask, is_turned = _fitting(picture, header)
+        if isinstance(mask, str):
+            return mask
+        values = values_of(mask)
+        counted.append(values)
+        problem = unknown_values(values[0] > 0, names, ignored)
+        return problem or Checked([encoded_mask(mask) if is_turned else picture.annotation])
+
+    checked = checked_pictures(pictures, files[0], check)
+    counts, is_any = np.sum(counted, axis=0), any(isinstance(found, Checked) for found in checked)
+    if (not are_named or not is_any) and (problem := mixed_values(counts)):
         raise DataError(files[0], None, problem)
-    if not kept:
-        place, problem = next(iter(problems.items()))
-        raise DataError(place, None, problem)
-    tell_left_out(problems, len(pairs))
     if names is None:
-        occurring = np.flatnonzero(counts[0]).tolist()
-        names = {value: str(value) for value in occurring if value != ignored}
-    if problem := too_few(names, ignored):
+        names = {value: str(value) for value in np.flatnonzero(counts[0]).tolist() if value != ignored}
+    if is_any and (problem := too_few(names, ignored)):
         raise DataError(files[0], None, problem)
+    images, sizes, masks = read_pictures(pictures, checked, shape, canvas, "masks")
     tell_ignored(files[0], counts, ignored, are_named)
-    sources = [pair.image or "" for pair in kept]
-    places = [pair.place if isinstance(pair.image, bytes) else pair.image or "" for pair in kept]
-    images, rows = readable(ImageFiles(sources, shape, canvas, places))
-    kept = [kept[row] for row in rows]
-    sizes = np.array([size_in(pair.image or "") for pair in kept], "int64")
-    return Masks(images, sizes, MaskFiles([pair.mask or "" for pair in kept], names))
+    return Masks(images, sizes, MaskFiles([mask for (mask,) in masks], names))
 
 
-def _checked(pair: Pair, names: Mapping[int, str] | None, ignored: int) -> tuple[np.ndarray, Pair | str]:
-    """(`values_of` a pair's mask, or zeros without one that fits; the pair, with its mask turned as its image
-    is, or why it is skipped).
-    """
-    nothing = np.zeros((2, MANY), "int64")
-    if pair.mask is None:
-        return nothing, "there is no mask"
-    if pair.image is None:
-        return nothing, "there is no image"
-    mask = decoded_mask(pair.mask)
+def _fitting(picture: Picture, header: Header) -> tuple[np.ndarray | str, bool]:
+    """(The mask of a picture as the image is shown, or why there is none; whether it had to be turned)."""
+    source = picture.annotation
+    mask = decoded_mask(source)
     if isinstance(mask, str):
-        return nothing, f"its mask: {mask}" if isinstance(pair.mask, bytes) else f"{pair.mask}: {mask}"
-    try:
-        header = header_in(pair.image)
-    except OSError as error:
-        return nothing, f"cannot be read: {error.strerror or error}"
-    if header is not None:  # None: no image, which is reported when images are read
-        of_stored = is_stored(header, mask.shape, _other_size)
-        if isinstance(of_stored, str):
-            return nothing, of_stored
-        if of_stored:
-            pair = pair._replace(mask=encoded_mask(turned(mask, header.orientation)))
-    values = values_of(mask)
-    return values, unknown_values(values[0] > 0, names, ignored) or pair
+        return f"its mask: {mask}" if isinstance(source, bytes) else f"{source}: {mask}", False
+    of_stored = is_stored(header, mask.shape, _other_size)
+    if isinstance(of_stored, str):
+        return of_stored, False
+    return turned(mask, header.orientation) if of_stored else mask, of_stored
 
 
 def _other_size(mask: Size, image: Size) -> str | None:
@@ -163,22 +130,24 @@ def _other_size(mask: Size, image: Size) -> str | None:
     return None if is_one else f"expected a mask of {width} x {height}, as the image, got {columns} x {rows}"
 
 
-def pairs_in(files: Sequence[str]) -> tuple[list[Pair], dict[int, str] | None]:
-    """(The pairs of files and folders, the names of the classes or None if there is no classes.txt)."""
+def pictures_in(files: Sequence[str]) -> tuple[list[Picture], dict[int, str] | None]:
+    """(The images of files and folders, each with its mask, a path or the bytes of a file; the names of the
+    classes or None if there is no classes.txt).
+    """
     whole = [path for path in files if not _has_both(path)]
     if len(files) == 2 and len(whole) == 2 and all(map(os.path.isdir, files)):
         return _pairs_of(pathlib.Path(files[0]), pathlib.Path(files[1])), _names_beside(files[1])
-    pairs: list[Pair] = []
+    pictures: list[Picture] = []
     names: dict[int, str] | None = None
     for path in files:
         if path.startswith(PREPARED):
-            pairs += itertools.starmap(Pair, prepared_masks(path))
+            pictures += prepared_masks(path)
             continue
         if path.lower().endswith(LINES):
-            pairs += _json_lines(path)
+            pictures += _json_lines(path)
             home = os.path.dirname(path)
         elif _has_both(path):
-            pairs += _pairs_of(pathlib.Path(path, "images"), pathlib.Path(path, "masks"))
+            pictures += _pairs_of(*_folders(path))
             home = path
         elif not os.path.exists(path):
             raise DataError(path, None, "cannot be read: No such file or directory")
@@ -188,13 +157,13 @@ def pairs_in(files: Sequence[str]) -> tuple[list[Pair], dict[int, str] | None]:
         if names is not None and more not in (None, names):
             raise DataError(path, None, f"expected the {CLASSES} of {files[0]}, got another")
         names = more if names is None else names
-    return pairs, names
+    return pictures, names
 
 
 def images_in(path: str) -> list[tuple[str, str]]:
     """(Path, place) of each image in JSON lines, or in a folder with images/ and masks/."""
-    pairs = _json_lines(path) if path.lower().endswith(LINES) else _pairs_of(*_folders(path))
-    return [(pair.image, pair.place) for pair in pairs if isinstance(pair.image, str)]
+    pictures = _json_lines(path) if path.lower().endswith(LINES) else _pairs_of(*_folders(path))
+    return [(picture.source, picture.place) for picture in pictures if isinstance(picture.source, str)]
 
 
 def has_pairs(path: str) -> bool:
@@ -232,11 +201,11 @@ def _names_beside(folder: str) -> dict[int, str] | None:
     return read_names(path / CLASSES) or read_names(path.parent / CLASSES)
 
 
-def _pairs_of(images: pathlib.Path, masks: pathlib.Path) -> list[Pair]:
+def _pairs_of(images: pathlib.Path, masks: pathlib.Path) -> list[Picture]:
     """The files of two folders, paired by their names without the suffix, in order."""
     found, of_masks = (_by_stem(folder) for folder in (images, masks))
     return [
-        Pair(found.get(stem), of_masks.get(stem), found.get(stem) or of_masks[stem])
+        Picture(found.get(stem), found.get(stem) or of_masks[stem], of_masks.get(stem))
         for stem in sorted({*found, *of_masks})
     ]
 
@@ -257,18 +226,14 @@ def _by_stem(folder: pathlib.Path) -> dict[str, str]:
     return found
 
 
-def _json_lines(path: str) -> list[Pair]:
-    pairs = []
+def _json_lines(path: str) -> list[Picture]:
+    pictures = []
     home = pathlib.Path(path).absolute().parent
-    for line, text in numbered_lines(path):
-        try:
-            row = parse_json(text)
-        except ValueError as error:
-            raise DataError(path, line, f"expected a JSON object: {error}") from None
+    for line, row in json_lines(path):
         names = [row.get(name) if isinstance(row, dict) else None for name in ("image", "mask")]
         if not isinstance(names[0], str) or not isinstance(names[1], str | None):
-            raise DataError(path, line, f'expected paths as "image" and "mask", got {text[:60]!r}')
+            raise DataError(path, line, f'expected paths as "image" and "mask", got {brief(row)}')
         place = f"{path}, line {line}"
         image, mask = (None if name is None else path_within(home, name, place) for name in names)
-        pairs.append(Pair(image, mask, place))
-    return pairs
+        pictures.append(Picture(image, place, mask))
+    return pictures

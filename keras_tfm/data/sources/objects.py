@@ -17,21 +17,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_tfm.configs import brief, number_in, parse_json
+from keras_tfm.configs import brief, number_in
 from keras_tfm.data.sources.canvas import Canvas
-from keras_tfm.data.sources.coco import (
-    BOXES_OF_CROWDS,
-    is_crowd,
-    paths_of,
-    read_coco,
-    tell_crowds,
+from keras_tfm.data.sources.coco import BOXES_OF_CROWDS, paths_of, read_coco
+from keras_tfm.data.sources.image_files import ImageFiles
+from keras_tfm.data.sources.lines import (
+    LINES,
+    PREPARED,
+    DataError,
+    files_of,
+    json_lines,
+    numbered_lines,
 )
-from keras_tfm.data.sources.image_files import ImageFiles, readable
-from keras_tfm.data.sources.lines import PREPARED, DataError, files_of, numbered_lines, tell_left_out
+from keras_tfm.data.sources.pictures import Checked, Picture, checked_pictures, read_pictures, tell_parts
 from keras_tfm.data.sources.prepared_images import prepared_objects
-from keras_tfm.data.sources.stated_sizes import is_stored, stated_size, tell_scaled
+from keras_tfm.data.sources.stated_sizes import is_stored, stated_size
 from keras_tfm.data.sources.voc import voc_images
-from keras_tfm.serving.image_headers import FLIPPED, MIRRORED, TRANSPOSED, Header, Size, header_in
+from keras_tfm.serving.image_headers import FLIPPED, MIRRORED, TRANSPOSED, Header, Size
 
 KINDS = (
     "COCO's .json, a folder with Annotations/ and JPEGImages/, one of its ImageSets/Main/*.txt, a .jsonl, or "
@@ -56,18 +58,6 @@ class Objects(NamedTuple):
     labels: list[list[str]]
 
 
-class Found(NamedTuple):
-    """An image as a file describes it: its path or its bytes, its place, its boxes in pixels, their names,
-    and the size of the image if the file states it, which the boxes have then.
-    """
-
-    source: str | bytes
-    place: str
-    boxes: list
-    labels: list[str]
-    stated: Size | None = None
-
-
 def read_objects(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRETCHED) -> Objects:
     """The images in one or several files, of this `shape` or decoded when needed, and their objects.
 
@@ -88,52 +78,32 @@ def read_objects(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRET
     >>> keras_tfm.data.read_objects("objects.jsonl", shape=(8, 8, 3)).boxes[0].tolist()
     [[0.0, 0.0, 0.5, 1.0]]
     """
-    found = [image for file in files_of(paths) for image in found_in(file)]
-    first = os.fspath(paths if isinstance(paths, str | os.PathLike) else paths[0])
-    if not found:
-        raise DataError(first, None, "expected images, there are none")
-    places = [image.place if isinstance(image.source, bytes) else image.source for image in found]
-    images, good = readable(ImageFiles([image.source for image in found], shape, canvas, places))
-    found = [found[row] for row in good]
-    headers = [header_in(image.source) or Header((0, 0)) for image in found]
-    are_stored = _fitting(found, headers)
-    if len(are_stored) < len(found):
-        fitting = np.array(list(are_stored))
-        images, found, headers = images[fitting], [found[x] for x in fitting], [headers[x] for x in fitting]
-    sizes = [header.size for header in headers]
-    drawn_on = np.array([image.stated or size for image, size in zip(found, sizes, strict=True)], "int64")
-    boxes, labels = checked_boxes([(*image[1:3], image.labels) for image in found], drawn_on)
-    boxes = [
-        turned_boxes(each, header.orientation) if is_one else each
-        for each, header, is_one in zip(boxes, headers, are_stored.values(), strict=True)
-    ]
-    if not any(map(len, boxes)):
-        raise DataError(first, None, "expected boxes, there are none")
-    return Objects(images, np.array(sizes, "int64"), boxes, labels)
+    files = files_of(paths)
+    found = [image for file in files for image in found_in(file)]
+    images, sizes, parts = read_pictures(
+        found, checked_pictures(found, files[0], _checked), shape, canvas, "boxes"
+    )
+    if not any(parts):
+        raise DataError(files[0], None, "expected boxes, there are none")
+    boxes = [_array([box for box, _ in each]) for each in parts]
+    return Objects(images, sizes, boxes, [[name for _, name in each] for each in parts])
 
 
-def _fitting(found: Sequence[Found], headers: Sequence[Header]) -> dict[int, bool]:
-    """{row: whether its boxes are drawn on the stored pixels, `is_stored`} of images of the stated sizes,
-    also of resized ones; the others are reported.
+def _checked(picture: Picture, header: Header) -> Checked | str:
+    """The boxes of a picture, each with its name."""
+    of_stored = is_stored(header, picture.stated)
+    if isinstance(of_stored, str):
+        return of_stored
+    boxes, names = picture.annotation
+    found = _boxes_of(picture.place, boxes, names, picture.stated or header.size)
+    if not of_stored or not found.parts:
+        return found
+    turned = turned_boxes(_array([box for box, _ in found.parts]), header.orientation)
+    return found._replace(parts=list(zip(turned, [name for _, name in found.parts], strict=True)))
 
-    DataError if there is none.
-    """
-    problems: dict[str, str] = {}
-    rows: dict[int, bool] = {}
-    scaled = []
-    for row, (image, header) in enumerate(zip(found, headers, strict=True)):
-        result = is_stored(header, image.stated)
-        if isinstance(result, str):
-            problems[image.place] = result
-            continue
-        rows[row] = result
-        scaled.append((image.place, image.stated, header.stored if result else header.size))
-    if not rows:
-        place, problem = next(iter(problems.items()))
-        raise DataError(place, None, problem)
-    tell_left_out(problems, len(found))
-    tell_scaled(scaled)
-    return rows
+
+def _array(boxes: Sequence) -> np.ndarray:
+    return np.array(boxes, "float32").reshape(-1, 4)
 
 
 def turned_boxes(boxes: np.ndarray, orientation: int) -> np.ndarray:
@@ -145,24 +115,23 @@ def turned_boxes(boxes: np.ndarray, orientation: int) -> np.ndarray:
     return boxes
 
 
-def found_in(path: str) -> list[Found]:
-    """The images that a file, a folder or a data set of TFDS describes, with their objects."""
+def found_in(path: str) -> list[Picture]:
+    """The images in a file, a folder or a data set of TFDS, each with (boxes in pixels, their names)."""
     if path.startswith(PREPARED):
-        return [Found(*image) for image in prepared_objects(path)]
+        return list(prepared_objects(path))
     if path.lower().endswith(".json"):
         return _coco(path)
-    if path.lower().endswith((".jsonl", ".jsonl.gz", ".jsonl.xz")):
+    if path.lower().endswith(LINES):
         return _json_lines(path)
     folder = pathlib.Path(path)
     if path.lower().endswith(".txt") and folder.parent.parent.name == "ImageSets":
         names = [text.split()[0] for _, text in numbered_lines(path) if text.strip()]
-        return [Found(*image) for image in voc_images(folder.parents[2], names)]
+        return list(voc_images(folder.parents[2], names))
     if not os.path.exists(path):
         raise DataError(path, None, "cannot be read: No such file or directory")
     if not (folder / "Annotations").is_dir():
         raise DataError(path, None, f"expected {KINDS}")
-    names = sorted(file.stem for file in (folder / "Annotations").glob("*.xml"))
-    return [Found(*image) for image in voc_images(folder, names)]
+    return list(voc_images(folder, sorted(file.stem for file in (folder / "Annotations").glob("*.xml"))))
 
 
 def checked_boxes(
@@ -173,22 +142,24 @@ def checked_boxes(
 
     Invalid boxes are skipped, with a warning. DataError for anything but lists of numbers.
     """
-    boxes, labels, problems = [], [], {}
-    for (place, given, names), (height, width) in zip(found, sizes.tolist(), strict=True):
-        if len(given) != len(names):
-            raise DataError(place, None, f"expected a label for each of {len(given)} boxes, got {len(names)}")
-        kept, kept_names = [], []
-        for number, (box, name) in enumerate(zip(given, names, strict=True), 1):
-            result = _box(box, width, height, place)
-            if isinstance(result, str):
-                problems[f"{place}, box {number}"] = result
-            else:
-                kept.append(result)
-                kept_names.append(name)
-        boxes.append(np.array(kept, "float32").reshape(-1, 4))
-        labels.append(kept_names)
-    tell_left_out(problems, len(problems) + sum(map(len, boxes)), "boxes")
-    return boxes, labels
+    checked = [_boxes_of(*each, size) for each, size in zip(found, sizes.tolist(), strict=True)]
+    tell_parts(checked, "boxes")
+    boxes = [_array([box for box, _ in each.parts]) for each in checked]
+    return boxes, [[name for _, name in each.parts] for each in checked]
+
+
+def _boxes_of(place: str, given: Any, names: Sequence[str], size: Size) -> Checked:
+    """The boxes of an image of this `size`, relative to its sides, each with its name."""
+    if len(given) != len(names):
+        raise DataError(place, None, f"expected a label for each of {len(given)} boxes, got {len(names)}")
+    parts, problems = [], {}
+    for number, (box, name) in enumerate(zip(given, names, strict=True), 1):
+        result = _box(box, size[1], size[0], place)
+        if isinstance(result, str):
+            problems[f"{place}, box {number}"] = result
+        else:
+            parts.append((result, name))
+    return Checked(parts, problems)
 
 
 def _box(box: Any, width: int, height: int, place: str) -> list[float] | str:
@@ -224,39 +195,31 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
-def _json_lines(path: str) -> list[Found]:
+def _json_lines(path: str) -> list[Picture]:
     found = []
     base: Callable | None = None
-    for line, text in numbered_lines(path):
-        try:
-            row = parse_json(text)
-        except ValueError as error:
-            raise DataError(path, line, f"expected a JSON object: {error}") from None
+    for line, row in json_lines(path):
+        place = f"{path}, line {line}"
         if not isinstance(row, dict) or not isinstance(row.get("image"), str):
-            raise DataError(path, line, f'expected an object with a path as "image", got {text[:60]!r}')
+            raise DataError(place, None, f'expected an object with a path as "image", got {brief(row)}')
         boxes, labels = row.get("boxes", []), row.get("labels", [])
         for name, value in (("boxes", boxes), ("labels", labels)):
             if not isinstance(value, list):
-                raise DataError(path, line, f'expected a list as "{name}", got {brief(value)}')
+                raise DataError(place, None, f'expected a list as "{name}", got {brief(value)}')
         if not all(isinstance(label, str) and label.strip() for label in labels):
-            raise DataError(path, line, f'expected names as "labels", got {brief(labels)}')
+            raise DataError(place, None, f'expected names as "labels", got {brief(labels)}')
         base = base or paths_of(path, row["image"])
-        place = f"{path}, line {line}"
         stated = stated_size(row.get("width"), row.get("height"), place)
-        found.append(Found(base(row["image"], place), place, boxes, labels, stated))
+        found.append(Picture(base(row["image"], place), place, (boxes, labels), stated))
     return found
 
 
-def _coco(path: str) -> list[Found]:
+def _coco(path: str) -> list[Picture]:
     content = read_coco(path)
-    annotations = content.by_image()
-    tell_crowds(path, sum(map(is_crowd, content.annotations)), BOXES_OF_CROWDS)
-    found = []
-    for id, image, place in content.paths():
-        objects = [annotation for annotation in annotations[id] if not is_crowd(annotation)]
-        boxes = [_corners(annotation) for annotation in objects]
-        found.append(Found(image, place, boxes, list(map(content.name_of, objects)), content.sizes[id]))
-    return found
+    return [
+        Picture(image, place, (list(map(_corners, objects)), list(map(content.name_of, objects))), stated)
+        for image, place, objects, stated in content.objects(BOXES_OF_CROWDS)
+    ]
 
 
 def _corners(annotation: dict[str, Any]) -> Any:

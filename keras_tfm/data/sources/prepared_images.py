@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 from keras_tfm.configs import brief
 from keras_tfm.data.sources.coco import BOXES_OF_CROWDS, tell_crowds
-from keras_tfm.data.sources.image_files import size_of
+from keras_tfm.data.sources.image_files import size_in
 from keras_tfm.data.sources.images import IMAGES, bytes_of
+from keras_tfm.data.sources.pictures import Picture
 from keras_tfm.data.sources.rows import Columns, Row, one_of_each, read_all
 from keras_tfm.data.sources.voc import DIFFICULT
 
@@ -18,8 +19,8 @@ MASKS = ("segmentation_mask", "segmentation_label", "mask", "annotation")
 PICTURES = (*IMAGES, "image_left")  # of cityscapes
 
 
-def prepared_objects(path: str) -> Iterator[tuple[bytes, str, list, list[str]]]:
-    """(Bytes of an image, its place, its boxes in pixels, their names) of each example of "tfds:NAME#SPLIT".
+def prepared_objects(path: str) -> Iterator[Picture]:
+    """The image of each example of "tfds:NAME#SPLIT", with (boxes in pixels, their names).
 
     TFDS has boxes as (top, left, bottom, right) in parts of the sides. Boxes around crowds, and of difficult
     objects, are skipped, with a warning.
@@ -30,7 +31,7 @@ def prepared_objects(path: str) -> Iterator[tuple[bytes, str, list, list[str]]]:
         data, objects = bytes_of(row), row.cells[1]
         if not isinstance(objects, dict) or not {"bbox", "label"} <= objects.keys():
             row.refuse(f'expected a sequence of "bbox" and "label" as {row.names[1]}, got {brief(objects)}')
-        height, width = size_of(data) or (1, 1)
+        height, width = size_in(data) or (1, 1)
         flags = [objects.get(name) or [False] * len(objects["label"]) for name in skipped]
         boxes, labels = [], []
         for box, label, *marks in zip(objects["bbox"], objects["label"], *flags, strict=True):
@@ -42,16 +43,17 @@ def prepared_objects(path: str) -> Iterator[tuple[bytes, str, list, list[str]]]:
             top, left, bottom, right = box
             boxes.append([left * width, top * height, right * width, bottom * height])
             labels.append(str(label))
-        yield data, _place(row), boxes, labels
+        yield Picture(data, _place(row), (boxes, labels))
     tell_crowds(path, skipped["is_crowd"], BOXES_OF_CROWDS)
     tell_crowds(path, skipped["is_difficult"], DIFFICULT)
 
 
-def prepared_masks(path: str) -> Iterator[tuple[bytes, bytes, str]]:
-    """(Bytes of an image, bytes of its mask, their place) of each example of "tfds:NAME#SPLIT"."""
+def prepared_masks(path: str) -> Iterator[Picture]:
+    """The image of each example of "tfds:NAME#SPLIT", with the bytes of its mask."""
     chosen = Columns(("image", "mask"), one_of_each(PICTURES, MASKS))
     for row in read_all(path, chosen, "images and their masks"):
-        yield bytes_of(row), bytes_of(row._replace(cells=row.cells[1:], names=row.names[1:])), _place(row)
+        mask = bytes_of(row._replace(cells=row.cells[1:], names=row.names[1:]))
+        yield Picture(bytes_of(row), _place(row), mask)
 
 
 def _place(row: Row) -> str:

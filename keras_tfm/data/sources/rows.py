@@ -23,6 +23,7 @@ from keras_tfm.data.sources.lines import (
     Paths,
     check_text,
     files_of,
+    json_lines,
     numbered_lines,
     tell_blank_lines,
 )
@@ -179,7 +180,7 @@ def read_rows(path: str, columns: Columns, unknown: str | None = None) -> Iterat
         case ".tsv" | ".csv":
             return _table_rows(path, _records(path, kind, columns.layout), columns, SEPARATORS[kind])
         case ".jsonl":
-            return _json_rows(path, _lines_of_json(path), columns)
+            return _json_rows(path, json_lines(path), columns)
         case ".json":
             return _json_rows(path, _array_of_json(path), columns)
         case ".parquet":
@@ -214,7 +215,7 @@ def names_in_first_row(path: str, layout: Layout) -> list[str]:
             rows = ([cell.strip() for cell in cells] for _, cells in _records(path, kind, layout))
             return next(filter(any, rows), [])
         case ".json" | ".jsonl":
-            objects = _lines_of_json(path) if kind == ".jsonl" else _array_of_json(path)
+            objects = json_lines(path) if kind == ".jsonl" else _array_of_json(path)
             _, first = next(objects, (0, None))
             return list(first) if isinstance(first, dict) else []
         case ".parquet":
@@ -420,19 +421,6 @@ def _json_rows(path: str, records: Iterator[tuple[int, Any]], columns: Columns) 
         yield Row(path, number, tuple(map(repr, names)), tuple(record[name] for name in names), unit)
 
 
-def _lines_of_json(path: str) -> Iterator[tuple[int, Any]]:
-    blank: list[int] = []
-    for line, text in numbered_lines(path):
-        if not text.strip():
-            blank.append(line)
-            continue
-        try:
-            yield line, parse_json(text)
-        except ValueError as error:
-            raise DataError(path, line, f"expected a JSON object: {error}") from None
-    tell_blank_lines(path, blank)
-
-
 def _array_of_json(path: str) -> Iterator[tuple[int, Any]]:
     """The numbered items of a JSON array, which may be the "data" of an object, or of lines of JSON."""
     text = "\n".join(text for _, text in numbered_lines(path, MAX_BYTES_OF_JSON))
@@ -440,7 +428,7 @@ def _array_of_json(path: str) -> Iterator[tuple[int, Any]]:
         content = parse_json(text)
     except ValueError as error:
         if isinstance(error, json.JSONDecodeError) and error.msg == "Extra data":
-            return _lines_of_json(path)  # the library `datasets` calls them .json too
+            return json_lines(path)  # the library `datasets` calls them .json too
         raise DataError(path, None, f"expected a JSON array of objects: {error}") from None
     if isinstance(content, dict):
         content = content.get("data", content)

@@ -27,12 +27,13 @@ from keras_tfm.data.sources.coco import (
     with_slashes,
 )
 from keras_tfm.data.sources.ids import as_number
-from keras_tfm.data.sources.image_files import ImageFiles, in_threads, readable
-from keras_tfm.data.sources.lines import DataError, files_of, tell_left_out
+from keras_tfm.data.sources.image_files import ImageFiles
+from keras_tfm.data.sources.lines import DataError, files_of
 from keras_tfm.data.sources.mask_files import decoded_numbers
+from keras_tfm.data.sources.pictures import Checked, Picture, checked_pictures, read_pictures
 from keras_tfm.data.sources.run_lengths import mask_of, packed, unpacked
-from keras_tfm.data.sources.stated_sizes import is_stored, misfit, resized, tell_scaled
-from keras_tfm.serving.image_headers import Header, Size, header_in, turned
+from keras_tfm.data.sources.stated_sizes import is_stored, misfit, resized
+from keras_tfm.serving.image_headers import Header, Size, turned
 
 KINDS = "COCO's instances, a .json; COCO's panoptic segments, a .json and its folder of PNGs"
 INSTANCES, PANOPTIC = "instances", "panoptic"
@@ -127,17 +128,11 @@ class Segments(NamedTuple):
     segments: SegmentSets
 
 
-class Picture(NamedTuple):
-    """An image as a file describes it: its path and place, its segments, and its size if the file states it.
-    Instances are (name, "segmentation"); panoptic segments are {number: name} in the colours of the file
-    `mask`.
-    """
+class Panoptic(NamedTuple):
+    """The segments of an image: {number: name, None for a crowd} in the colours of the file `mask`."""
 
-    path: str
-    place: str
-    segments: list[tuple[str, Any]] | Mapping[int, str | None]
-    stated: Size | None = None
-    mask: str | None = None
+    names: Mapping[int, str | None]
+    mask: str
 
 
 def is_coco(path: str) -> bool:
@@ -172,29 +167,11 @@ def read_segments(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRE
     """
     files = files_of(paths)
     pictures, names, stuff, kind = described(files)
-    if not pictures:
-        raise DataError(files[0], None, "expected images, there are none")
-    checked = list(in_threads(_checked, pictures))
-    problems = {x.place: found for x, found in zip(pictures, checked, strict=True) if isinstance(found, str)}
-    good = [row for row, found in enumerate(checked) if not isinstance(found, str)]
-    if not good:
-        place, problem = next(iter(problems.items()))
-        raise DataError(place, None, problem)
-    tell_left_out(problems, len(pictures))
-    images, rows = readable(ImageFiles([pictures[row].path for row in good], shape, canvas))
-    kept = [good[row] for row in rows]
-    wrong = {place: problem for row in kept for place, problem in checked[row][1].items()}
-    segments = [checked[row][0] for row in kept]
-    tell_left_out(wrong, len(wrong) + sum(map(len, segments)), "segments")
+    checked = checked_pictures(pictures, files[0], _checked)
+    images, sizes, segments = read_pictures(pictures, checked, shape, canvas, "segments")
     if not any(segments):
         raise DataError(files[0], None, "expected segments, there are none")
-    headers = [header_in(pictures[row].path) or Header((0, 0)) for row in kept]
-    sizes = [header.size for header in headers]
-    tell_scaled([
-        (picture.place, picture.stated, header.stored if is_stored(header, picture.stated) else header.size)
-        for picture, header in zip((pictures[row] for row in kept), headers, strict=True)
-    ])  # fmt: skip
-    return Segments(images, np.array(sizes, "int64"), SegmentSets(sizes, segments, names, stuff, kind))
+    return Segments(images, sizes, SegmentSets(sizes.tolist(), segments, names, stuff, kind))
 
 
 def described(files: Sequence[str]) -> tuple[list[Picture], list[str], list[str], str]:
@@ -232,20 +209,10 @@ def described(files: Sequence[str]) -> tuple[list[Picture], list[str], list[str]
 
 
 def _instances(content: Coco) -> list[Picture]:
-    by_image = content.by_image()
-    tell_crowds(content.path, sum(map(is_crowd, content.annotations)))
+    """The pictures of instances, (name, "segmentation")."""
     return [
-        Picture(
-            path,
-            place,
-            [
-                (content.name_of(item), item.get("segmentation"))
-                for item in by_image[id]
-                if not is_crowd(item)
-            ],
-            content.sizes[id],
-        )
-        for id, path, place in content.paths()
+        Picture(path, place, [(content.name_of(item), item.get("segmentation")) for item in objects], stated)
+        for path, place, objects, stated in content.objects()
     ]
 
 
@@ -281,7 +248,8 @@ def _panoptic(content: Coco, folder: str | None) -> list[Picture]:
                 continue
             names[number] = None if is_crowd(item) else content.name_of(item)
         num_crowds += sum(name is None for name in names.values())
-        found.append(Picture(image, place, names, content.sizes[id], path_within(masks, file, place)))
+        annotation = Panoptic(names, path_within(masks, file, place))
+        found.append(Picture(image, place, annotation, content.sizes[id]))
     refuse_unknown(path, unknown)
     tell_crowds(path, num_crowds)
     return found
@@ -298,25 +266,16 @@ def _folder_of_masks(path: str, first: Any) -> pathlib.Path:
     )
 
 
-def _checked(picture: Picture) -> tuple[list[tuple[str, bytes]], dict[str, str]] | str:
-    """(The packed segments of a picture, {place: reason} of those that are skipped), or why the whole picture
-    is skipped.
-    """
-    try:
-        header = header_in(picture.path)
-    except OSError as error:
-        return f"cannot be read: {error.strerror or error}"
-    if header is None:  # no image, which is reported when images are read
-        return [], {}
-    if picture.mask is not None:
+def _checked(picture: Picture, header: Header) -> Checked | str:
+    """The segments of a picture, (name, packed mask)."""
+    if isinstance(picture.annotation, Panoptic):
         return _of_colours(picture, header)
     of_stored = is_stored(header, picture.stated)
     if isinstance(of_stored, str):
         return of_stored
     size, orientation = (header.stored, header.orientation) if of_stored else (header.size, 1)
     segments, problems = [], {}
-    assert isinstance(picture.segments, list)
-    for number, (name, segmentation) in enumerate(picture.segments, 1):
+    for number, (name, segmentation) in enumerate(picture.annotation, 1):
         place = f"{picture.place}, segment {number}"
         try:
             mask = mask_of(segmentation, size, picture.stated)
@@ -326,15 +285,15 @@ def _checked(picture: Picture) -> tuple[list[tuple[str, bytes]], dict[str, str]]
             problems[place] = mask if isinstance(mask, str) else "of no area"
         else:
             segments.append((name, packed(turned(mask, orientation))))
-    return segments, problems
+    return Checked(segments, problems)
 
 
-def _of_colours(picture: Picture, header: Header) -> tuple[list[tuple[str, bytes]], dict[str, str]] | str:
+def _of_colours(picture: Picture, header: Header) -> Checked | str:
     """What `_checked` gives for panoptic segments."""
-    assert picture.mask is not None and isinstance(picture.segments, Mapping)
-    numbers = decoded_numbers(picture.mask)
+    names, mask = picture.annotation
+    numbers = decoded_numbers(mask)
     if isinstance(numbers, str):
-        return f"{picture.mask}: {numbers}"
+        return f"{mask}: {numbers}"
     of_stored = header.orientation > 1 and is_stored(header, numbers.shape)
     if isinstance(of_stored, str):
         return of_stored
@@ -346,14 +305,14 @@ def _of_colours(picture: Picture, header: Header) -> tuple[list[tuple[str, bytes
         return f"expected a mask of {width} x {height}, as the image, got {columns} x {rows}"
     numbers = turned(numbers, orientation)
     occurs = np.unique(numbers).tolist()
-    unknown = [number for number in occurs if number and number not in picture.segments]
+    unknown = [number for number in occurs if number and number not in names]
     if unknown:
         more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
-        return f"{picture.mask}: the number {unknown[0]}{more} in the mask is no segment's"
+        return f"{mask}: the number {unknown[0]}{more} in the mask is no segment's"
     segments, problems = [], {}
-    for number, name in picture.segments.items():
+    for number, name in names.items():
         if number not in occurs:
             problems[f"{picture.place}, segment {number}"] = "of no area"
         elif name is not None:
             segments.append((name, packed(numbers == number)))
-    return segments, problems
+    return Checked(segments, problems)

@@ -78,15 +78,15 @@ def tell_scaled(images: Sequence[tuple[str, Size | None, Size]]) -> None:
         )
 
 
-def resized(values: np.ndarray, size: Size) -> np.ndarray:
-    """A mask (H, W) at a `size`, each pixel from the nearest one."""
-    if values.shape == size:
+def resized(values: np.ndarray, size: Sequence[int]) -> np.ndarray:
+    """Masks (..., H, W) at a `size`, each pixel from the nearest one."""
+    if values.shape[-2:] == tuple(size):
         return values
     rows, columns = (
         ((np.arange(side) + 0.5) * was / side).astype(int)
-        for side, was in zip(size, values.shape, strict=True)
+        for side, was in zip(size, values.shape[-2:], strict=True)
     )
-    return values[rows[:, None], columns]
+    return values[..., rows[:, None], columns]
 
 
 def _shown(size: Size | None) -> str:

@@ -15,7 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from keras_tfm.configs import brief, number_in
 from keras_tfm.data.sources.coco import is_absolute, path_within, tell_crowds, with_slashes
 from keras_tfm.data.sources.lines import DataError
-from keras_tfm.data.sources.stated_sizes import Size, stated_size
+from keras_tfm.data.sources.pictures import Picture
+from keras_tfm.data.sources.stated_sizes import stated_size
 
 MAX_XML_BYTES = 1 << 24
 DIFFICULT = "boxes of difficult objects"
@@ -25,10 +26,8 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp")
 Stems = Mapping[str, Sequence[str]]  # {name of an image without suffix, case-folded: its files' names}
 
 
-def voc_images(
-    folder: pathlib.Path, names: Sequence[str]
-) -> Iterator[tuple[str, str, list, list[str], Size | None]]:
-    """(Path, place, boxes in pixels from 0, their names, stated size) of the image of each annotation."""
+def voc_images(folder: pathlib.Path, names: Sequence[str]) -> Iterator[Picture]:
+    """The image of each annotation, with (boxes in pixels from 0, their names)."""
     stems = _stems(folder / "JPEGImages")
     num_difficult = 0
     for name in names:
@@ -44,7 +43,8 @@ def voc_images(
             if not labels[-1]:
                 raise DataError(place, None, f"object {number}: expected a name, there is none")
         stated = stated_size(_text(root, "size/width"), _text(root, "size/height"), place)
-        yield _image(root, folder / "JPEGImages", name, stems, place), place, boxes, labels, stated
+        path = _image(root, folder / "JPEGImages", name, stems, place)
+        yield Picture(path, place, (boxes, labels), stated)
     tell_crowds(os.fspath(folder), num_difficult, DIFFICULT)
 
 

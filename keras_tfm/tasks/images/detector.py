@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.data.batches.objects import ObjectBatches, ToldObjectBatches, targets_of
+from keras_tfm.data.batches.objects import ObjectBatches, targets_of
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.inputs import Inputs
 from keras_tfm.data.sources.objects import KINDS, Objects, checked_boxes, found_in, read_objects
@@ -230,16 +230,17 @@ class Detector(CanvasTask):
         learning: dict[str, Any] = {
             "seed": training.seed,
             "flips": training.flip,
-            "least_area": training.least_area,
+            "areas": (training.least_area, 1.0),
         }
-        kind = ToldObjectBatches if self.model.denoises else ObjectBatches
-        return kind(
+        denoised = ("objects",) if self.model.denoises else ()
+        return ObjectBatches(
             examples.images,
             examples.sizes,
             targets_of(examples.boxes, classes),
             self.preprocessing,
             self.image_shape,
             training.batch_size,
+            inputs=("images", "pixel_mask", *denoised),
             **({} if is_validation else learning),
         )
 
@@ -310,8 +311,8 @@ class Detector(CanvasTask):
     def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
         if os.fspath(path).lower().endswith((".json", ".jsonl", ".jsonl.gz", ".jsonl.xz")):
             refuse_columns(columns, f"{self.name!r} reads no tables: {self.files}")
-            images = found_in(os.fspath(path))
-            return Inputs([image.source for image in images], [image.place for image in images])
+            pictures = found_in(os.fspath(path))
+            return Inputs([picture.source for picture in pictures], [picture.place for picture in pictures])
         return super().read_inputs(path, columns)
 
     def export_endpoints(self) -> Endpoints:

@@ -2,13 +2,13 @@
 
 import dataclasses
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import numpy as np
 
 from keras_tfm.configs import Between, Option
-from keras_tfm.data.batches.masks import NONE, fits_memory, on_canvas
+from keras_tfm.data.batches.masks import NONE, on_canvas
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.mask_files import MANY, MaskFiles, encoded_mask
 from keras_tfm.data.sources.mask_values import too_few, unknown_values
@@ -153,12 +153,9 @@ def labels_on_canvas(
 ) -> np.ndarray | list[bytes]:
     """Numbers of classes as `MaskBatches` takes them, of masks of the images' own sizes."""
     table = numbers_of(config.class_values)
-
-    def all_of() -> Iterator[np.ndarray]:
-        return (on_canvas(table[mask], canvas, shape) for mask in masks)
-
     count = len(masks)  # type: ignore[arg-type]
-    return np.stack(list(all_of())) if fits_memory(count, shape) else [encoded_mask(x) for x in all_of()]
+    labels = on_canvas((table[mask][None] for mask in masks), count, 1, canvas, shape)
+    return labels[:, 0] if isinstance(labels, np.ndarray) else labels
 
 
 def summary(mask: np.ndarray, scores: np.ndarray, names: Mapping[int, str]) -> dict[str, Any]:

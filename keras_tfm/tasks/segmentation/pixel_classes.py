@@ -44,6 +44,7 @@ class PixelClasses(SegmentationKind):
             self.canvas,
             self.image_shape,
             training.batch_size,
+            inputs=("images",),
             **({} if is_validation else learning),
         )
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.data.batches.segments import SegmentBatches, segment_targets
+from keras_tfm.data.batches.masks import MaskBatches, segment_targets
 from keras_tfm.data.sources.mask_files import encoded_numbers
 from keras_tfm.data.sources.segments import INSTANCES, PANOPTIC, WORDS, Segments
 from keras_tfm.serving.examples import shown
@@ -78,23 +78,21 @@ class SegmentSetKind(SegmentationKind):
         refuse_many("masks", sets.counts, most)
         return examples
 
-    def batches(
-        self, examples: Segments, training: SegmentationTraining, is_validation: bool
-    ) -> SegmentBatches:
+    def batches(self, examples: Segments, training: SegmentationTraining, is_validation: bool) -> MaskBatches:
         learning: dict[str, Any] = {
             "seed": training.seed,
             "flips": training.flip,
             "areas": (training.least_area, training.most_area),
         }
-        return SegmentBatches(
+        return MaskBatches(
             examples.images,
             examples.sizes,
             segment_targets(examples.segments, self.config.class_names, self.canvas, self.image_shape),
-            max(examples.segments.counts, default=1),
             self.canvas,
             self.image_shape,
             training.batch_size,
-            has_pixel_mask="pixel_mask" in self.model.input,
+            most=max(1, *examples.segments.counts),
+            inputs=self.model.input,
             **({} if is_validation else learning),
         )
 

@@ -5,7 +5,8 @@ import pytest
 import tensorflow as tf
 
 from keras_tfm.data import Augmentation, ImageBatches
-from keras_tfm.data.batches.augmentation import OPERATIONS, cut_out
+from keras_tfm.data.batches.augmentation import OPERATIONS
+from keras_tfm.data.batches.views import Views
 
 
 def noise(*shape):
@@ -54,18 +55,8 @@ def test_light_mirrors_and_cuts_out_for_each_image():
     mirrored = (np.diff(rising[:, 4, :, 0]) < 0).all(1)
     assert 16 < mirrored.sum() < 48 and (np.diff(rising[:, 4, :, 0]) > 0).all(1).sum() == 64 - mirrored.sum()
     assert not (np.diff(Augmentation("light", flips=False)(whole, None, key(0))[0][:, 4, :, 0]) < 0).any()
-    cut = cut_out(tf.constant(images / 255, tf.float32), (0.25, 1.0), key(0)).numpy()
+    cut = Views.drawn(64, (0.25, 1.0), key(0)).cropped(tf.constant(images), (9, 9)).numpy()
     assert len({image.tobytes() for image in cut}) > 60
-
-
-def test_what_is_cut_out_has_the_area_and_lies_inside():
-    rows, columns = np.meshgrid(np.arange(101.0), np.arange(101.0), indexing="ij")
-    places = tf.constant(np.stack([rows, columns], -1)[None].repeat(500, 0), tf.float32)
-    cut = cut_out(places, (0.3, 1.0), key(5)).numpy()
-    assert cut.min() >= 0 and cut.max() <= 100.001
-    heights, widths = cut[:, -1, 0, 0] - cut[:, 0, 0, 0], cut[:, 0, -1, 1] - cut[:, 0, 0, 1]
-    areas, aspects = heights * widths / 100**2, widths / heights
-    assert areas.min() > 0.25 and areas.max() > 0.9 and 0.74 < aspects.min() < 1 < aspects.max() < 1.34
 
 
 @pytest.mark.parametrize(("options", "is_whole"), [({"mixup": 1.0}, True), ({"cutmix": 1.0}, False)])

@@ -148,7 +148,7 @@ def test_formats_are_what_pillow_sees(name):
     data = FORMATS[name]
     picture = PIL.Image.open(io.BytesIO(data))
     assert image_headers.problem_of(data) is None
-    assert image_files.size_of(data) == picture.size[::-1]
+    assert image_files.size_in(data) == picture.size[::-1]
     for channels, mode in ((3, "RGB"), (1, "L")):
         expected = np.asarray(picture.convert(mode)).reshape(*picture.size[::-1], channels)
         pixels = decode_pixels(data, channels).numpy().astype(int)

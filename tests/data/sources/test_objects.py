@@ -195,7 +195,7 @@ def test_difficult_objects_of_voc_are_skipped_as_crowds(flag, count, tmp_path, c
     folder = voc(tmp_path, XML.format(OBJECT + OBJECT.replace("<name>", f"{mark}<name>")))
     with caplog.at_level(logging.WARNING):
         (found,) = objects.found_in(str(folder))
-    assert found.boxes == [[2, 1, 12, 6]] * count and len(found.labels) == count
+    assert found.annotation == ([[2, 1, 12, 6]] * count, ["cat"] * count)
     skipped = f"{folder}: 1 boxes of difficult objects are skipped"
     assert caplog.messages == ([skipped] if count == 1 else [])
 
@@ -224,7 +224,7 @@ def test_a_box_of_coco_in_corners(annotation, expected, tmp_path):
     changes = typed(1, 3)
     changes["annotations"] = [{"image_id": 1, "category_id": 3, **annotation}]
     (found,) = objects.found_in(str(coco(tmp_path, **changes)))
-    assert found.boxes == [expected]
+    assert found.annotation[0] == [expected]
 
 
 def test_boxes_that_are_none_are_left_out_and_counted(tmp_path, caplog):
@@ -327,13 +327,13 @@ def test_coco_as_tools_write_it(changes, encoding, tmp_path):
     image((path.parent if is_nested else tmp_path) / "val" / "a.png")
     (found,) = objects.found_in(str(path))
     assert found.source.endswith("a.png") and "\\" not in found.source and os.path.isfile(found.source)
-    assert found.boxes == [[2, 1, 12, 6]] and found.labels == ["cat"]
+    assert found.annotation == ([[2, 1, 12, 6]], ["cat"])
 
 
 @pytest.mark.parametrize(("name", "text"), [(7, "7"), (7.0, "7"), (0, "0"), ("7", "7"), ("07", "07")])
 def test_numbers_are_names_of_categories(name, text, tmp_path):
     (found,) = objects.found_in(str(coco(tmp_path, **typed(1, 3, name=name))))
-    assert found.labels == [text]
+    assert found.annotation[1] == [text]
 
 
 @pytest.mark.parametrize(
@@ -343,7 +343,7 @@ def test_crowds_of_coco(iscrowd, count, tmp_path):
     changes = typed(1, 3)
     changes["annotations"][0]["iscrowd"] = iscrowd
     (found,) = objects.found_in(str(coco(tmp_path, **changes)))
-    assert len(found.boxes) == count
+    assert len(found.annotation[0]) == count
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_tfm.data import DataError, ImageFiles, Preprocessing, read_masks, read_objects, read_segments
-from keras_tfm.data.sources.image_files import decoded_or_problem, size_of
+from keras_tfm.data.sources.image_files import decoded_or_problem, size_in
 from keras_tfm.data.sources.mask_files import encoded_mask, encoded_numbers
 from keras_tfm.data.sources.objects import turned_boxes
 from keras_tfm.data.sources.orientations import orientation_in
@@ -68,7 +68,7 @@ def test_images_are_turned_as_by_pillow_wherever_they_are_decoded(orientation, k
     stored = noise(*sides, 3)
     data = encoded(stored, kind, exif_of(orientation, order, others))
     upright = np.asarray(PIL.ImageOps.exif_transpose(PIL.Image.open(io.BytesIO(data))).convert("RGB"))
-    assert size_of(data) == upright.shape[:2]
+    assert size_in(data) == upright.shape[:2]
     trained = decoded_or_problem(data, upright.shape, Preprocessing())
     exported = in_graph(data).numpy()
     served = Images(None, upright.shape, "bilinear", 1.0, False).row(data, 0)

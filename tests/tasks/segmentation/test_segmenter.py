@@ -12,7 +12,7 @@ import tensorflow as tf
 from keras_tfm import tasks
 from keras_tfm.cli import main
 from keras_tfm.data import DataError, MaskFiles
-from keras_tfm.data.batches.masks import NONE, cut_out, mirror
+from keras_tfm.data.batches.masks import NONE
 from keras_tfm.heads import SemanticSegmenter
 from keras_tfm.models import MiT, MiTConfig
 from keras_tfm.tasks import ImageClassifier, Segmenter
@@ -107,26 +107,6 @@ def test_overlaps_by_hand():
     expected = {"miou": 100 * (1 / 3 + 2 / 4) / 2, "pixel_accuracy": 60}
     assert overlap(masks, found, VALUES) == pytest.approx(expected)
     assert overlap(masks, masks, VALUES) == {"miou": 100, "pixel_accuracy": 100}
-
-
-def test_masks_move_with_their_images():
-    """Images whose grey is the mask's value: so they stay, wherever nothing lies between two pixels."""
-    masks = np.kron(np.arange(16).reshape(4, 4), np.ones((4, 4))).astype("uint8")[None].repeat(64, 0)
-    images, key = masks[..., None].astype("float32"), tf.constant([1, 2], tf.int64)
-    for areas in ((0.3, 0.9), (1.0, 3.0)):
-        moved, labels = (x.numpy() for x in cut_out(images, masks, areas, key))
-        counts = labels != NONE
-        is_whole = counts & (np.abs(moved[..., 0] - np.round(moved[..., 0])) < 1e-3)
-        assert (
-            np.mean(np.round(moved[..., 0])[is_whole] == labels[is_whole]) > 0.999
-        )  # a mixture may be whole
-        assert is_whole.mean() > 0.2 and counts.all() == (areas[1] < 1)
-        assert np.abs(moved[..., 0] - labels)[counts].max() <= 13  # of what is between two cells
-    turned, labels = mirror(images, masks, key)
-    np.testing.assert_array_equal(turned[..., 0], labels)
-    is_turned = (labels != masks).numpy().any(axis=(1, 2))
-    assert 0.2 < is_turned.mean() < 0.8
-    np.testing.assert_array_equal(labels[is_turned], masks[is_turned][:, :, ::-1])
 
 
 def test_padding_counts_nowhere_and_the_seed_fixes_the_rest():

@@ -1,0 +1,103 @@
+"""Images that files describe one by one, with what is annotated in each: what fits, what is left out.
+
+Where the EXIF of an image turns it, the size that a file states, or the size of a mask, says whether
+annotations are drawn on the stored pixels or on the image as it is shown; see `stated_sizes.is_stored`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from keras_tfm.data.sources.canvas import Canvas
+from keras_tfm.data.sources.image_files import ImageFiles, in_threads, readable
+from keras_tfm.data.sources.lines import DataError, tell_left_out
+from keras_tfm.data.sources.stated_sizes import is_stored, tell_scaled
+from keras_tfm.serving.image_headers import Header, Size, header_in
+
+
+class Picture(NamedTuple):
+    """An image as a file describes it: its path or its bytes, None where there is none; its place; what is
+    annotated; and the size of the image if the file states it, which annotations have then.
+    """
+
+    source: str | bytes | None
+    place: str
+    annotation: Any
+    stated: Size | None = None
+
+
+class Checked(NamedTuple):
+    """A picture's parts, boxes for example, as they are on the image as it is shown, and {place: reason} of
+    those that are skipped.
+    """
+
+    parts: list
+    problems: dict[str, str] = {}
+
+
+Check = Callable[[Picture, Header], Checked | str]  # str: why the whole picture is skipped
+
+
+def checked_pictures(pictures: Sequence[Picture], path: str, check: Check) -> list[Checked | str]:
+    """What `check` says of each of the pictures in the file at the `path`, in several threads. What is no
+    image has no parts, and is reported when images are read. DataError if there are no pictures.
+    """
+    if not pictures:
+        raise DataError(path, None, "expected images, there are none")
+
+    def one(picture: Picture) -> Checked | str:
+        if picture.source is None:
+            return "there is no image"
+        if picture.annotation is None:
+            return "there is no mask"
+        try:
+            header = header_in(picture.source)
+        except OSError:
+            header = None
+        return Checked([]) if header is None else check(picture, header)
+
+    return list(in_threads(one, pictures))
+
+
+def read_pictures(
+    pictures: Sequence[Picture],
+    checked: Sequence[Checked | str],
+    shape: tuple[int, int, int],
+    canvas: Canvas,
+    unit: str,
+) -> tuple[np.ndarray | ImageFiles, np.ndarray, list[list]]:
+    """(Images of this `shape`, or decoded when needed; their own (height, width) (N, 2); the parts of each).
+
+    Pictures that did not pass, images that cannot be decoded, and parts, so many of a `unit`, are skipped,
+    with warnings that count them and name some. DataError if no picture is left.
+    """
+    problems = {
+        picture.place: found
+        for picture, found in zip(pictures, checked, strict=True)
+        if isinstance(found, str)
+    }
+    good = [(x, found) for x, found in zip(pictures, checked, strict=True) if isinstance(found, Checked)]
+    if not good:
+        place, problem = next(iter(problems.items()))
+        raise DataError(place, None, problem)
+    tell_left_out(problems, len(pictures))
+    sources = [picture.source or "" for picture, _ in good]
+    places = [
+        picture.place if isinstance(picture.source, bytes) else picture.source or "" for picture, _ in good
+    ]
+    images, rows = readable(ImageFiles(sources, shape, canvas, places))
+    good = [good[row] for row in rows]
+    headers = [header_in(sources[row]) or Header((0, 0)) for row in rows]
+    tell_parts([found for _, found in good], unit)
+    tell_scaled([
+        (picture.place, picture.stated, header.stored if is_stored(header, picture.stated) else header.size)
+        for (picture, _), header in zip(good, headers, strict=True)
+    ])  # fmt: skip
+    return images, np.array([header.size for header in headers], "int64"), [found.parts for _, found in good]
+
+
+def tell_parts(checked: Sequence[Checked], unit: str) -> None:
+    """Warn, in one line, about skipped parts, if there are any."""
+    problems = {place: problem for found in checked for place, problem in found.problems.items()}
+    tell_left_out(problems, len(problems) + sum(len(found.parts) for found in checked), unit)
