@@ -18,6 +18,14 @@ class Answered(NamedTuple):
     num_cut: int
 
 
+class ReadExamples(list):
+    """Examples beside what they were `read` as, so that they are read once."""
+
+    def __init__(self, examples, read):
+        super().__init__(examples)
+        self.read = read
+
+
 class Answerer:
     """`answerer(examples)` gives {name: array} with a row for each of the examples.
 
@@ -59,7 +67,7 @@ class Answerer:
         """The `Read` of each of the `examples`, without a row where it is refused, and {row: reason} of
         those.
         """
-        read = self.reader.read(examples)
+        read = examples.read if isinstance(examples, ReadExamples) else self.reader.read(examples)
         refusals = {place: str(found) for place, found in enumerate(read) if isinstance(found, Refused)}
         return [Read([]) if place in refusals else found for place, found in enumerate(read)], refusals
 

@@ -15,7 +15,7 @@ import numpy as np
 def listed(examples, name="examples"):
     """The `examples` as a list; ValueError, naming the argument, for a single one and for what is no list."""
     refuse_single(examples, name)
-    return list(examples)
+    return examples if isinstance(examples, list) else list(examples)
 
 
 def refuse_single(examples, name="examples"):
@@ -35,7 +35,7 @@ def as_columns(examples, *names):
     array, which is a single column.
     """
     try:
-        columns = [] if isinstance(examples, np.ndarray) else listed(examples)
+        columns = [] if isinstance(examples, np.ndarray) else list(listed(examples))
     except ValueError:
         columns = []
     if len(columns) != len(names):

@@ -8,20 +8,20 @@ from typing import Any
 import tensorflow as tf
 
 from keras_tfm.log import Bar
-from keras_tfm.serving.answering import Answered, Answerer
+from keras_tfm.serving.answering import Answered, Answerer, ReadExamples
 from keras_tfm.serving.answers import ANSWERS
 from keras_tfm.serving.entries import chosen
 from keras_tfm.serving.examples import check_batch_size, listed, refuse_rows
 from keras_tfm.serving.readers import READERS
-from keras_tfm.tasks.signatures import Arrays, Signature
+from keras_tfm.tasks.signatures import Arrays, Inspection, Signature
 from keras_tfm.tasks.task import Task
 
 
 class AskedTask(Task):
     """A task whose `signature` says what it reads, computes and answers. Abstract.
 
-    `ask` reads examples, computes and answers them in one pass; refusals, the count of what is cut, and
-    exports come from the same signature.
+    `ask` reads examples, computes and answers them; refusals, the count of what is cut, and exports come from
+    the same signature. What `inspect` has read, `predict` does not read again.
     """
 
     _at_work: tuple[Any, Answerer] | None = None  # the configuration that the answerer was made for, and it
@@ -53,14 +53,19 @@ class AskedTask(Task):
 
         return self.answerer.ask(examples, batch_size, finish, progress)
 
+    def inspect(self, examples: Any, **options: Any) -> Inspection:
+        read, refusals = self.answerer.rows(list(examples))
+        rest = [row for row in range(len(read)) if row not in refusals]
+        asked = ReadExamples([examples[row] for row in rest], [read[row] for row in rest])
+        return Inspection(refusals, sum(is_cut for _, is_cut in asked.read), asked)
+
     def refusals(self, examples: Any, **options: Any) -> dict[int, str]:
-        _, refused = self.answerer.rows(list(examples))
-        return refused
+        return self.inspect(list(examples)).refusals
 
     def count_truncated(self, examples: Iterable) -> int:
-        read, refused = self.answerer.rows(listed(examples))
-        refuse_rows(refused)
-        return sum(is_cut for _, is_cut in read)
+        refusals, num_cut, _ = self.inspect(listed(examples))
+        refuse_rows(refusals)
+        return num_cut
 
     def quantize(self, mode: str) -> None:
         super().quantize(mode)

@@ -21,6 +21,16 @@ def labels_beside(labels: Iterable[Any], values: tf.Tensor) -> tf.Tensor:
     return tf.tile(names[None], [tf.shape(values)[0], 1])
 
 
+class Inspection(NamedTuple):
+    """What comes before `predict`: the `refusals` of examples, {row: reason}; how many of the others are cut;
+    and these others, which `predict` takes.
+    """
+
+    refusals: dict[int, str]
+    num_cut: int
+    examples: list
+
+
 class Signature(NamedTuple):
     """What a task reads, computes and answers, said once: `predict`, SavedModels and other formats follow.
 

@@ -23,7 +23,7 @@ from keras_tfm.data.tokenizers.kinds import load_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.heads.language_model import LanguageModel
 from keras_tfm.serving.examples import check_batch_size, listed, reasons, refuse_rows
-from keras_tfm.tasks.signatures import ColumnNames, Endpoints, ServedWriter, Signature
+from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Inspection, ServedWriter, Signature
 from keras_tfm.tasks.task_folder import TaskError, check_files, digest_of, read_config
 from keras_tfm.training.card import card, write_card
 from keras_tfm.training.folder import Path, new_folder
@@ -126,6 +126,12 @@ class Task(abc.ABC):
         """
         refuse_columns(columns, "lines of text have none")
         return read_input_lines(path)
+
+    def inspect(self, examples: Any, **options: Any) -> Inspection:
+        """What comes before `predict` with these `options`: what is refused, what is cut, and the rest."""
+        refusals = self.refusals(examples, **options)
+        rest = [example for row, example in enumerate(examples) if row not in refusals]
+        return Inspection(refusals, self.count_truncated(rest), rest)
 
     def refusals(self, examples: Any, **options: Any) -> dict[int, str]:
         """{row: reason} for those `examples` that `predict` cannot answer with these `options`. `predict`
