@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import sentencepiece
 import tensorflow as tf
+import tensorflow_text as tf_text
 import tokenizers
 
 from keras_tfm.data import (
@@ -22,6 +23,7 @@ from keras_tfm.data import (
     read_huggingface_tokenizer,
 )
 from keras_tfm.data.tokenizers.added import FLAGS, AddedToken, AddedTokens, appended
+from keras_tfm.private.tensorflow_text import split
 from keras_tfm.serving.readers import READERS
 from keras_tfm.serving.tokens import by_tokenizers, spans_by_tokenizers
 from keras_tfm.tasks.text.text_signature import text_signature
@@ -303,3 +305,12 @@ def test_a_damaged_file_of_added_tokens_is_refused(tmp_path):
     (tmp_path / "tokenizer.added.json").write_text('{"added": [3]}')
     with pytest.raises(DataError, match="expected an id and a content"):
         load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize(("delimiters", "kept"), [(" ", ""), ("<a>|b", "<a>|b"), (" |,", ","), ("é", "é")])
+def test_texts_are_split_as_tensorflow_text_does(delimiters, kept):
+    for texts in (["so <a> be, it", "", "b<a><a>", " ", "né é"], [""], []):
+        texts = tf.constant(texts, tf.string)
+        expected = tf_text.regex_split_with_offsets(texts, delimiters, kept)
+        for ours, theirs in zip(split(texts, delimiters, kept), expected, strict=True):
+            assert ours.to_list() == theirs.to_list() and ours.row_splits.dtype == theirs.row_splits.dtype
