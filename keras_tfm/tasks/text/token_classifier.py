@@ -133,7 +133,8 @@ class TokenClassifier(EncoderTask):
         With `repair=True` an I- tag that goes on with nothing becomes B-.
         """
         sentences = listed(sentences)
-        tags = list(map(self._tags_of, self._split(sentences), self._probabilities(sentences, batch_size)))
+        found = self._probabilities(sentences, batch_size)
+        tags = list(map(self._tags_of, self._split(sentences), found))
         return list(map(repaired, tags)) if repair else tags
 
     def records(
