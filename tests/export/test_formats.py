@@ -344,9 +344,9 @@ def test_other_folders(exports, tmp_path):
         serving.load(tmp_path)
     content = json.loads((exports["onnx"] / "serving.json").read_text())
     for changed, message in (
-        ({**content, "layout": 2}, "expected layout 1, got 2"),
+        ({**content, "layout": 9}, f"expected layout {serving.LAYOUT}, got 9"),
         ({}, "the file is damaged"),
-        ({"layout": 1}, r"serving\.json: reads: expected an object, got None"),
+        ({"layout": serving.LAYOUT}, r"serving\.json: reads: expected an object, got None"),
     ):
         (tmp_path / "serving.json").write_text(json.dumps(changed))
         with pytest.raises(ValueError, match=message):

@@ -198,5 +198,5 @@ def test_pipes_are_not_waited_for(read, name, tmp_path):
     os.mkfifo(tmp_path / name)
     with pytest.raises(DataError, match="expected a file or a folder, got a pipe or a device"):
         read(tmp_path / name, (4, 4, 3))
-    with pytest.raises(Refused, match="^cannot be read: expected a regular file"):
+    with pytest.raises(Refused, match=r"^cannot be read: expected a regular file"):
         Images(None, (4, 4, 3), "bilinear", 1.0, False).row(tmp_path / name)
