@@ -71,7 +71,7 @@ def test_images_are_turned_as_by_pillow_wherever_they_are_decoded(orientation, k
     assert size_in(data) == upright.shape[:2]
     trained = decoded_or_problem(data, upright.shape, Preprocessing())
     exported = in_graph(data).numpy()
-    served = Images(None, upright.shape, "bilinear", 1.0, False).row(data, 0)
+    served = Images(None, upright.shape, "bilinear", 1.0, False).row(data)
     np.testing.assert_array_equal(trained, exported)
     np.testing.assert_array_equal(served, (upright / 255).astype("float32"))
     if kind == "JPEG":  # whose pixels libraries compute with other roundings
