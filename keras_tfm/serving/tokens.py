@@ -3,6 +3,8 @@
 import json
 from typing import Any, Literal
 
+import numpy as np
+
 from .entries import chosen
 from .packages import imported
 
@@ -80,9 +82,15 @@ def spans_by_sentencepiece(folder):
     def spans(text):
         if not text:
             return [], []
-        pieces = model.encode(" " + text.replace("▁", "\0"), out_type="immutable_proto").pieces
-        edges = [(max(0, piece.begin - 1), max(0, piece.end - 1)) for piece in pieces]  # without the space
-        return [piece.id for piece in pieces], edges
+        text = " " + text.replace("\0", " ").replace(
+            "▁", "\ufffd"
+        )  # as many characters as before, and a space
+        pieces = model.encode(text, return_type="proto").pieces
+        begins = np.cumsum([0, *(len(character.encode()) for character in text)])  # in bytes, of characters
+        edges = np.searchsorted(begins, [(piece.begin, piece.end) for piece in pieces]) - 1
+        return [piece.id for piece in pieces], [
+            (max(0, first), max(0, last)) for first, last in edges.tolist()
+        ]
 
     return lambda texts: list(map(spans, texts))
 
@@ -104,14 +112,6 @@ def by_characters(folder, characters: str, first: int, unknown: int | None):
     return lambda texts: [[ids.get(character, unknown) for character in text] for text in texts]
 
 
-def spans_by_characters(folder, characters: str, first: int, unknown: int | None):
-    """As `spans_by_tokenizers`, with an id for each character."""
-    ids = by_characters(folder, characters, first, unknown)
-    return lambda texts: [
-        (found, [(place, place + 1) for place in range(len(found))]) for found in ids(texts)
-    ]
-
-
 TOKENIZERS: dict[str, Any] = {
     "tokenizers": by_tokenizers,
     "sentencepiece": by_sentencepiece,
@@ -120,7 +120,6 @@ TOKENIZERS: dict[str, Any] = {
 SPANS: dict[str, Any] = {
     "tokenizers": spans_by_tokenizers,
     "sentencepiece": spans_by_sentencepiece,
-    "characters": spans_by_characters,
 }
 
 

@@ -102,17 +102,6 @@ def ragged_rows(rows: Sequence) -> Ragged:
     }
 
 
-def are_cut(
-    tokenizer: Tokenizer, max_length: int, firsts: Sequence[str], seconds: Sequence[str] | None = None
-) -> np.ndarray:
-    """Which of the texts (B,), or pairs, have more than `max_length` tokens, so that `pack_texts` cuts
-    them: bool (B,).
-    """
-    sides = [firsts] if seconds is None else [firsts, seconds]
-    lengths = sum(tokenizer.tokenize(tf.constant(list(side), tf.string)).row_lengths() for side in sides)
-    return (lengths > max_length - tokenizer.num_added(len(sides))).numpy()
-
-
 def join_pairs(tokenizer: Tokenizer, first: tf.RaggedTensor, second: tf.RaggedTensor) -> Ragged:
     """Join the ids of two texts, (B, None) each, as `pack_texts` does."""
     front = surround(first, [tokenizer.start_id], tokenizer.between_ids)

@@ -342,14 +342,6 @@ def with_parts(backbone: keras.Model, **parts: Any) -> keras.Model:
     return changed
 
 
-def as_pairs(texts: Iterable[str | Sequence[str]]) -> list[tuple[str, ...]]:
-    """Tuples of two strings, each of which may have come as one string with a tab between."""
-    pairs = list(map(parts_of, texts))
-    if any(len(pair) != 2 for pair in pairs):
-        raise ValueError("texts: expected pairs, tuples of two strings or one string with a tab between")
-    return pairs
-
-
 def parts_of(text: str | Sequence[str]) -> tuple[str, ...]:
     """A tuple of strings; a single string is split at its tabs."""
     return tuple(text.split("\t")) if isinstance(text, str) else tuple(text)
