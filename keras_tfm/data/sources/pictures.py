@@ -73,12 +73,9 @@ def read_pictures(
     Pictures that did not pass, images that cannot be decoded, and parts, so many of a `unit`, are skipped,
     with warnings that count them and name some. DataError if no picture, or no part, is left.
     """
-    problems = {
-        picture.place: found
-        for picture, found in zip(pictures, checked, strict=True)
-        if isinstance(found, str)
-    }
-    good = [(x, found) for x, found in zip(pictures, checked, strict=True) if isinstance(found, Checked)]
+    outcomes = list(zip(pictures, checked, strict=True))
+    problems = {picture.place: found for picture, found in outcomes if isinstance(found, str)}
+    good = [(picture, found) for picture, found in outcomes if isinstance(found, Checked)]
     if not good:
         place, problem = next(iter(problems.items()))
         raise DataError(place, None, problem)
@@ -93,11 +90,11 @@ def read_pictures(
     tell_parts([found for _, found in good], unit)
     if not any(found.parts for _, found in good):
         raise DataError(path, None, f"expected {unit}, there are none")
-    drawn = [drawn_on(header, picture.stated) for header, (picture, _) in zip(headers, good, strict=True)]
-    tell_scaled([
-        (picture.place, picture.stated, (header if isinstance(pixels, str) else pixels).stored)
-        for (picture, _), header, pixels in zip(good, headers, drawn, strict=True)
-    ])  # fmt: skip
+    scaled = []
+    for header, (picture, _) in zip(headers, good, strict=True):
+        drawn = drawn_on(header, picture.stated)
+        scaled.append((picture.place, picture.stated, (header if isinstance(drawn, str) else drawn).stored))
+    tell_scaled(scaled)
     return images, np.array([header.size for header in headers], "int64"), [found.parts for _, found in good]
 
 
