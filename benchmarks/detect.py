@@ -71,8 +71,8 @@ def run_keras_hub(train, test, minutes):
     import tensorflow as tf
     from keras_hub import layers, models
 
-    from keras_tfm.data import Canvas, ObjectBatches
-    from keras_tfm.data.batches.objects import targets_of
+    from keras_tfm.data import Canvas, CanvasBatches
+    from keras_tfm.data.batches.targets import object_targets
     from keras_tfm.heads.boxes import corners_of
     from keras_tfm.training import TimedSchedule, TimeLimit, WarmupCosineSchedule
 
@@ -98,8 +98,15 @@ def run_keras_hub(train, test, minutes):
 
     numbers = [[names.index(name) for name in labels] for labels in train.labels]
     canvas = Canvas()
-    data = ObjectBatches(
-        train.images, train.sizes, targets_of(train.boxes, numbers), canvas, shape, BATCH, seed=0, flips=True
+    data = CanvasBatches(
+        train.images,
+        train.sizes,
+        object_targets(train.boxes, numbers),
+        canvas,
+        shape,
+        BATCH,
+        seed=0,
+        flips=True,
     )
     model.fit(
         data.epochs().map(converted),

@@ -17,14 +17,16 @@ MAY_IMPORT = {
     "layers": set(),
     "word_vectors": set(),
     "data": set(),
-    "export": {"serving", "training"},  # serving: an export is run as it is served; training: README's mark
+    # serving: an export is run as it is served; data, heads: what readers and answers are in a graph;
+    # training: README's mark
+    "export": {"serving", "data", "heads", "training"},
     "serving": set(),  # what answers without TensorFlow
     "training": set(),
     "heads": {"layers"},
     "models": {"layers"},
     "generation": {"layers"},
-    # training: what `fit` is made of; word_vectors: what recommends
-    "tasks": {"models", "heads", "generation", "data", "training", "word_vectors"},
+    # serving: the host side of asking; training: what `fit` is made of; word_vectors: what recommends
+    "tasks": {"models", "heads", "generation", "data", "serving", "training", "word_vectors"},
     "convert": {"models", "heads", "generation", "training"},  # training: folders that appear whole
     "visualize": {"layers", "tasks", "training"},  # tasks: what their models read; training: whole files
     "demo": {"tasks", "data"},  # what `keras-tfm demo` runs
@@ -59,7 +61,7 @@ FOR_EVERYBODY = {
 INSIDE_FUNCTIONS = {
     ("models", "convert"): {"from_huggingface", "save_huggingface"},
     ("tasks", "convert"): {"from_huggingface", "save_huggingface"},
-    ("tasks", "export"): {"export"},
+    ("tasks", "export"): {"export", "export_endpoints"},
 }
 
 # Where tensorflow (and tensorflow_text, tensorflow_datasets) may be imported: elsewhere keras.ops is used.

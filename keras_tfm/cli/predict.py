@@ -212,18 +212,21 @@ class Writer:
         """
         from keras_tfm.jit import brief
 
-        reasons = self.task.refusals(examples, **self.decoding) | blanks(examples)
+        reasons = blanks(examples)
+        rows = [row for row in range(len(examples)) if row not in reasons]
+        asked = examples if not reasons else [examples[row] for row in rows]
+        refusals, num_cut, answered = self.task.inspect(asked, **self.decoding)
+        reasons |= {rows[place]: reason for place, reason in refusals.items()}
         for row, reason in sorted(reasons.items()):
             self.num_refused += 1
             if self.num_refused <= MOST_TOLD:
                 warn(f"{places[row]} gets an empty {self._unit}: {reason}")
-        answered = [example for row, example in enumerate(examples) if row not in reasons]
         self.num_read += len(examples)
-        self.num_cut += self.task.count_truncated(answered)
+        self.num_cut += num_cut
         if not self.in_portions:
             self._tell_of_all()
         answers: Iterator[Any] = iter(())
-        if answered:
+        if len(answered):
             with brief() if is_all and len(answered) <= FEW else contextlib.nullcontext():
                 answers = iter(self._ask(answered, **self.decoding, **self.asking))
         for row, (example, place) in enumerate(zip(examples, places, strict=True)):

@@ -30,7 +30,6 @@ from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.data.batches.image_texts import ImageTextBatches
 from keras_tfm.data.batches.images import ImageBatches
 from keras_tfm.data.batches.masking import NOT_CHOSEN, Masking
-from keras_tfm.data.batches.masks import MaskBatches
 from keras_tfm.data.batches.noises import (
     DocumentRotation,
     OneOf,
@@ -39,7 +38,6 @@ from keras_tfm.data.batches.noises import (
     TokenDeletion,
     TokenMasking,
 )
-from keras_tfm.data.batches.objects import ObjectBatches
 from keras_tfm.data.batches.packing import PackedPairs
 from keras_tfm.data.batches.pairs import PairBatches, encode_prompts, encode_sources
 from keras_tfm.data.batches.sentence_pairs import SentencePairs
@@ -109,11 +107,9 @@ __all__ = [
     "LabelledTexts",
     "Layout",
     "MaskedBatches",
-    "MaskBatches",
     "MaskFiles",
     "Masking",
     "Masks",
-    "ObjectBatches",
     "Objects",
     "OneOf",
     "PackedPairs",

@@ -64,9 +64,9 @@ def export(task, folder, overwrite, format, quantization, options):
             writers.write_writer(writer, task.name, MODULES[format], quantization, work, BOUNDS[quantization])
         return
     if format != "saved_model":
-        served = task.served(**options)
+        signature = task.signature(**options)
         with new_folder(folder, overwrite) as work:
-            write_format(served, task.name, format, quantization, work)
+            write_format(signature, task.name, format, quantization, work)
         return
     refuse_pattern(folder)
     endpoints = task.export_endpoints(**options)
@@ -76,14 +76,14 @@ def export(task, folder, overwrite, format, quantization, options):
         mark_saved_model(work, task=task.name, files=serving.digests_of(work))
 
 
-def write_format(served, task, name, quantization, folder):
-    """Write a task, as its `Served` describes it, into `folder`, and compare the file with the task.
+def write_format(signature, task, name, quantization, folder):
+    """Write a task, as its `Signature` says it, into `folder`, and compare the file with the task.
 
     Raises:
         ValueError: if the format lacks an operation of the model, or answers otherwise than the task.
         OSError: if the folder cannot be written.
     """
-    function = FrozenFunction(served.function, served.inputs, served.reads.get("max_length"))
+    function = FrozenFunction(signature.function, signature.inputs, signature.reads.get("max_length"))
     try:
         most_rows, widths = FORMATS[name].write(function, folder, quantization)
     except (OSError, ValueError, MemoryError):
@@ -92,7 +92,7 @@ def write_format(served, task, name, quantization, folder):
         shutil.disk_usage(folder)  # OSError where the folder is gone
         reason = " ".join(str(error).split())[:300]
         raise ValueError(f"{name} cannot hold this model: {reason}") from error
-    served.write_reader(folder)
+    signature.write_files(folder)
     description = described(
         task,
         name,
@@ -101,22 +101,20 @@ def write_format(served, task, name, quantization, folder):
         outputs=function.outputs,
         most_rows=most_rows,
         widths=widths,
-        reads=served.reads,
-        answers=served.answers,
+        reads=signature.reads,
+        answers=signature.answers,
     )
     exported = serving.Served(folder, description)
-    description["difference"] = _difference(served, function, exported, name, quantization)
+    description["difference"] = _difference(signature.examples, function, exported, name, quantization)
     _write_around(folder, description)
 
 
-def _difference(served, function, exported, name, quantization):
-    """How far the exported function is from the task's on the task's examples; ValueError above the bound."""
+def _difference(examples, function, exported, name, quantization):
+    """How far the exported function is from the task's on `examples`; ValueError above the bound."""
     most, squares, total, agree = 0.0, 0.0, 0.0, []
-    for example in served.examples:
-        inputs, expected = exported.read([example]), served.encode([example])
-        if any(not np.array_equal(inputs[key][:, : x.shape[1]], x) for key, x in expected.items()):
-            raise ValueError(f"{name}: outside TensorFlow the task would read {example!r:.80} otherwise")
-        found, right = _by_rows(exported, inputs), function(expected)
+    for example in examples:
+        ((rows, _),), _ = exported.rows([example])
+        found, right = _by_rows(exported, rows), function(exported.reader.join(rows))
         for key, x in right.items():
             y = found[key][tuple(slice(size) for size in x.shape)]
             if x.dtype.kind != "f":  # ids and flags may tip where two are as likely
@@ -133,14 +131,17 @@ def _difference(served, function, exported, name, quantization):
     if quantization is None and agree and np.concatenate([x.ravel() for x in agree]).mean() < AGREE:
         raise ValueError(f"{name}: of its choices less than {AGREE:.0%} are the task's")
     words = "at most" if quantization is None else f"{quantization}, root mean square of"
-    LOG.info("%s: %s %.2g from the task on %d examples", name, words, difference, len(served.examples))
+    LOG.info("%s: %s %.2g from the task on %d examples", name, words, difference, len(examples))
     return difference
 
 
-def _by_rows(exported, inputs):
-    """`exported.run` for one row after the other: an example may have more rows than the format takes."""
-    rows = range(len(next(iter(inputs.values()))))
-    found = [exported.run({name: x[row : row + 1] for name, x in inputs.items()}) for row in rows]
+def _by_rows(exported, rows):
+    """What the exported function gives for one row after the other: an example may have more rows than the
+    format takes.
+    """
+    inputs = exported.reader.join(rows, exported.widths)
+    parts = [{name: x[row : row + 1] for name, x in inputs.items()} for row in range(len(rows))]
+    found = list(map(exported.run, parts))
     return {name: np.concatenate([outputs[name] for outputs in found]) for name in found[0]}
 
 

@@ -36,7 +36,7 @@ def write_writer(served, task, module, quantization, folder, bound):
             decoding = module.write_writer(served, folder, quantization)
         else:
             decoding = steps.write_writer(served, name, module.write, folder, quantization)
-    served.write_reader(folder)
+    served.write_files(folder)
     description = described(
         task,
         name,

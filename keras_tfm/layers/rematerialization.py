@@ -20,6 +20,7 @@ from keras_tfm.private.keras import (
     set_keras_mask,
     set_rematerialization,
 )
+from keras_tfm.private.tensorflow import keep_gradient_with
 
 
 def rematerialize(layer: keras.layers.Layer) -> keras.layers.Layer:
@@ -80,6 +81,7 @@ def recomputed(layer, of_keras, layer_call, *args, **kwargs):
 
     def call_and_add_losses(*args, **kwargs):
         y, losses = again(*keras.tree.flatten(passed))
+        keep_gradient_with(keras.tree.flatten(y)[0])
         for loss in losses:
             layer.add_loss(loss)
         return y

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .readers import as_pair
 from .tokens import symbols_of
 
 ASCII_SPACES = "\t\n\f\r "
@@ -34,7 +35,7 @@ def as_tags(folder, labels: list[str], outside: str):
     """The likeliest label at each word's first token, with spaces between; `outside` for words not read."""
 
     def finish(outputs, rows, example):
-        best, firsts, count = outputs[0]["scores"].argmax(-1), rows[0][2], rows[0][3]
+        best, (firsts, count) = outputs[0]["scores"].argmax(-1), rows[0].more
         tags = [labels[int(best[first])] for first in firsts]
         return {"tags": " ".join(tags + [outside] * (count - len(tags)))}
 
@@ -58,7 +59,7 @@ def as_filled(folder, blank: str):
 
     def finish(outputs, rows, example):
         parts = example.split(blank)
-        ids = [i for found, row in zip(outputs, rows, strict=True) for i in found["ids"][: len(row[2])]]
+        ids = [i for found, row in zip(outputs, rows, strict=True) for i in found["ids"][: len(row.more)]]
         filled = [words[i] for i in ids] + [blank] * (len(parts) - 1 - len(ids))
         return {"text": "".join(part + word for part, word in zip(parts, [*filled, ""], strict=True))}
 
@@ -77,7 +78,7 @@ def as_span(folder, longest: int, threshold: float | None):
         _, _, _, null, null_probability = min(spans, key=lambda span: span[3])
         if threshold is not None and null - score > threshold:
             return {"answer": "", "score": null_probability}
-        context = example.split("\t")[1] if isinstance(example, str) else example[1]
+        _, context = as_pair(example)
         return {"answer": trimmed(context[slice(*place)]), "score": probability}
 
     return finish
@@ -87,19 +88,20 @@ def best_span(found, row, longest):
     """Of one window: the best span's sum of logits, its characters and its probability; the sum of logits of
     no answer, and its probability.
     """
-    starts, ends = np.array(row[2]), np.array(row[3])
+    starts, ends = map(np.array, row.more)
     start, end = (found[side][: len(starts)].astype("float32") for side in ("start", "end"))
     is_context = ends > starts
     null, is_candidate = start[0] + end[0], np.append(True, is_context[1:])
     total = sum(np.logaddexp.reduce(x[is_candidate]) for x in (start, end))
-    best = -np.inf, (0, 0)
-    for first in np.flatnonzero(is_context):
-        reached = np.where(is_context, end, -np.inf)[first : first + longest]
-        last = first + int(reached.argmax())
-        score = start[first] + reached.max()
-        if score > best[0]:
-            best = score, (int(starts[first]), int(ends[last]))
-    return (*best, np.exp(best[0] - total), null, np.exp(null - total))
+    lowest = np.full(longest - 1, -np.inf, "float32")
+    reached = np.append(np.where(is_context, end, -np.inf), lowest)
+    reached = np.lib.stride_tricks.sliding_window_view(reached, longest)  # (T, longest): from each start on
+    scores = np.where(is_context, start, -np.inf) + reached.max(-1)
+    first = int(scores.argmax())
+    place = (0, 0)
+    if is_context[first]:
+        place = int(starts[first]), int(ends[first + int(reached[first].argmax())])
+    return scores[first], place, np.exp(scores[first] - total), null, np.exp(null - total)
 
 
 def trimmed(text):

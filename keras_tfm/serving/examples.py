@@ -15,7 +15,7 @@ import numpy as np
 def listed(examples, name="examples"):
     """The `examples` as a list; ValueError, naming the argument, for a single one and for what is no list."""
     refuse_single(examples, name)
-    return list(examples)
+    return examples if isinstance(examples, list) else list(examples)
 
 
 def refuse_single(examples, name="examples"):
@@ -35,7 +35,7 @@ def as_columns(examples, *names):
     array, which is a single column.
     """
     try:
-        columns = [] if isinstance(examples, np.ndarray) else listed(examples)
+        columns = [] if isinstance(examples, np.ndarray) else list(listed(examples))
     except ValueError:
         columns = []
     if len(columns) != len(names):
@@ -77,10 +77,14 @@ def as_numbers(values, name):
     return array.astype("float64")
 
 
-def check_row(example, row, kind):
-    """Raise ValueError, naming the `row`, for an example that is not of its `kind`."""
+class Refused(ValueError):
+    """Why an example has no answer."""
+
+
+def check(example, kind):
+    """Raise `Refused` for an example that is not of its `kind`."""
     if (reason := kind(example)) is not None:
-        raise ValueError(f"row {row}: {reason}")
+        raise Refused(reason)
 
 
 def not_text(example):

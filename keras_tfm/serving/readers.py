@@ -1,12 +1,13 @@
-"""What comes before the exported function: raw inputs as arrays of numbers."""
+"""What comes before the function of numbers: raw inputs as rows, and rows as arrays."""
 
 import io
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from .examples import (
-    check_row,
+    Refused,
+    check,
     not_choices,
     not_image,
     not_pair,
@@ -17,30 +18,104 @@ from .examples import (
 )
 from .image_headers import FORMATS, MAX_PIXELS, NOT_WHOLE, Header, header_of, problem_of, read_bytes, turned
 from .packages import imported
-from .tokens import by_tokenizers, spans_by_tokenizers
+from .tokens import SPANS, TOKENIZERS, made
 
 WASTE = 1.3  # texts share a batch if the longest is at most so many times as long as the shortest
 
 
+class Read(NamedTuple):
+    """An example's rows, and whether more of it was there than the model reads."""
+
+    rows: list
+    is_cut: bool = False
+
+
 class Reader:
-    """Examples as rows, and rows as arrays; a subclass has `row`, or else `rows`."""
+    """Examples as rows, and rows as arrays; a subclass has `row`, or else `read`."""
 
-    def rows(self, example, place):
-        """The rows of an example, which is number `place`."""
-        return [self.row(example, place)]
+    def read(self, examples):
+        """What each of the `examples` is read as: a `Read`, or the `Refused` that says why it is not."""
+        return [refused_or(self.read_one, example) for example in examples]
 
-    def row(self, example, place):
+    def read_one(self, example):
+        """The `Read` of an example; raises `Refused`."""
+        return Read([self.row(example)])
+
+    def row(self, example):
+        """The row of an example; raises `Refused`."""
+        raise NotImplementedError
+
+    def length(self, row):
+        return 1
+
+    def join(self, rows, widths=None):
+        """Rows as {input: array}."""
         raise NotImplementedError
 
 
-class Texts(Reader):
-    """Strings, or pairs of them, as ids of the tokens of tokenizer.json between `start` and `end`, and with
-    those of `between` between two texts. More than `max_length` tokens are cut, of two texts from the longer.
+def refused_or(make, *arguments):
+    """What `make` gives for the arguments, or the `Refused` that it raises."""
+    try:
+        return make(*arguments)
+    except Refused as refused:
+        return refused
+
+
+class Text(Reader):
+    """Strings as ids of tokens: an example has `parts`, of whose ids `read_ids` makes a `Read`."""
+
+    def __init__(self, folder, tokenizer: dict):
+        self.ids = made(folder, TOKENIZERS, tokenizer, "reads.tokenizer")
+
+    def read(self, examples):
+        groups = [refused_or(self.parts, example) for example in examples]
+        read = [parts for parts in groups if not isinstance(parts, Refused)]
+        try:
+            found = iter(self.encode(read))
+        except UnicodeEncodeError as error:  # one of them holds half of a character
+            if len(examples) == 1:
+                return [Refused(f"expected Unicode text, got {error.reason}")]
+            return [read for example in examples for read in self.read([example])]
+        return [
+            parts if isinstance(parts, Refused) else refused_or(self.read_ids, *next(found))
+            for parts in groups
+        ]
+
+    def encode(self, groups):
+        """The ids of each string in `groups`, lists of them; equal ones are tokenised once."""
+        texts = list(dict.fromkeys(text for parts in groups for text in parts))
+        ids = dict(zip(texts, self.ids(texts), strict=True))
+        return [[ids[text] for text in parts] for parts in groups]
+
+    def parts(self, example):
+        """The strings of an example; raises `Refused`."""
+        check(example, not_text)
+        return [example]
+
+    def read_ids(self, *ids):
+        """The `Read` of an example whose parts have these ids; raises `Refused`."""
+        raise NotImplementedError
+
+
+class Tokens(NamedTuple):
+    """A row of token ids, of which `first` belong to the first text; `more` is what its reader knows
+    besides.
+    """
+
+    ids: list[int]
+    first: int
+    more: Any = None
+
+
+class Texts(Text):
+    """Strings, or pairs of them, as ids between `start` and `end`, and with those of `between` between two
+    texts. More than `max_length` tokens are cut, of two texts from the longer.
     """
 
     def __init__(
         self,
         folder,
+        tokenizer: dict,
         inputs: list[Literal["token_ids", "segment_ids", "padding_mask"]],
         max_length: int,
         start: int,
@@ -49,28 +124,34 @@ class Texts(Reader):
         between: list[int],
         pairs: bool = False,
     ):
-        self.ids = by_tokenizers(folder)
+        super().__init__(folder, tokenizer)
         self._inputs, self._max_length, self._pairs = inputs, max_length, pairs
         self._start, self._end, self._pad, self._between = start, end, pad, between
 
-    def row(self, example, place):
-        """(token ids, how many of them belong to the first text)."""
+    def parts(self, example):
         if not self._pairs:
-            check_row(example, place, not_text)
-            room = self._max_length - 2
-            ids = [self._start, *self.ids(example)[:room], self._end]
-            return ids, len(ids)
-        check_row(example, place, not_pair)
-        pair = example.split("\t") if isinstance(example, str) else example
-        first, second = map(self.ids, pair)
-        room = self._max_length - 2 - len(self._between)
+            return super().parts(example)
+        check(example, not_pair)
+        return as_pair(example)
+
+    def read_ids(self, *ids):
+        row, is_cut = self.row_of(*ids)
+        return Read([row], is_cut)
+
+    def row_of(self, first, second=None):
+        """The row of a text, or of two of them, from their ids, and whether these are cut."""
+        room = self._max_length - 2
+        if second is None:
+            row = [self._start, *first[:room], self._end]
+            return Tokens(row, len(row)), len(first) > room
+        room -= len(self._between)
         kept = min(len(first), max(room - len(second), room - room // 2))
-        first, second = first[:kept], second[: room - kept]
-        front = [self._start, *first, *self._between]
-        return [*front, *second, self._end], len(front)
+        front = [self._start, *first[:kept], *self._between]
+        row = [*front, *second[: room - kept], self._end]
+        return Tokens(row, len(front)), len(first) + len(second) > room
 
     def length(self, row):
-        return len(row[0])
+        return len(row.ids)
 
     def join(self, rows, widths=None):
         """Rows as {input: int32 (B, T)}."""
@@ -81,48 +162,66 @@ class Texts(Reader):
             "segment_ids": np.zeros(shape, "int32"),
             "padding_mask": np.zeros(shape, "int32"),
         }
-        for number, (ids, first) in enumerate(rows):
-            inputs["token_ids"][number, : len(ids)] = ids
-            inputs["padding_mask"][number, : len(ids)] = 1
-            inputs["segment_ids"][number, first : len(ids)] = int(self._pairs)
+        for number, row in enumerate(rows):
+            length = len(row.ids)
+            inputs["token_ids"][number, :length] = row.ids
+            inputs["padding_mask"][number, :length] = 1
+            inputs["segment_ids"][number, row.first : length] = 1
         return {name: inputs[name] for name in self._inputs}
+
+
+def as_pair(example):
+    """Two strings, which may have come as one with a tab between."""
+    return example.split("\t") if isinstance(example, str) else list(example)
+
+
+class Places(NamedTuple):
+    """Where the first token of each word that is read stands, and how many words there are."""
+
+    firsts: list[int]
+    num_words: int
 
 
 class Words(Texts):
     """Lists of words, or strings split by `words_in`: of each word's tokens the first is answered for.
 
     `marks` are words of their own at the ends of others, `before` is what a word is spelled with in front,
-    `empty` what an empty word is read as, and `unknown` the id of a word without tokens.
+    `empty` what an empty word is read as, and `unknown` the id of a word without tokens. What a row knows
+    besides is the `Places` of its words.
     """
 
     def __init__(self, folder, unknown: int, before: str = "", empty: str = "", marks: str = "", **options):
         super().__init__(folder, **options)
         self._unknown, self._before, self._empty, self._marks = unknown, before, empty, marks
 
-    def row(self, example, place):
-        """(token ids, their number, where the first token of each word stands, how many words there are)."""
-        check_row(example, place, not_words)
-        words = words_in(example, self._marks) if isinstance(example, str) else list(example)
-        ids: list[int] = []
-        firsts: list[int] = []
-        for word in words:
-            firsts.append(1 + len(ids))
-            ids += self.ids(self._before + word or self._empty) or [self._unknown]
-        room = self._max_length - 2
-        ids = [self._start, *ids[:room], self._end]
-        return ids, len(ids), [first for first in firsts if first <= room], len(words)
+    def parts(self, example):
+        check(example, not_words)
+        words = words_in(example, self._marks) if isinstance(example, str) else example
+        return [self._before + word or self._empty for word in words]
 
-    def join(self, rows, widths=None):
-        return super().join([row[:2] for row in rows], widths)
+    def read_ids(self, *ids):
+        found: list[int] = []
+        firsts: list[int] = []
+        for some in ids:
+            firsts.append(1 + len(found))
+            found += some or [self._unknown]
+        room = self._max_length - 2
+        firsts = [first for first in firsts if first <= room]
+        row = [self._start, *found[:room], self._end]
+        return Read([Tokens(row, len(row), Places(firsts, len(ids)))], len(firsts) < len(ids))
 
 
 class Choices(Texts):
     """(text, [choice, ...]), or one string with tabs between: a row for each choice, the pair of both."""
 
-    def rows(self, example, place):
-        check_row(example, place, not_choices)
+    def parts(self, example):
+        check(example, not_choices)
         text, choices = as_choices(example)
-        return [self.row((text, choice), place) for choice in choices]
+        return [text, *choices]
+
+    def read_ids(self, text, *choices):
+        rows, are_cut = zip(*(self.row_of(text, choice) for choice in choices), strict=True)
+        return Read(list(rows), any(are_cut))
 
 
 def as_choices(example):
@@ -134,46 +233,55 @@ def as_choices(example):
 class Blanks(Texts):
     """Texts with blanks, the token `blank`: a row for every `most` of them, none for a text without.
 
-    The input "mask_positions" (B, most) says where they stand.
+    The input "mask_positions" (B, most) says where they stand, as does what a row knows besides.
     """
 
     def __init__(self, folder, blank: int, most: int, **options):
         super().__init__(folder, **options)
         self._blank, self._most = blank, most
 
-    def rows(self, example, place):
-        ids, length = self.row(example, place)
-        places = [number for number, token_id in enumerate(ids) if token_id == self._blank]
-        return [(ids, length, places[k : k + self._most]) for k in range(0, len(places), self._most)]
+    def read_ids(self, *ids):
+        row, is_cut = self.row_of(*ids)
+        places = [number for number, token_id in enumerate(row.ids) if token_id == self._blank]
+        parts = [places[first : first + self._most] for first in range(0, len(places), self._most)]
+        return Read([row._replace(more=part) for part in parts], is_cut)
 
     def join(self, rows, widths=None):
         positions = np.zeros((len(rows), self._most), "int32")
-        for number, (_, _, places) in enumerate(rows):
-            positions[number, : len(places)] = places
-        return {**super().join([row[:2] for row in rows], widths), "mask_positions": positions}
+        for number, row in enumerate(rows):
+            positions[number, : len(row.more)] = row.more
+        return {**super().join(rows, widths), "mask_positions": positions}
 
 
 class Questions(Texts):
     """(question, context), or one string with a tab between: a row for each window of the context.
 
-    A window begins every `stride` tokens. Special tokens that are `ordinary` (`tokens.tokenizer_of`) are text
-    in a context. A row is (ids, how many of them belong to the question, the first character of each token in
-    the context, and the one after its last).
+    A window begins every `stride` tokens. A context is read by the tokenizer `of_context`, to which special
+    tokens may be text. What a row knows besides is the first character of each token in the context, and the
+    one after its last.
     """
 
-    def __init__(self, folder, stride: int, ordinary: bool | list[str] = True, **options):
+    def __init__(self, folder, stride: int, of_context: dict, **options):
         super().__init__(folder, pairs=True, **options)
-        self._stride, self._spans = stride, spans_by_tokenizers(folder, ordinary)
+        self._stride, self._spans = stride, made(folder, SPANS, of_context, "reads.of_context")
 
-    def rows(self, example, place):
-        check_row(example, place, not_question)
-        pair = example.split("\t") if isinstance(example, str) else example
-        question, (ids, spans) = self.ids(pair[0]), self._spans(pair[1])
+    def encode(self, groups):
+        questions = super().encode([parts[:1] for parts in groups])
+        contexts = list(dict.fromkeys(context for _, context in groups))
+        spans = dict(zip(contexts, self._spans(contexts), strict=True))
+        return [(ids, spans[context]) for (ids,), (_, context) in zip(questions, groups, strict=True)]
+
+    def parts(self, example):
+        check(example, not_question)
+        return as_pair(example)
+
+    def read_ids(self, question, context):
+        ids, spans = context
         most = self._max_length - self._stride - 2 - len(self._between)
         if len(question) > most:
-            raise ValueError(
-                f"row {place}: expected at most {most} tokens of a question, as {self._stride} of its "
-                f"context are read beside it; got {len(question)}"
+            raise Refused(
+                f"expected at most {most} tokens of a question, as {self._stride} of its context are read "
+                f"beside it; got {len(question)}"
             )
         room = most + self._stride - len(question)
         front = [self._start, *question, *self._between]
@@ -182,11 +290,33 @@ class Questions(Texts):
             part = slice(number * self._stride, number * self._stride + room)
             edges = [(0, 0)] * len(front) + spans[part] + [(0, 0)]
             starts, ends = zip(*edges, strict=True)
-            rows.append(([*front, *ids[part], self._end], len(front), starts, ends))
-        return rows
+            rows.append(Tokens([*front, *ids[part], self._end], len(front), (starts, ends)))
+        return Read(rows)
 
-    def join(self, rows, widths=None):
-        return super().join([row[:2] for row in rows], widths)
+
+class Prompts(Text):
+    """Strings as lists of ids: `before`, then those of the text, then `after`.
+
+    A text of more than `max_length` ids is cut, or refused where `cuts` is False; so is an empty one then.
+    """
+
+    def __init__(
+        self, folder, tokenizer: dict, before: list[int], after: list[int], max_length: int, cuts: bool
+    ):
+        super().__init__(folder, tokenizer)
+        self._before, self._after, self._max_length, self._cuts = before, after, max_length, cuts
+
+    def parts(self, example):
+        if not self._cuts and example == "":
+            raise Refused("expected a prompt, got an empty text: nothing to continue")
+        return super().parts(example)
+
+    def read_ids(self, *ids):
+        (ids,) = ids
+        room = max(0, self._max_length - len(self._before) - len(self._after))
+        if not self._cuts and len(ids) > room:
+            raise Refused(f"expected a prompt of at most {room} tokens, got one of {len(ids)}")
+        return Read([[*self._before, *ids[:room], *self._after]], len(ids) > room)
 
 
 class Images(Reader):
@@ -207,15 +337,15 @@ class Images(Reader):
         self._shape, self._crop_fraction, self._keep_aspect = tuple(shape), crop_fraction, keep_aspect
         self._interpolation = interpolation.upper()
 
-    def row(self, example, place):
-        check_row(example, place, not_image)
+    def row(self, example):
+        check(example, not_image)
         if not isinstance(example, np.ndarray):
-            return self._resized(_pixels(bytes_of(example, place), self._shape[2], place))
+            return self._resized(_pixels(bytes_of(example), self._shape[2]))
         image = example[..., None] if example.ndim == 2 else example
         if image.shape == self._shape:
             return from_0_to_1(image)
         if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != self._shape[2]:
-            raise ValueError(f"row {place}: expected an image {self._shape}, or 8 bits, got {image.shape}")
+            raise Refused(f"expected an image {self._shape}, or 8 bits, got {image.shape}")
         return self._resized(image)
 
     def _resized(self, image):
@@ -239,14 +369,11 @@ class Images(Reader):
         picture = picture.resize((self._shape[1], self._shape[0]), kernel, box)
         return from_0_to_1(np.asarray(picture).reshape(self._shape))
 
-    def length(self, row):
-        return 1
-
     def join(self, rows, widths=None):
         return {"images": np.stack(rows)}
 
 
-def _pixels(data, channels, place):
+def _pixels(data, channels):
     """The bytes of an image file as 8-bit pixels (H, W, channels), turned as its EXIF says, without alpha."""
     pillow = imported("PIL.Image", "Pillow")
     header = header_of(data) or Header((0, 0))
@@ -256,7 +383,7 @@ def _pixels(data, channels, place):
             picture = pillow.fromarray((np.asarray(picture) >> 8).astype("uint8"))
         pixels = turned(np.asarray(picture.convert("RGB")), header.orientation)
     except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:
-        raise ValueError(f"row {place}: {NOT_WHOLE} ({error})") from None
+        raise Refused(f"{NOT_WHOLE} ({error})") from None
     if channels == 3:
         return pixels
     grey = np.rint(pixels.astype("float32") @ np.array([0.299, 0.587, 0.114], "float32"))
@@ -280,16 +407,16 @@ def fitting(length, widths):
     return next(width for width in widths if width >= length) if widths else length
 
 
-def bytes_of(image, place):
-    """The bytes of an image file, given by itself or by its path; ValueError, naming its `place`, for one
-    that its header refuses, and for what is no file, which may be waited for in vain.
+def bytes_of(image):
+    """The bytes of an image file, given by itself or by its path; `Refused` for one that its header refuses,
+    and for what is no file, which may be waited for in vain.
     """
     try:
         data = read_bytes(image)
     except OSError as error:
-        raise ValueError(f"row {place}: cannot be read: {error.strerror or error}") from None
+        raise Refused(f"cannot be read: {error.strerror or error}") from None
     if (problem := problem_of(data)) is not None:
-        raise ValueError(f"row {place}: {problem}")
+        raise Refused(problem)
     return data
 
 
@@ -305,5 +432,6 @@ READERS: dict[str, Any] = {
     "choices": Choices,
     "blanks": Blanks,
     "questions": Questions,
+    "prompts": Prompts,
     "images": Images,
 }

@@ -3,24 +3,16 @@
 import contextlib
 import os
 import pathlib
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
+from .answering import Answerer
 from .answers import ANSWERS
 from .entries import checked, chosen, parameters_of
-from .examples import (
-    check_batch_size,
-    listed,
-    not_choices,
-    not_image,
-    not_pair,
-    not_words,
-    reasons,
-    refuse_rows,
-)
+from .examples import Refused, listed, not_choices, not_image, not_pair, not_words, reasons, refuse_rows
 from .files import LAYOUT, NAME, SAVED_MODEL_NAME, check_files, digests_in, read_object
-from .readers import READERS, as_choices, by_length, bytes_of, from_0_to_1
+from .readers import READERS, as_choices, as_pair, bytes_of, from_0_to_1, refused_or
 from .runtimes import RUNTIMES
 from .writing import Writer
 
@@ -57,7 +49,7 @@ class Function(NamedTuple):
     widths: list[int] | None
 
 
-class Served:
+class Served(Answerer):
     """A task in a format of its own: `served(examples)` gives {name: array}, as its SavedModel would.
 
     Examples are strings; for pairs, tuples of two; for words, lists of strings; for choices, (text, [choice,
@@ -72,43 +64,27 @@ class Served:
         answer, answers = chosen(folder, ANSWERS, description.get("answers"), "answers")
         own = {name: description[name] for name in parameters_of(Function) if name in description}
         function = Function(**checked(folder, Function, own, "function"))
-        self._reader, self._finish = read(folder, **reads), answer(folder, **answers)
+        reader, finish = read(folder, **reads), answer(folder, **answers)
         self._runtime = RUNTIMES[function.format](folder, threads)
-        self._outputs, self._most_rows, self._widths = function[1:]
-        self._path = folder / NAME
+        self._outputs, self._path = function.outputs, folder / NAME
+        super().__init__(reader, self._run, self._checked(finish), function.most_rows, function.widths)
 
-    def __call__(self, examples, batch_size=32):
-        """The answers to all `examples`, {name: array with one row per example}."""
-        check_batch_size(batch_size)
-        examples = listed(examples)
-        groups = [self._reader.rows(example, place) for place, example in enumerate(examples)]
-        rows = [row for group in groups for row in group]
-        found: list[Any] = [None] * len(rows)
-        lengths = [self._reader.length(row) for row in rows]
-        for places in by_length(lengths, min(batch_size, self._most_rows or batch_size)):
-            outputs = self.run(self._reader.join([rows[place] for place in places], self._widths))
-            for number, place in enumerate(places):
-                found[place] = {name: x[number] for name, x in outputs.items()}
-        left = iter(found)
-        answers = []
-        for group, example in zip(groups, examples, strict=True):
-            outputs = [next(left) for _ in group]
+    def _checked(self, finish):
+        """`finish`, with a ValueError for a damaged serving.json."""
+
+        def checked_finish(outputs, rows, example):
             try:
-                answers.append(self._finish(outputs, group, example))
+                return finish(outputs, rows, example)
             except (KeyError, IndexError) as error:  # an output's name, the number of a label or a token
                 raise ValueError(f"{self._path}: its answers do not fit its model: {error!r}") from None
-        return {name: stacked([answer[name] for answer in answers]) for name in answers[0]} if answers else {}
 
-    def read(self, examples):
-        """The inputs of `run` for `examples`, padded to the longest."""
-        rows = [row for place, x in enumerate(examples) for row in self._reader.rows(x, place)]
-        return self._reader.join(rows, self._widths)
+        return checked_finish
 
-    def run(self, inputs):
+    def _run(self, inputs):
         """The exported function: {name: array} to {name: array}; ValueError for sizes that it has not."""
         rows = max((len(x) for x in inputs.values()), default=0)
-        if self._most_rows is not None and rows > self._most_rows:
-            raise ValueError(f"the function takes {self._most_rows} rows at most, it was given {rows}")
+        if self.most_rows is not None and rows > self.most_rows:
+            raise ValueError(f"the function takes {self.most_rows} rows at most, it was given {rows}")
         try:
             outputs = self._runtime(inputs)
         except KeyError as error:
@@ -152,7 +128,9 @@ def inputs_of(names, examples):
         return {"images": np.stack([from_0_to_1(image) for image in examples])}
     if "image_bytes" in names:
         refuse_rows(reasons(examples, not_image))
-        return {"image_bytes": [bytes_of(example, place) for place, example in enumerate(examples)]}
+        found = [refused_or(bytes_of, example) for example in examples]
+        refuse_rows({row: str(x) for row, x in enumerate(found) if isinstance(x, Refused)})
+        return {"image_bytes": found}
     if "values" in names:
         return {"values": np.array(examples, "float32")}
     if "choices" in names:
@@ -162,19 +140,10 @@ def inputs_of(names, examples):
     for first, second in (("text", "second"), ("question", "context")):
         if second in names:
             refuse_rows(reasons(examples, not_pair))
-            pairs = [example.split("\t") if isinstance(example, str) else example for example in examples]
-            return dict(zip((first, second), zip(*pairs, strict=True), strict=True))
+            return dict(zip((first, second), zip(*map(as_pair, examples), strict=True), strict=True))
     (name,) = names  # "text", of which words are parts, or "user"
     refuse_rows(reasons(examples, not_words))
     return {name: [example if isinstance(example, str) else " ".join(example) for example in examples]}
-
-
-def stacked(values):
-    """Values as one array; vectors of several lengths are padded with zeros."""
-    if len({np.shape(value) for value in values}) == 1:
-        return np.array(values)
-    longest = max(map(len, values))
-    return np.array([np.pad(value, (0, longest - len(value))) for value in values])
 
 
 def is_export(folder):

@@ -4,7 +4,6 @@ import json
 from typing import Any, Literal
 
 from .entries import chosen
-from .examples import check_row, not_text
 from .packages import imported
 
 
@@ -42,38 +41,75 @@ def symbols_of(folder):
 
 
 def by_tokenizers(folder, ordinary: bool | list[str] = False):
-    """A function of a text that gives its ids; `ordinary` is that of `tokenizer_of`."""
-    tokenizer = tokenizer_of(folder, ordinary)
-    return lambda text: tokenizer.encode(text, add_special_tokens=False).ids
+    """A function of texts that gives the ids of each; `ordinary` is that of `tokenizer_of`."""
+    encode = _encoded_by(tokenizer_of(folder, ordinary))
+    return lambda texts: [found.ids for found in encode(texts)]
 
 
-def spans_by_tokenizers(folder, ordinary=True):
-    """A function of a text that gives its ids and the (first, last + 1) characters of each."""
-    tokenizer = tokenizer_of(folder, ordinary)
+def spans_by_tokenizers(folder, ordinary: bool | list[str] = True):
+    """A function of texts that gives for each its ids, and the (first, last + 1) characters of each of
+    these.
+    """
+    encode = _encoded_by(tokenizer_of(folder, ordinary))
+    return lambda texts: [(found.ids, found.offsets) for found in encode(texts)]
 
-    def spans(text):
-        found = tokenizer.encode(text, add_special_tokens=False)
-        return found.ids, found.offsets
 
-    return spans
+def _encoded_by(tokenizer):
+    """A function of texts that gives what the library says of each; several are shared among the cores."""
+
+    def encode(texts):
+        if len(texts) == 1:  # without waking threads
+            return [tokenizer.encode(texts[0], add_special_tokens=False)]
+        return tokenizer.encode_batch(texts, add_special_tokens=False)
+
+    return encode
 
 
 def by_sentencepiece(folder):
-    """The same by tokenizer.model, which was trained by this project and keeps white space as it is."""
+    """As `by_tokenizers`, by tokenizer.model, which was trained by this project and keeps white space as it
+    is.
+    """
+    model = sentencepiece_of(folder)
+    return lambda texts: [model.encode(" " + text.replace("▁", "\0")) if text else [] for text in texts]
+
+
+def spans_by_sentencepiece(folder):
+    """As `spans_by_tokenizers`, by tokenizer.model."""
+    model = sentencepiece_of(folder)
+
+    def spans(text):
+        if not text:
+            return [], []
+        pieces = model.encode(" " + text.replace("▁", "\0"), out_type="immutable_proto").pieces
+        edges = [(max(0, piece.begin - 1), max(0, piece.end - 1)) for piece in pieces]  # without the space
+        return [piece.id for piece in pieces], edges
+
+    return lambda texts: list(map(spans, texts))
+
+
+def sentencepiece_of(folder):
+    """The model of tokenizer.model; ValueError if the file is damaged."""
     library = imported("sentencepiece", "sentencepiece")
     path = folder / "tokenizer.model"
     try:
-        model = library.SentencePieceProcessor(model_file=str(path))
+        return library.SentencePieceProcessor(model_file=str(path))
     except (OSError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:300]
         raise ValueError(f"{path}: expected a model of SentencePiece: {reason}") from None
-    return lambda text: model.encode(" " + text.replace("▁", "\0")) if text else []
 
 
 def by_characters(folder, characters: str, first: int, unknown: int | None):
     """The same with an id for each of the `characters`, from `first` on."""
     ids = {character: first + place for place, character in enumerate(characters)}
-    return lambda text: [ids.get(character, unknown) for character in text]
+    return lambda texts: [[ids.get(character, unknown) for character in text] for text in texts]
+
+
+def spans_by_characters(folder, characters: str, first: int, unknown: int | None):
+    """As `spans_by_tokenizers`, with an id for each character."""
+    ids = by_characters(folder, characters, first, unknown)
+    return lambda texts: [
+        (found, [(place, place + 1) for place in range(len(found))]) for found in ids(texts)
+    ]
 
 
 TOKENIZERS: dict[str, Any] = {
@@ -81,35 +117,19 @@ TOKENIZERS: dict[str, Any] = {
     "sentencepiece": by_sentencepiece,
     "characters": by_characters,
 }
+SPANS: dict[str, Any] = {
+    "tokenizers": spans_by_tokenizers,
+    "sentencepiece": spans_by_sentencepiece,
+    "characters": spans_by_characters,
+}
 
 
-class Prompts:
-    """Strings as lists of ids: `before`, then those of the text, then `after`.
-
-    A text of more than `max_length` ids is cut, or refused where `cuts` is False; so is an empty one then.
+def made(folder, kinds, entries, where):
+    """The function of texts that the `entries`, a "kind" and its arguments, say, by one of `kinds`,
+    `TOKENIZERS` or `SPANS`.
     """
-
-    def __init__(
-        self, folder, tokenizer: dict, before: list[int], after: list[int], max_length: int, cuts: bool
-    ):
-        make, options = chosen(folder, TOKENIZERS, tokenizer, "reads.tokenizer")
-        self._encode = make(folder, **options)
-        self._before, self._after, self._max_length, self._cuts = before, after, max_length, cuts
-
-    def row(self, text, place):
-        check_row(text, place, not_text)
-        try:
-            ids = self._encode(text)
-        except UnicodeEncodeError as error:
-            raise ValueError(f"row {place}: expected Unicode text, got {error.reason}") from None
-        room = self._max_length - len(self._before) - len(self._after)
-        if not self._cuts and not text:
-            raise ValueError(f"row {place}: expected a prompt, got an empty text: nothing to continue")
-        if not self._cuts and len(ids) > room:
-            raise ValueError(
-                f"row {place}: expected a prompt of at most {room} tokens, got one of {len(ids)}"
-            )
-        return [*self._before, *ids[: max(0, room)], *self._after]
+    make, options = chosen(folder, kinds, entries, where)
+    return make(folder, **options)
 
 
 class Spelling:

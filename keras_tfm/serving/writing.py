@@ -7,12 +7,12 @@ import numpy as np
 
 from .decoding import StepDecoder
 from .entries import check, checked, chosen
-from .examples import check_batch_size, listed
+from .examples import Refused, check_batch_size, listed, refuse_rows
 from .files import NAME
 from .packages import imported
-from .readers import Images
+from .readers import Images, Prompts
 from .runtimes import RUNTIMES
-from .tokens import Prompts, Spelling
+from .tokens import Spelling
 
 NO_PENALTY = 1e-30  # a length penalty of exactly 0 would make CTranslate2 end a search earlier
 
@@ -49,7 +49,9 @@ class Writer:
 
     def read(self, examples):
         """Each of the `examples` as the model reads it: token ids, or an image."""
-        return [self._reader.row(example, place) for place, example in enumerate(examples)]
+        read = self._reader.read(examples)
+        refuse_rows({place: str(found) for place, found in enumerate(read) if isinstance(found, Refused)})
+        return [row for (row,), _ in read]
 
     def run(self, rows, batch_size=32):
         """The ids that are written for each of the `rows`."""

@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.data.batches.encoding import model_inputs, pack_texts
+from keras_tfm.data.batches.encoding import model_inputs, pack_texts, ragged_rows
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
+from keras_tfm.serving.examples import refuse_rows
+from keras_tfm.serving.readers import as_choices
 from keras_tfm.tasks.image_text.captioner import Captioner
 from keras_tfm.tasks.image_text.matcher import ImageTextMatcher
 from keras_tfm.tasks.images.canvas_task import CanvasTask, sizes_of
 from keras_tfm.tasks.images.detector import Detector
 from keras_tfm.tasks.images.image_task import ImageTask
 from keras_tfm.tasks.task import Task
-from keras_tfm.tasks.text.choice_answerer import ChoiceAnswerer, as_texts
+from keras_tfm.tasks.text.choice_answerer import ChoiceAnswerer
 from keras_tfm.tasks.text.encoder_task import EncoderTask, parts_of
 from keras_tfm.tasks.text.masked_language_model import MaskedLanguageModel
 from keras_tfm.tasks.text.sentence_encoder import SentenceEncoder
@@ -100,19 +102,20 @@ def _(task: ChoiceAnswerer, example: Any, target: str | None = None, **options: 
     """The text with one of its choices: the one that the task takes, where there are several."""
     _refuse_target(task, target, options)
     is_pair = not isinstance(example, str) and isinstance(example[1], str)
-    text, *choices = example if is_pair else as_texts(example)
+    text, choices = (example[0], [example[1]]) if is_pair else as_choices(example)
     if not choices:
         raise ValueError("Expected a text and its choices, with tabs between; got no choice.")
     chosen = choices[task.predict([(text, choices)])[0]] if len(choices) > 1 else choices[0]
-    reading = _read_encoded(task, task._encode(tf.constant([text]), tf.constant([[chosen]])))
+    reading = _read_encoded(task, pack_texts(task.tokenizer, task.config.max_length, [text], [chosen]))
     return dataclasses.replace(reading, texts=(text, chosen), answer=chosen)
 
 
 @read.register(TokenClassifier)
 def _(task: TokenClassifier, example: Any, target: str | None = None, **options: Any) -> Reading:
     _refuse_target(task, target, options)
-    words = example.split() if isinstance(example, str) else list(example)
-    return _read_encoded(task, task._encode([words]))
+    read, refused = task.answerer.rows([example])
+    refuse_rows(refused)
+    return _read_encoded(task, ragged_rows(read[0].rows))
 
 
 def _read_encoded(task: Any, encoded: Mapping[str, tf.RaggedTensor]) -> Reading:

@@ -21,26 +21,36 @@ def labels_beside(labels: Iterable[Any], values: tf.Tensor) -> tf.Tensor:
     return tf.tile(names[None], [tf.shape(values)[0], 1])
 
 
-class Served(NamedTuple):
-    """A task as a function of numbers, and what stands before and after it: for formats without strings.
-
-    Args:
-        function: {input: tensor} to {output: tensor}, in a graph.
-        inputs: {input: its shape and kind}.
-        reads: the "kind" of reader in `keras_tfm.serving.READERS`, and its arguments, as JSON values.
-        answers: the same of `keras_tfm.serving.ANSWERS`.
-        write_reader: writes the files that the reader needs into a folder.
-        examples: raw inputs, on which an export is compared with the task.
-        encode: raw inputs as the task itself reads them, {input: array}.
+class Inspection(NamedTuple):
+    """What comes before `predict`: the `refusals` of examples, {row: reason}; how many of the others are cut;
+    and these others, which `predict` takes.
     """
 
+    refusals: dict[int, str]
+    num_cut: int
+    examples: list
+
+
+class Signature(NamedTuple):
+    """What a task reads, computes and answers, said once: `predict`, SavedModels and other formats follow.
+
+    Args:
+        reads: the "kind" of reader in `keras_tfm.serving.READERS`, and its arguments, as JSON values.
+        function: {input: tensor} to {output: tensor}, in a graph.
+        inputs: {input: its shape and kind}.
+        answers: the "kind" of answer in `keras_tfm.serving.ANSWERS`, and its arguments, as JSON values.
+        write_files: writes the files that reader and answer need into a folder.
+        examples: raw inputs, on which an export is compared with the task.
+        tokenizer: of a reader of texts, what makes tokens of them in a graph.
+    """
+
+    reads: dict[str, Any]
     function: Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]
     inputs: dict[str, tf.TensorSpec]
-    reads: dict[str, Any]
     answers: dict[str, Any]
-    write_reader: Callable[[pathlib.Path], Any]
+    write_files: Callable[[pathlib.Path], Any]
     examples: list
-    encode: Callable[[list], Arrays]
+    tokenizer: Any = None
 
 
 class ServedWriter(NamedTuple):
@@ -53,9 +63,9 @@ class ServedWriter(NamedTuple):
         options: the `DecodingOptions`.
         inputs: of what the model reads besides prompts, {input: its shape and kind}; {} without a source.
         stepwise: makes the model's `Stepwise`, and `context` what that takes of the inputs, {name: tensor}.
-        reads: the "kind" of reader in `keras_tfm.serving.writing.READERS`, and its arguments, as JSON values.
+        reads: the "kind" of reader in `keras_tfm.serving.READERS`, and its arguments, as JSON values.
         spelling: those of `keras_tfm.serving.tokens.Spelling`.
-        write_reader: writes the tokenizers' files into a folder.
+        write_files: writes the tokenizers' files into a folder.
         examples: texts, or images, on which an export is compared with the task.
         encode: examples as the task itself reads them: a list of ids, or an image each.
         answer: examples as the task answers them.
@@ -74,7 +84,7 @@ class ServedWriter(NamedTuple):
     context: Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]
     reads: dict[str, Any]
     spelling: dict[str, Any]
-    write_reader: Callable[[pathlib.Path], Any]
+    write_files: Callable[[pathlib.Path], Any]
     examples: list
     encode: Callable[[list], list]
     answer: Callable[[list], list[str]]

@@ -23,7 +23,7 @@ from keras_tfm.data.tokenizers.kinds import load_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.heads.language_model import LanguageModel
 from keras_tfm.serving.examples import check_batch_size, listed, reasons, refuse_rows
-from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served, ServedWriter
+from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Inspection, ServedWriter, Signature
 from keras_tfm.tasks.task_folder import TaskError, check_files, digest_of, read_config
 from keras_tfm.training.card import card, write_card
 from keras_tfm.training.folder import Path, new_folder
@@ -113,9 +113,13 @@ class Task(abc.ABC):
         """Whether this task can use a published `model`: above all, whether the model has the task's head."""
         return False
 
-    @abc.abstractmethod
     def export_endpoints(self) -> Endpoints:
-        """{signature name: (function, input signature)} of the SavedModel; one is named `serving_default`."""
+        """{endpoint: (function, input signature)} of the SavedModel, of which one is `serving_default`: those
+        of `signature`.
+        """
+        from keras_tfm.export.endpoints import endpoints_of
+
+        return endpoints_of(self.signature())
 
     def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
         """Read what `predict` takes from a file: lines of text, or a file as for training, whose labels are
@@ -123,6 +127,12 @@ class Task(abc.ABC):
         """
         refuse_columns(columns, "lines of text have none")
         return read_input_lines(path)
+
+    def inspect(self, examples: Any, **options: Any) -> Inspection:
+        """What comes before `predict` with these `options`: what is refused, what is cut, and the rest."""
+        refusals = self.refusals(examples, **options)
+        rest = [example for row, example in enumerate(examples) if row not in refusals]
+        return Inspection(refusals, self.count_truncated(rest), rest)
 
     def refusals(self, examples: Any, **options: Any) -> dict[int, str]:
         """{row: reason} for those `examples` that `predict` cannot answer with these `options`. `predict`
@@ -283,8 +293,8 @@ class Task(abc.ABC):
 
         export(self, folder, overwrite, format, quantization, options)
 
-    def served(self) -> Served:
-        """The task as a function of numbers, for other formats; ValueError if they do not carry it."""
+    def signature(self) -> Signature:
+        """What the task reads, computes and answers; ValueError if no format but a SavedModel carries it."""
         raise ValueError(f"The task {self.name!r} is exported as a SavedModel alone, in no other format yet.")
 
     def served_writer(self, **options: Any) -> ServedWriter:

@@ -419,7 +419,12 @@ OPTIONS = [
         "line 3: expected a finite number, got '1_0'",
         {"series.csv": "value\n1\n1_0\n"},
     ),
-    Bad("a short series", FORECAST, "more than 24 values; it has 2", {"series.csv": "value\n1\n2\n"}),
+    Bad(
+        "a short series",
+        FORECAST,
+        "--window must be below 2, the values of the series",
+        {"series.csv": "value\n1\n2\n"},
+    ),
     Bad("two series", f"{FORECAST} --train a.csv b.csv", "expected one file, a series, got 2"),
     Bad("a size of GPT-2", f"{GENERATE} --size nosuch", "GPT2 has no size 'nosuch'"),
     Bad("a size of BERT", f"{CLASSIFY} --size nosuch", "BERT has no size 'nosuch'"),

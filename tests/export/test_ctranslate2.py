@@ -305,7 +305,7 @@ def test_other_folders(exported, tmp_path, monkeypatch):
     path = tmp_path / "served" / "serving.json"
     content = json.loads(path.read_text())
     for changed, message in (
-        ({**content, "layout": 2}, "expected layout 1, got 2"),
+        ({**content, "layout": 9}, f"expected layout {serving.LAYOUT}, got 9"),
         ({**content, "decoding": {}}, r"decoding\.has_source: expected true or false, got none"),
     ):
         path.write_text(json.dumps(changed))

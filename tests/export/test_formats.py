@@ -17,7 +17,7 @@ from keras_tfm.layers.feedforward import activation_of
 from keras_tfm.models import BERT, ViT
 from keras_tfm.serving.served import inputs_of
 from keras_tfm.tasks import ImageClassifier, SentenceEncoder, Task, TextClassifier, TokenClassifier
-from keras_tfm.tasks.signatures import Served
+from keras_tfm.tasks.signatures import Signature
 from tests.export.edits import refusals
 from tests.fresh_process import run_fresh
 from tests.tasks.tiny import TINY
@@ -273,25 +273,20 @@ class Numbers(Task):
     def __init__(self, function):
         self.name, self.function = "numbers", function
 
-    def export_endpoints(self):
-        return {}
-
-    def served(self):
-        rows = list(np.random.default_rng(0).random((4, 16, 16, 1), "float32"))
-        return Served(
-            lambda inputs: {"y": self.function(inputs["images"])},
-            {"images": tf.TensorSpec([None, 16, 16, 1], tf.float32)},
-            {
+    def signature(self):
+        return Signature(
+            reads={
                 "kind": "images",
                 "shape": (16, 16, 1),
                 "interpolation": "bilinear",
                 "crop_fraction": 1.0,
                 "keep_aspect": False,
             },
-            {"kind": "arrays"},
-            lambda folder: None,
-            rows,
-            lambda rows: {"images": np.stack(rows)},
+            function=lambda inputs: {"y": self.function(inputs["images"])},
+            inputs={"images": tf.TensorSpec([None, 16, 16, 1], tf.float32)},
+            answers={"kind": "arrays"},
+            write_files=lambda folder: None,
+            examples=list(np.random.default_rng(0).random((4, 16, 16, 1), "float32")),
         )
 
 
@@ -323,13 +318,13 @@ def test_answers_that_differ_too_much(tmp_path):
 def test_tasks_and_tokenizers_that_no_format_carries(tmp_path):
     tokenizer = BERTTokenizer.train(["a film"], 300)
     task = Numbers(None)
-    task.served = lambda: Task.served(task)
+    task.signature = lambda: Task.signature(task)
     with pytest.raises(ValueError, match="The task 'numbers' is exported as a SavedModel alone"):
         task.export(tmp_path / "served", format="onnx")
     backbone = BERT.from_size("tiny", **TINY, vocabulary_size=tokenizer.vocabulary_size)
     encoder = SentenceEncoder(backbone, tokenizer)
     encoder.tokenizer = keras.utils  # anything else
-    with pytest.raises(ValueError, match="works in TensorFlow alone: export a SavedModel"):
+    with pytest.raises(ValueError, match="A module reads texts in graphs alone"):
         encoder.export(tmp_path / "served", format="onnx")
 
 
@@ -349,9 +344,9 @@ def test_other_folders(exports, tmp_path):
         serving.load(tmp_path)
     content = json.loads((exports["onnx"] / "serving.json").read_text())
     for changed, message in (
-        ({**content, "layout": 2}, "expected layout 1, got 2"),
+        ({**content, "layout": 9}, f"expected layout {serving.LAYOUT}, got 9"),
         ({}, "the file is damaged"),
-        ({"layout": 1}, r"serving\.json: reads: expected an object, got None"),
+        ({"layout": serving.LAYOUT}, r"serving\.json: reads: expected an object, got None"),
     ):
         (tmp_path / "serving.json").write_text(json.dumps(changed))
         with pytest.raises(ValueError, match=message):

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from keras_tfm.layers.chain import ChainBlock
 from keras_tfm.layers.compiler.gradients import custom_gradient
 from keras_tfm.layers.compiler.normalization import layer_normalization, rms_normalization
 from keras_tfm.layers.feedforward import activation_of, gelu, silu
+from keras_tfm.layers.rematerialization import rematerialize
 
 ONES = np.ones(3, "float32")
 
@@ -73,11 +75,13 @@ def test_silu_is_that_of_tensorflow_to_the_bit(name):
     np.testing.assert_array_equal(tape.gradient(ours, x), tape.gradient(theirs, x))
 
 
-def test_a_dropped_model_frees_its_weights():
-    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(3), keras.layers.Activation(gelu)])
-    kernel = weakref.ref(model.layers[0].kernel)
+@pytest.mark.parametrize("recomputes", [False, True])
+def test_a_dropped_model_frees_its_weights(recomputes):
+    block = ChainBlock([keras.layers.Dense(3), keras.layers.Activation(gelu)])
+    model = keras.Sequential([keras.Input((3,)), rematerialize(block) if recomputes else block])
+    kernel = weakref.ref(model.weights[0])
     model(np.zeros((1, 3)))
     model.predict(np.zeros((1, 3)), verbose=0)
-    del model
+    del model, block
     gc.collect()
     assert kernel() is None

@@ -149,9 +149,11 @@ def test_windows_and_spans(family, tmp_path):
         tmp_path / "folder", output_loading_info=True
     )
     assert not info["missing_keys"] and not info["unexpected_keys"]
-    logits, encoded = task._answer(*task._columns(question, [CONTEXT] * 2))
+    asked = [(text, CONTEXT) for text in question]
+    read, _ = task.answerer.rows(asked)
+    logits = task.answerer.run(task.answerer.read(asked))
     row = 0
-    for text, count in zip(question, encoded["num_windows"].numpy(), strict=True):
+    for text, (rows, _) in zip(question, read, strict=True):
         special = tokenizer.num_special_tokens_to_add(pair=True)
         overlap = 40 - special - len(tokenizer.tokenize(text)) - 7
         theirs = tokenizer(
@@ -162,17 +164,17 @@ def test_windows_and_spans(family, tmp_path):
         theirs.pop("overflow_to_sample_mapping")
         with torch.no_grad():
             expected = model.eval()(**theirs)
-        assert len(offsets) == count > 1
-        for window in range(count):
+        assert len(offsets) == len(rows) > 1
+        for window, ours in enumerate(rows):
             length = int(theirs["attention_mask"][window].sum())
             ids = theirs["input_ids"][window, :length].tolist()
-            assert encoded["token_ids"][row].numpy().tolist() == ids
-            starts, ends = encoded["starts"][row].numpy(), encoded["ends"][row].numpy()
+            assert ours.ids == ids
+            starts, ends = ours.more
             for place in range(length):
                 if owner(window)[place] == 1:
                     first, last = offsets[window, place]
-                    ours = CONTEXT.encode()[starts[place] : ends[place]].decode()
-                    assert ours.strip("\u0301 ") == CONTEXT[first:last].strip("\u0301 ")
+                    piece = CONTEXT[starts[place] : ends[place]]
+                    assert piece.strip("\u0301 ") == CONTEXT[first:last].strip("\u0301 ")
                 else:
                     assert starts[place] == ends[place] == 0
             for side, theirs_of_side in (("start", expected.start_logits), ("end", expected.end_logits)):

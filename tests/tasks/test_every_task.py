@@ -164,7 +164,7 @@ WRONG = {
         "": "an empty text",
         "the " * 9: "room for a new one among the model's 16 tokens, got one of 36",
     },
-    "classify": {("the cat", "sat"): "expected one text, for this task reads single texts"},
+    "classify": {("the cat", "sat"): "expected a string, got tuple of 2"},
     "pairs": {"the cat": "expected a pair of texts", "a\tb\tc": "expected a pair of texts"},
     "answer": {
         "who": "expected a question and a context",

@@ -83,8 +83,6 @@ class Augmentation:
         self.seeds = KeySeeds()
         layers = keras.layers
         self.operations: list = []
-        if kind != "none":
-            self.flip = drawing(self.seeds, layers.RandomFlip, "horizontal")
         if kind == "strong":
             self.erase = drawing(self.seeds, layers.RandomErasing, (ERASED, ERASED), value_range=(0, 1))
             self.operations = [drawing(self.seeds, make, **options) for make, options in OPERATIONS]
@@ -104,8 +102,8 @@ class Augmentation:
         if self.kind != "none":
             # Keras's RandomCrop crops all images of a batch at the same place.
             views = Views.drawn(tf.shape(images)[0], (self.least_area, 1.0), self.seeds.next())
+            views = views.mirrored(self.seeds.next()) if self.flips else views
             images = views.cropped(images, images.shape[1:3])
-            images = self.flip(images) if self.flips else images
         for _ in range(NUM_OPERATIONS if self.operations else 0):
             # Images of one channel have no colour to remove.
             layers = [x for x in self.operations if shape[-1] == 3 or not isinstance(x, OF_COLOURS)]

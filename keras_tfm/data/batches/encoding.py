@@ -1,5 +1,6 @@
 """Texts as inputs of an encoder, and batches of encoded examples with few distinct shapes."""
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -84,6 +85,21 @@ def pack_texts(
     kept = tf.minimum(first.row_lengths(), tf.maximum(room - second.row_lengths(), room - room // 2))
     second = take_front(second, tf.minimum(second.row_lengths(), room - kept))
     return join_pairs(tokenizer, take_front(first, kept), second)
+
+
+def ragged_rows(rows: Sequence) -> Ragged:
+    """Rows of token ids, as `serving.readers` makes them of one text or of two, as ragged "token_ids" and
+    "segment_ids".
+    """
+    lengths = np.array([len(row.ids) for row in rows], "int64")
+    starts = np.cumsum(lengths) - lengths
+    values = np.fromiter(itertools.chain.from_iterable(row.ids for row in rows), "int32", lengths.sum())
+    seconds = np.repeat(starts + [row.first for row in rows], lengths)  # where the second text begins
+    segments = (np.arange(len(values)) >= seconds).astype("int32")
+    return {
+        "token_ids": tf.RaggedTensor.from_row_lengths(values, lengths),
+        "segment_ids": tf.RaggedTensor.from_row_lengths(segments, lengths),
+    }
 
 
 def are_cut(

@@ -11,8 +11,9 @@ from typing import NamedTuple, Self
 
 import tensorflow as tf
 
+from keras_tfm.data.batches.targets import NO_OBJECT
+
 ASPECTS = (3 / 4, 4 / 3)  # the least and largest width of a crop, divided by its height
-NO_OBJECT = -1.0  # the class of a target that stands for no object, and fills up the row
 _EDGES = ((0, 0), (1, 1), (1, 1), (0, 0))
 Places = tuple[tf.Tensor, tf.Tensor]  # rows (n, height) and columns (n, width) of an image, in pixels
 

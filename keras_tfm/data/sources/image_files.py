@@ -4,7 +4,7 @@ import concurrent.futures
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -181,46 +181,20 @@ def has_sixteen_bits(source: Source) -> bool:
     return data.startswith(b"\x89PNG") and data[24:25] == b"\x10"
 
 
-def without_bad(
-    files: ImageFiles, labels: np.ndarray, in_memory: bool = True
+def readable(
+    files: ImageFiles, labels: np.ndarray | None = None, in_memory: bool = True
 ) -> tuple[np.ndarray | ImageFiles, np.ndarray]:
-    """(Images, labels) of the images that can be decoded; the others are reported. They are held in memory if
-    they fit, unless `in_memory` is False.
+    """(Images, their rows) of the images that can be decoded; the others are reported. They are held in
+    memory if they fit, unless `in_memory` is False.
 
-    DataError for a class none of whose images can be decoded.
+    DataError if no image can be decoded or, with `labels` (N,), none of a class.
     """
-    images, good, problems = _read_good(files, in_memory)
-    for row, problem in problems.items():
-        if not np.any(labels[good] == labels[row]):
-            raise DataError(files.place(row), None, problem)
-    _tell(files, problems)
-    return images, labels[good]
-
-
-def readable(files: ImageFiles) -> tuple[np.ndarray | ImageFiles, np.ndarray]:
-    """(Images, their rows) of the images that can be decoded, in memory if they fit; the others are reported.
-
-    DataError if no image can be decoded.
-    """
-    images, good, problems = _read_good(files)
-    if problems and not len(good):
-        row, problem = next(iter(problems.items()))
-        raise DataError(files.place(row), None, problem)
-    _tell(files, problems)
-    return images, good
-
-
-def _read_good(
-    files: ImageFiles, in_memory: bool = True
-) -> tuple[np.ndarray | ImageFiles, np.ndarray, dict[int, str]]:
-    """(The decodable images, in memory if all fit; their rows; {row: reason} of the others)."""
     is_kept = in_memory and files.fits_memory
-    images, problems = files.read(is_kept)
+    decoded, problems = files.read(is_kept)
     good = np.array([row for row in range(len(files)) if row not in problems], int)
-    if not is_kept:
-        return files[good] if problems else files, good, problems
-    return images[good] if problems else images, good, problems
-
-
-def _tell(files: ImageFiles, problems: Mapping[int, str]) -> None:
+    for row, problem in problems.items():
+        if not len(good) or (labels is not None and not np.any(labels[good] == labels[row])):
+            raise DataError(files.place(row), None, problem)
     tell_left_out({files.place(row): problem for row, problem in problems.items()}, len(files))
+    images = decoded if is_kept else files
+    return images[good] if problems else images, good

@@ -15,7 +15,7 @@ from keras_tfm.data.sources.lines import DataError, Paths, check_text, files_of,
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.sources.rows import ColumnNames, Columns, Row, one_of_each, parse_layout, read_all
 
-PATHS = (*IMAGES, "image_path", "path", "file", "filename", "file_name", "image_file")
+PATHS = (*IMAGES, "image_file")
 METADATA = ("metadata.jsonl", "metadata.csv", "metadata.tsv")  # a folder's table, named as in `datasets`
 TEXTS = ("text", "caption", "sentence", "description", "title", "texts", "captions", "sentences")
 

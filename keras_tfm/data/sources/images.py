@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.data.sources import image_arrays
-from keras_tfm.data.sources.image_files import ImageFiles, readable, without_bad
+from keras_tfm.data.sources.image_files import ImageFiles, readable
 from keras_tfm.data.sources.lines import DataError, Path, Paths, files_of
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.sources.rows import (
@@ -128,7 +128,8 @@ def read_unlabelled_images(
 def _labelled(images: Any, labels: np.ndarray, path: str, in_memory: bool = True) -> LabelledImages:
     """The images with their classes in order, numbers by value."""
     if isinstance(images, ImageFiles):
-        images, labels = without_bad(images, labels, in_memory)
+        images, rows = readable(images, labels, in_memory)
+        labels = labels[rows]
     names = sorted(set(labels.tolist()), key=lambda label: (isinstance(label, str), label))
     if len(names) < 2:
         raise DataError(path, None, f"expected images of two classes or more, got {names!r:.60} alone")

@@ -23,7 +23,7 @@ from keras_tfm.data.sources.mask_files import MANY, MaskFiles, decoded_mask, enc
 from keras_tfm.data.sources.mask_values import mixed_values, tell_ignored, too_few, unknown_values, values_of
 from keras_tfm.data.sources.pictures import Checked, Picture, checked_pictures, read_pictures
 from keras_tfm.data.sources.prepared_images import prepared_masks
-from keras_tfm.data.sources.stated_sizes import is_stored
+from keras_tfm.data.sources.stated_sizes import drawn_on
 from keras_tfm.serving.image_headers import Header, Size, turned
 
 KINDS = (
@@ -90,13 +90,17 @@ def read_masks(
     counted = [np.zeros((2, MANY), "int64")]
 
     def check(picture: Picture, header: Header) -> Checked | str:
-        mask, is_turned = _fitting(picture, header)
+        mask = decoded_mask(picture.annotation)
         if isinstance(mask, str):
-            return mask
-        values = values_of(mask)
+            place = "its mask" if isinstance(picture.annotation, bytes) else picture.annotation
+            return f"{place}: {mask}"
+        drawn = drawn_on(header, mask.shape, _other_size)
+        if isinstance(drawn, str):
+            return drawn
+        values, is_upright = values_of(mask), drawn.orientation == 1
         counted.append(values)
-        problem = unknown_values(values[0] > 0, names, ignored)
-        return problem or Checked([encoded_mask(mask) if is_turned else picture.annotation])
+        part = picture.annotation if is_upright else encoded_mask(turned(mask, drawn.orientation))
+        return unknown_values(values[0] > 0, names, ignored) or Checked([part])
 
     checked = checked_pictures(pictures, files[0], check)
     counts, is_any = np.sum(counted, axis=0), any(isinstance(found, Checked) for found in checked)
@@ -106,21 +110,9 @@ def read_masks(
         names = {value: str(value) for value in np.flatnonzero(counts[0]).tolist() if value != ignored}
     if is_any and (problem := too_few(names, ignored)):
         raise DataError(files[0], None, problem)
-    images, sizes, masks = read_pictures(pictures, checked, shape, canvas, "masks")
+    images, sizes, masks = read_pictures(pictures, checked, files[0], shape, canvas, "masks")
     tell_ignored(files[0], counts, ignored, are_named)
     return Masks(images, sizes, MaskFiles([mask for (mask,) in masks], names))
-
-
-def _fitting(picture: Picture, header: Header) -> tuple[np.ndarray | str, bool]:
-    """(The mask of a picture as the image is shown, or why there is none; whether it had to be turned)."""
-    source = picture.annotation
-    mask = decoded_mask(source)
-    if isinstance(mask, str):
-        return f"its mask: {mask}" if isinstance(source, bytes) else f"{source}: {mask}", False
-    of_stored = is_stored(header, mask.shape, _other_size)
-    if isinstance(of_stored, str):
-        return of_stored, False
-    return turned(mask, header.orientation) if of_stored else mask, of_stored
 
 
 def _other_size(mask: Size, image: Size) -> str | None:

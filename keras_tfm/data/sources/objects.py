@@ -31,7 +31,7 @@ from keras_tfm.data.sources.lines import (
 )
 from keras_tfm.data.sources.pictures import Checked, Picture, checked_pictures, read_pictures, tell_parts
 from keras_tfm.data.sources.prepared_images import prepared_objects
-from keras_tfm.data.sources.stated_sizes import is_stored, stated_size
+from keras_tfm.data.sources.stated_sizes import drawn_on, stated_size
 from keras_tfm.data.sources.voc import voc_images
 from keras_tfm.serving.image_headers import FLIPPED, MIRRORED, TRANSPOSED, Header, Size
 
@@ -80,25 +80,20 @@ def read_objects(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRET
     """
     files = files_of(paths)
     found = [image for file in files for image in found_in(file)]
-    images, sizes, parts = read_pictures(
-        found, checked_pictures(found, files[0], _checked), shape, canvas, "boxes"
-    )
-    if not any(parts):
-        raise DataError(files[0], None, "expected boxes, there are none")
+    checked = checked_pictures(found, files[0], _checked)
+    images, sizes, parts = read_pictures(found, checked, files[0], shape, canvas, "boxes")
     boxes = [_array([box for box, _ in each]) for each in parts]
     return Objects(images, sizes, boxes, [[name for _, name in each] for each in parts])
 
 
 def _checked(picture: Picture, header: Header) -> Checked | str:
     """The boxes of a picture, each with its name."""
-    of_stored = is_stored(header, picture.stated)
-    if isinstance(of_stored, str):
-        return of_stored
+    drawn = drawn_on(header, picture.stated)
+    if isinstance(drawn, str):
+        return drawn
     boxes, names = picture.annotation
     found = _boxes_of(picture.place, boxes, names, picture.stated or header.size)
-    if not of_stored or not found.parts:
-        return found
-    turned = turned_boxes(_array([box for box, _ in found.parts]), header.orientation)
+    turned = turned_boxes(_array([box for box, _ in found.parts]), drawn.orientation)
     return found._replace(parts=list(zip(turned, [name for _, name in found.parts], strict=True)))
 
 

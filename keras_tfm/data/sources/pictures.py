@@ -1,7 +1,7 @@
 """Images that files describe one by one, with what is annotated in each: what fits, what is left out.
 
 Where the EXIF of an image turns it, the size that a file states, or the size of a mask, says whether
-annotations are drawn on the stored pixels or on the image as it is shown; see `stated_sizes.is_stored`.
+annotations are drawn on the stored pixels or on the image as it is shown; see `stated_sizes.drawn_on`.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ import numpy as np
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.image_files import ImageFiles, in_threads, readable
 from keras_tfm.data.sources.lines import DataError, tell_left_out
-from keras_tfm.data.sources.stated_sizes import is_stored, tell_scaled
+from keras_tfm.data.sources.stated_sizes import drawn_on, tell_scaled
 from keras_tfm.serving.image_headers import Header, Size, header_in
 
 
@@ -63,6 +63,7 @@ def checked_pictures(pictures: Sequence[Picture], path: str, check: Check) -> li
 def read_pictures(
     pictures: Sequence[Picture],
     checked: Sequence[Checked | str],
+    path: str,
     shape: tuple[int, int, int],
     canvas: Canvas,
     unit: str,
@@ -70,7 +71,7 @@ def read_pictures(
     """(Images of this `shape`, or decoded when needed; their own (height, width) (N, 2); the parts of each).
 
     Pictures that did not pass, images that cannot be decoded, and parts, so many of a `unit`, are skipped,
-    with warnings that count them and name some. DataError if no picture is left.
+    with warnings that count them and name some. DataError if no picture, or no part, is left.
     """
     problems = {
         picture.place: found
@@ -90,9 +91,12 @@ def read_pictures(
     good = [good[row] for row in rows]
     headers = [header_in(sources[row]) or Header((0, 0)) for row in rows]
     tell_parts([found for _, found in good], unit)
+    if not any(found.parts for _, found in good):
+        raise DataError(path, None, f"expected {unit}, there are none")
+    drawn = [drawn_on(header, picture.stated) for header, (picture, _) in zip(headers, good, strict=True)]
     tell_scaled([
-        (picture.place, picture.stated, header.stored if is_stored(header, picture.stated) else header.size)
-        for (picture, _), header in zip(good, headers, strict=True)
+        (picture.place, picture.stated, (header if isinstance(pixels, str) else pixels).stored)
+        for (picture, _), header, pixels in zip(good, headers, drawn, strict=True)
     ])  # fmt: skip
     return images, np.array([header.size for header in headers], "int64"), [found.parts for _, found in good]
 

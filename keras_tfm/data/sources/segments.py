@@ -32,7 +32,7 @@ from keras_tfm.data.sources.lines import DataError, files_of
 from keras_tfm.data.sources.mask_files import decoded_numbers
 from keras_tfm.data.sources.pictures import Checked, Picture, checked_pictures, read_pictures
 from keras_tfm.data.sources.run_lengths import mask_of, packed, unpacked
-from keras_tfm.data.sources.stated_sizes import is_stored, misfit, resized
+from keras_tfm.data.sources.stated_sizes import drawn_on, misfit, resized
 from keras_tfm.serving.image_headers import Header, Size, turned
 
 KINDS = "COCO's instances, a .json; COCO's panoptic segments, a .json and its folder of PNGs"
@@ -168,9 +168,7 @@ def read_segments(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRE
     files = files_of(paths)
     pictures, names, stuff, kind = described(files)
     checked = checked_pictures(pictures, files[0], _checked)
-    images, sizes, segments = read_pictures(pictures, checked, shape, canvas, "segments")
-    if not any(segments):
-        raise DataError(files[0], None, "expected segments, there are none")
+    images, sizes, segments = read_pictures(pictures, checked, files[0], shape, canvas, "segments")
     return Segments(images, sizes, SegmentSets(sizes.tolist(), segments, names, stuff, kind))
 
 
@@ -270,10 +268,10 @@ def _checked(picture: Picture, header: Header) -> Checked | str:
     """The segments of a picture, (name, packed mask)."""
     if isinstance(picture.annotation, Panoptic):
         return _of_colours(picture, header)
-    of_stored = is_stored(header, picture.stated)
-    if isinstance(of_stored, str):
-        return of_stored
-    size, orientation = (header.stored, header.orientation) if of_stored else (header.size, 1)
+    drawn = drawn_on(header, picture.stated)
+    if isinstance(drawn, str):
+        return drawn
+    size, orientation = drawn
     segments, problems = [], {}
     for number, (name, segmentation) in enumerate(picture.annotation, 1):
         place = f"{picture.place}, segment {number}"
@@ -294,10 +292,10 @@ def _of_colours(picture: Picture, header: Header) -> Checked | str:
     numbers = decoded_numbers(mask)
     if isinstance(numbers, str):
         return f"{mask}: {numbers}"
-    of_stored = header.orientation > 1 and is_stored(header, numbers.shape)
-    if isinstance(of_stored, str):
-        return of_stored
-    size, orientation = (header.stored, header.orientation) if of_stored else (header.size, 1)
+    drawn = drawn_on(header, numbers.shape) if header.orientation > 1 else header
+    if isinstance(drawn, str):
+        return drawn
+    size, orientation = drawn
     if numbers.shape == picture.stated and misfit(picture.stated, size) is None:
         numbers = resized(numbers, size)
     if numbers.shape != size:

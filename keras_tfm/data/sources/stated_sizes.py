@@ -40,17 +40,17 @@ def misfit(stated: Size | None, size: Size) -> str | None:
     return None if least < most else f"expected an image of {_shown(stated)}, as stated, got {_shown(size)}"
 
 
-def is_stored(header: Header, stated: Size | None, fits: Callable = misfit) -> bool | str:
-    """Whether annotations are drawn on the pixels as they are stored, and not on the image that the
-    orientation in its EXIF makes of them: the `stated` size says so. Otherwise why the image is skipped.
+def drawn_on(header: Header, stated: Size | None, fits: Callable = misfit) -> Header | str:
+    """The pixels on which annotations are drawn: as they are stored, to be turned by an orientation, or as
+    the image is shown. The `stated` size says so. Otherwise why the image is skipped.
 
     `fits(stated, size)` says why a size is not the stated one, or None.
     """
-    problem = fits(stated, header.size)
+    problem, shown = fits(stated, header.size), Header(header.size)
     if header.orientation == 1:
-        return problem or False
+        return problem or shown
     if header.size != header.stored and stated in (header.size, header.stored):
-        return stated == header.stored
+        return header if stated == header.stored else shown
     of_stored = fits(stated, header.stored)
     if problem and of_stored:
         return problem
@@ -59,7 +59,7 @@ def is_stored(header: Header, stated: Size | None, fits: Callable = misfit) -> b
             f"turned by the orientation {header.orientation} in its EXIF, and no size says whether the "
             "annotations are turned too: save it upright, without the orientation"
         )
-    return of_stored is None
+    return header if of_stored is None else shown
 
 
 def tell_scaled(images: Sequence[tuple[str, Size | None, Size]]) -> None:

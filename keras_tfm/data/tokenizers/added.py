@@ -169,17 +169,23 @@ class _Finder:
         ordered = [tokens[i] for i in order]
         self._ids = np.array([token.token_id for token in ordered], "int32")
         self._flags = {name: np.array([getattr(token, name) for token in ordered]) for name in FLAGS}
+        self._strips = any(token.lstrip or token.rstrip for token in tokens)
         # In an expression the first alternative that matches is taken: the longest comes first.
         by_length = sorted(spelled, key=lambda text: len(text.encode()), reverse=True)
         self._pattern = "|".join(map(re.escape, by_length))
 
     def tokenize(self, strings: tf.Tensor, tokenize: Tokenize) -> tf.RaggedTensor:
-        parts, token_ids, *_ = self._split(strings)
+        parts, is_token, place = self._parts(strings)
+        if self._strips:
+            parts, *_ = self._stripped(parts, is_token, place)
+        token_ids = self._ids_at(is_token, place)
         texts = tf.where(token_ids >= 0, "", parts.flat_values)
         return merged(parts.with_flat_values(beside(_one_each(token_ids, token_ids), tokenize(texts))))
 
     def tokenize_with_offsets(self, strings: tf.Tensor, tokenize: Callable[[tf.Tensor], Spans]) -> Spans:
-        parts, token_ids, begins, ends = self._split(strings)
+        parts, is_token, place = self._parts(strings)
+        parts, begins, ends = self._stripped(parts, is_token, place)
+        token_ids = self._ids_at(is_token, place)
         found, *offsets = tokenize(tf.where(token_ids >= 0, "", parts.flat_values))  # (parts, pieces)
         base = tf.repeat(begins, found.row_lengths())
         inside = [x.with_flat_values(base + x.flat_values) for x in offsets]
@@ -189,16 +195,24 @@ class _Finder:
         )
         return token_ids, begins, ends
 
-    def _split(self, strings: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-        """The parts (B, parts) of strings, and of each part its token's id, -1 for a text, and its first byte
-        and the one after its last, (parts,).
-        """
+    def _ids_at(self, is_token: tf.Tensor, place: tf.Tensor) -> tf.Tensor:
+        """The id of each part (parts,), -1 for a text."""
+        return tf.where(is_token, tf.gather(self._ids, place), -1)
+
+    def _parts(self, strings: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
+        """The parts (B, parts) of strings, and of each part whether it is a token and which one, (parts,)."""
         parts, *_ = split(strings, self._pattern, kept=self._pattern)
         is_token = tf.strings.regex_full_match(parts.flat_values, self._pattern)
         place = tf.searchsorted(self._hashes, _hashes(parts.flat_values))
         place = tf.minimum(place, len(self._ids) - 1)
         if self._flags["single_word"].any():
             parts, is_token, place = self._without_parts_of_words(parts, is_token, place)
+        return parts, is_token, place
+
+    def _stripped(self, parts, is_token, place) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
+        """The parts without the white space that tokens beside them take, and of each its first byte and the
+        one after its last, (parts,).
+        """
         texts, is_first = parts.flat_values, first_of_rows(parts)
         is_last = tf.concat([is_first[1:], tf.ones_like(is_first[:1])], 0)
         sizes = tf.cast(tf.strings.length(texts), tf.int64)
@@ -221,12 +235,7 @@ class _Finder:
                     begins, ends = begins + taken, ends + tf.roll(taken, -1, 0)
                 else:
                     begins, ends = begins - tf.roll(taken, 1, 0), ends - taken
-        return (
-            parts.with_flat_values(texts),
-            tf.where(is_token, tf.gather(self._ids, place), -1),
-            begins,
-            ends,
-        )
+        return parts.with_flat_values(texts), begins, ends
 
     def _without_parts_of_words(self, parts, is_token, place):
         """The same parts, where a token that should be a word and touches a letter belongs to the text."""

@@ -13,6 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_tfm.data.batches.canvas import CanvasBatches
 from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.image_files import ImageFiles, size_in
@@ -133,6 +134,25 @@ class CanvasTask(ImageTask, FineTunedTask):
             "serving_default": (of_bytes, [tf.TensorSpec([None], tf.string, "image_bytes")]),
             "images": (of_images, [tf.TensorSpec([None, *self.image_shape], tf.float32, "images")]),
         }
+
+
+def canvas_batches(
+    examples: Any,
+    targets: Any,
+    canvas: Canvas,
+    shape: tuple[int, int, int],
+    training: Any,
+    is_validation: bool,
+    most_area: float = 1.0,
+    **options: Any,
+) -> CanvasBatches:
+    """Batches of `examples` with their `targets`; those to train on are shuffled, mirrored and cropped."""
+    if not is_validation:
+        areas = training.least_area, most_area
+        options |= {"seed": training.seed, "flips": training.flip, "areas": areas}
+    return CanvasBatches(
+        examples.images, examples.sizes, targets, canvas, shape, training.batch_size, **options
+    )
 
 
 def distinct(names: Sequence[str]) -> tuple[str, ...]:

@@ -13,7 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.configs import Between, Count, Option, Size, meant
-from keras_tfm.data.batches.objects import ObjectBatches, targets_of
+from keras_tfm.data.batches.canvas import CanvasBatches
+from keras_tfm.data.batches.targets import object_targets
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.inputs import Inputs
 from keras_tfm.data.sources.objects import KINDS, Objects, checked_boxes, found_in, read_objects
@@ -25,7 +26,7 @@ from keras_tfm.models.detection.backbones import BACKBONES
 from keras_tfm.models.detection.base import SetDetector, SetDetectorConfig
 from keras_tfm.serving.examples import as_columns, check_column, not_list, not_texts
 from keras_tfm.tasks.images.average_precision import average_precision
-from keras_tfm.tasks.images.canvas_task import CanvasTask, distinct, refuse_many, sizes_of
+from keras_tfm.tasks.images.canvas_task import CanvasTask, canvas_batches, distinct, refuse_many, sizes_of
 from keras_tfm.tasks.images.drawing import draw_objects
 from keras_tfm.tasks.images.image_task import check_reads_images, shape_and_preprocessing
 from keras_tfm.tasks.learning import ModelOptions
@@ -287,25 +288,13 @@ class Detector(CanvasTask):
 
     def batches(
         self, examples: Objects, training: DetectionTraining, is_validation: bool = False
-    ) -> ObjectBatches:
+    ) -> CanvasBatches:
         number = {name: place for place, name in enumerate(self.class_names)}
         classes = [[number[name] for name in names] for names in examples.labels]
-        learning: dict[str, Any] = {
-            "seed": training.seed,
-            "flips": training.flip,
-            "areas": (training.least_area, 1.0),
-        }
-        denoised = ("objects",) if self.model.denoises else ()
-        return ObjectBatches(
-            examples.images,
-            examples.sizes,
-            targets_of(examples.boxes, classes),
-            self.preprocessing,
-            self.image_shape,
-            training.batch_size,
-            inputs=("images", "pixel_mask", *denoised),
-            **({} if is_validation else learning),
-        )
+        targets = object_targets(examples.boxes, classes)
+        inputs = ("images", "pixel_mask", *(["objects"] if self.model.denoises else []))
+        places = (self.preprocessing, self.image_shape, training, is_validation)
+        return canvas_batches(examples, targets, *places, inputs=inputs)
 
     def detect(self, images: tf.Tensor, sizes: tf.Tensor) -> dict[str, tf.Tensor]:
         """All objects of raw images of the model's size (B, H, W, C), whose own `sizes` are (B, 2): `boxes`

@@ -45,7 +45,7 @@ from keras_tfm.tasks.judgements import Judgements, judged_classes
 from keras_tfm.tasks.learning import rows_of
 from keras_tfm.tasks.measures import cross_entropy
 from keras_tfm.tasks.records import records_of
-from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served, labels_beside
+from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import describe_backbone, label_entries, load_any, make_backbone
 from keras_tfm.tasks.task_folder import is_task_folder
 from keras_tfm.tasks.trainable import FineTunedTask
@@ -406,21 +406,9 @@ class ImageClassifier(ImageTask, FineTunedTask):
         images, _ = rows_of(validation, np.arange(min(SOME, len(validation[1]))))
         return self.predict(images).tolist()
 
-    def export_endpoints(self) -> Endpoints:
-        names = tf.constant([str(name) for name in self.class_names])
-
-        def answer(images: tf.Tensor) -> dict[str, tf.Tensor]:
-            probabilities = self.classify(images)
-            labels = tf.gather(names, tf.argmax(probabilities, axis=-1))
-            beside = labels_beside(self.class_names, probabilities)
-            return {"label": labels, "probabilities": probabilities, "labels": beside}
-
-        return self.endpoints(answer)
-
-    def served(self) -> Served:
-        labels = [str(name) for name in self.class_names]
-        answers = {"kind": "classes", "labels": labels}
-        return self.served_by(lambda images: {"probabilities": self.classify(images)}, answers)
+    def signature(self) -> Signature:
+        answers = {"kind": "classes", "labels": [str(name) for name in self.class_names]}
+        return self.signature_of(lambda images: {"probabilities": self.classify(images)}, answers)
 
     def describe_model(self) -> dict[str, Any]:
         is_distilled = isinstance(self.model, DistilledClassifier)

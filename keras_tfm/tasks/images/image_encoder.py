@@ -10,7 +10,7 @@ import tensorflow as tf
 from keras_tfm.configs import Config
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.tasks.images.image_task import ImageTask, preprocessing_in, with_image_size
-from keras_tfm.tasks.signatures import Endpoints, Served
+from keras_tfm.tasks.signatures import Signature
 from keras_tfm.tasks.task import describe_backbone, make_backbone
 from keras_tfm.training.folder import Path
 
@@ -121,11 +121,8 @@ class ImageEncoder(ImageTask):
     def as_line(answer: np.ndarray) -> str:
         return " ".join(f"{x:.6g}" for x in answer)
 
-    def export_endpoints(self) -> Endpoints:
-        return self.endpoints(lambda images: {"vector": self.encode(images)})
-
-    def served(self) -> Served:
-        return self.served_by(lambda images: {"vector": self.encode(images)}, {"kind": "arrays"})
+    def signature(self) -> Signature:
+        return self.signature_of(lambda images: {"vector": self.encode(images)}, {"kind": "arrays"})
 
     def describe_model(self) -> dict[str, Any]:
         return describe_backbone(self.model)

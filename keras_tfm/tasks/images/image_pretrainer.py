@@ -27,7 +27,7 @@ from keras_tfm.tasks.images.image_task import (
 from keras_tfm.tasks.images.pretraining import METHODS, ImagePretrainerConfig, PretrainImagesTraining
 from keras_tfm.tasks.images.probes import linear_probe, nearest_neighbours
 from keras_tfm.tasks.learning import columns_of
-from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served
+from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import make_backbone
 from keras_tfm.tasks.trainable import TrainableTask
 from keras_tfm.training.folder import Path
@@ -242,11 +242,8 @@ class ImagePretrainer(ImageTask, TrainableTask):
     def exported(self) -> Any:
         return self.as_vectors().model
 
-    def served(self) -> Served:
-        return self.as_vectors().served()
-
-    def export_endpoints(self) -> Endpoints:
-        return self.as_vectors().export_endpoints()
+    def signature(self) -> Signature:
+        return self.as_vectors().signature()
 
     @classmethod
     def load_parts(cls, folder: pathlib.Path, config: ImagePretrainerConfig, model: dict[str, Any]) -> Self:

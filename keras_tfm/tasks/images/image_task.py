@@ -18,7 +18,7 @@ from keras_tfm.data.sources.inputs import Inputs
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.log import Bar
 from keras_tfm.serving.examples import check_batch_size, check_column, not_image, refuse_rows
-from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served
+from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Signature
 from keras_tfm.tasks.task import Task
 from keras_tfm.training.folder import Path
 
@@ -110,9 +110,7 @@ class ImageTask(Task):
         return {"image_shape": self.image_shape, "preprocessing": self.preprocessing}
 
     def endpoints(self, answer: Callable) -> Endpoints:
-        """Signatures for the bytes of image files of any size, and for arrays of the model's size from 0 to
-        1.
-        """
+        """Those for the bytes of image files of any size, and for arrays of the model's size from 0 to 1."""
         return {
             "serving_default": (
                 lambda image_bytes: answer(decode_images(image_bytes, *self.image_shape, self.preprocessing)),
@@ -121,13 +119,13 @@ class ImageTask(Task):
             "images": (answer, [tf.TensorSpec([None, *self.image_shape], tf.float32, "images")]),
         }
 
-    def served_by(self, run: Callable[[tf.Tensor], dict[str, tf.Tensor]], answers: dict[str, Any]) -> Served:
-        """The `Served` of the function `run` of raw images (B, H, W, C) of the model's size."""
+    def signature_of(
+        self, run: Callable[[tf.Tensor], dict[str, tf.Tensor]], answers: dict[str, Any]
+    ) -> Signature:
+        """The `Signature` of the function `run` of raw images (B, H, W, C) of the model's size."""
         settings = self.preprocessing
         examples = np.random.default_rng(0).integers(0, 256, (NUM_EXAMPLES, *self.image_shape), "uint8")
-        return Served(
-            function=lambda inputs: run(inputs["images"]),
-            inputs={"images": tf.TensorSpec([None, *self.image_shape], tf.float32)},
+        return Signature(
             reads={
                 "kind": "images",
                 "shape": list(self.image_shape),
@@ -135,10 +133,11 @@ class ImageTask(Task):
                 "crop_fraction": settings.crop_fraction,
                 "keep_aspect": settings.keep_aspect,
             },
+            function=lambda inputs: run(inputs["images"]),
+            inputs={"images": tf.TensorSpec([None, *self.image_shape], tf.float32)},
             answers=answers,
-            write_reader=lambda folder: None,
+            write_files=lambda folder: None,
             examples=list(examples),
-            encode=lambda images: {"images": np.stack(images).astype("float32") / 255},
         )
 
 

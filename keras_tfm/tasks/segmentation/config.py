@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 
 from keras_tfm.configs import Between, Count, Option
-from keras_tfm.data.batches.masks import NONE, on_canvas
+from keras_tfm.data.batches.targets import NONE, on_canvas
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.mask_files import MANY, MaskFiles, encoded_mask
 from keras_tfm.data.sources.mask_values import too_few, unknown_values
@@ -170,7 +170,7 @@ def encoded(masks: Iterable[np.ndarray], config: SegmenterConfig) -> MaskFiles:
 def labels_on_canvas(
     masks: Iterable[np.ndarray], config: SegmenterConfig, canvas: Canvas, shape: tuple[int, int, int]
 ) -> np.ndarray | list[bytes]:
-    """Numbers of classes as `MaskBatches` takes them, of masks of the images' own sizes."""
+    """Numbers of classes as `CanvasBatches` takes them, of masks of the images' own sizes."""
     table = numbers_of(config.class_values)
     count = len(masks)  # type: ignore[arg-type]
     labels = on_canvas((table[mask][None] for mask in masks), count, 1, canvas, shape)

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.data.batches.epochs import Batches
+from keras_tfm.data.batches.canvas import CanvasBatches
 from keras_tfm.data.sources.canvas import Canvas
+from keras_tfm.tasks.images.canvas_task import canvas_batches
 from keras_tfm.tasks.segmentation.config import SegmentationTraining, SegmenterConfig
 from keras_tfm.tasks.segmentation.models import SegmentingModel
 from keras_tfm.training.folder import Path
@@ -52,8 +53,14 @@ class SegmentationKind(abc.ABC):
         """
 
     @abc.abstractmethod
-    def batches(self, examples: Any, training: SegmentationTraining, is_validation: bool) -> Batches:
+    def targets(self, examples: Any) -> tuple[Any, int | None]:
+        """The masks of `CanvasBatches`, and the most in a set of them; None for one mask of each image."""
+
+    def batches(self, examples: Any, training: SegmentationTraining, is_validation: bool) -> CanvasBatches:
         """The batches to train on, or those for validation."""
+        targets, most = self.targets(examples)
+        places = (self.canvas, self.image_shape, training, is_validation, training.most_area)
+        return canvas_batches(examples, targets, *places, inputs=self.model.input, most=most)
 
     @abc.abstractmethod
     def predictions(self, images: tf.Tensor, sizes: tf.Tensor) -> tuple[tf.Tensor, ...]:

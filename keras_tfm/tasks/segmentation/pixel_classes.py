@@ -7,13 +7,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.data.batches.masks import MaskBatches
 from keras_tfm.data.sources.masks import Masks
 from keras_tfm.data.sources.segments import Segments
 from keras_tfm.serving.examples import as_columns
 from keras_tfm.tasks.images.canvas_task import sizes_of
 from keras_tfm.tasks.segmentation.config import (
-    SegmentationTraining,
     checked_masks,
     labels_on_canvas,
     overlap,
@@ -38,20 +36,8 @@ class PixelClasses(SegmentationKind):
             examples = Masks(images, sizes, checked_masks(masks, sizes, self.config))
         return examples
 
-    def batches(self, examples: Masks, training: SegmentationTraining, is_validation: bool) -> MaskBatches:
-        labels = labels_on_canvas(examples.masks, self.config, self.canvas, self.image_shape)
-        areas = training.least_area, training.most_area
-        learning: dict[str, Any] = {"seed": training.seed, "flips": training.flip, "areas": areas}
-        return MaskBatches(
-            examples.images,
-            examples.sizes,
-            labels,
-            self.canvas,
-            self.image_shape,
-            training.batch_size,
-            inputs=("images",),
-            **({} if is_validation else learning),
-        )
+    def targets(self, examples: Masks) -> tuple[Any, None]:
+        return labels_on_canvas(examples.masks, self.config, self.canvas, self.image_shape), None
 
     def predictions(self, images: tf.Tensor, sizes: tf.Tensor) -> tuple[tf.Tensor]:
         """The scores of classes (B, rows, columns, classes), float32."""

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.data.batches.masks import MaskBatches, segment_targets
+from keras_tfm.data.batches.targets import segment_targets
 from keras_tfm.data.sources.mask_files import encoded_numbers
 from keras_tfm.data.sources.segments import INSTANCES, PANOPTIC, WORDS, Segments
 from keras_tfm.serving.examples import shown
 from keras_tfm.tasks.images.average_precision import mask_precision
 from keras_tfm.tasks.images.canvas_task import refuse_many, sizes_of
-from keras_tfm.tasks.segmentation.config import SegmentationTraining
 from keras_tfm.tasks.segmentation.drawing import draw_segments, write_numbers
 from keras_tfm.tasks.segmentation.examples import checked_sets
 from keras_tfm.tasks.segmentation.kind import SegmentationKind
@@ -78,23 +77,10 @@ class SegmentSetKind(SegmentationKind):
         refuse_many("masks", sets.counts, most)
         return examples
 
-    def batches(self, examples: Segments, training: SegmentationTraining, is_validation: bool) -> MaskBatches:
-        learning: dict[str, Any] = {
-            "seed": training.seed,
-            "flips": training.flip,
-            "areas": (training.least_area, training.most_area),
-        }
-        return MaskBatches(
-            examples.images,
-            examples.sizes,
-            segment_targets(examples.segments, self.config.class_names, self.canvas, self.image_shape),
-            self.canvas,
-            self.image_shape,
-            training.batch_size,
-            most=max(1, *examples.segments.counts),
-            inputs=self.model.input,
-            **({} if is_validation else learning),
-        )
+    def targets(self, examples: Segments) -> tuple[Any, int]:
+        sets = examples.segments
+        targets = segment_targets(sets, self.config.class_names, self.canvas, self.image_shape)
+        return targets, max(1, *sets.counts)
 
     def predictions(self, images: tf.Tensor, sizes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Logits (B, Q, C + 1) and masks (B, Q, rows, columns)."""

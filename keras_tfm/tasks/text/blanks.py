@@ -1,4 +1,4 @@
-"""Filling in blanks, computed in the graph."""
+"""Filling in blanks."""
 
 import json
 import pathlib
@@ -7,19 +7,19 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.data.batches.encoding import model_inputs, pack_texts
 from keras_tfm.data.tokenizers.bert import BERTTokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
+from keras_tfm.tasks.signatures import Signature
+from keras_tfm.tasks.text.text_signature import text_signature, write_tokenizer
 from keras_tfm.training.model import FunctionalModel
+
+MOST_BLANKS = 8  # of a row: a text with more becomes several rows
 
 
 class Blanks:
     """Fills the blanks of strings by a masked language `model` and its `tokenizer`.
 
-    `fill(texts)` replaces each blank, the tokenizer's `blank`, by the likeliest token that is not a special
-    one; blanks beyond `max_length` tokens stay. `candidates(texts, count)` gives the `count` likeliest tokens
-    for up to M blanks per text: ids and probabilities, (B, M, count) each, and which of the M are blanks,
-    (B, M). `pieces` are the tokens as they are written, BERT's with its ##.
+    `pieces` are the tokens as they are written, BERT's with its ##, and `words` as they stand in a blank.
     """
 
     def __init__(self, model: keras.Model, tokenizer: Tokenizer, max_length: int):
@@ -34,42 +34,39 @@ class Blanks:
         else:
             self.pieces = [symbol.decode("utf-8", "replace") for symbol in tokenizer.symbols]
             self.words = [piece.strip() for piece in self.pieces]
-        self.fill = tf.function(
-            self._filled, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False
-        )
-        self.candidates = tf.function(self._likeliest, autograph=False, reduce_retracing=True)
 
-    def write(self, folder: pathlib.Path) -> None:
-        """Write the tokenizer's files, and symbols.json, how each token is written in a blank."""
-        self._tokenizer.save_huggingface(folder)
-        symbols = [word.encode().decode("latin-1") for word in self.words]  # bytes, as characters up to 255
-        (folder / "symbols.json").write_text(json.dumps(symbols) + "\n", "utf-8")
-
-    def _likeliest(self, texts: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        packed = pack_texts(self._tokenizer, self._max_length, texts)
-        inputs = model_inputs(packed, self._tokenizer.pad_id)
-        token_ids = inputs["token_ids"]  # (B, S)
-        places = tf.ragged.boolean_mask(
-            tf.zeros_like(token_ids) + tf.range(tf.shape(token_ids)[1]), token_ids == self._tokenizer.mask_id
-        )
-        width = tf.maximum(1, tf.cast(tf.reduce_max(places.row_lengths()), tf.int32))
-        positions = places.to_tensor(0, shape=tf.stack([tf.shape(token_ids)[0], width]))  # (B, M)
-        inputs["mask_positions"] = positions
-        logits = self.model({name: inputs[name] for name in self.model.input})
+    def logits(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+        """The logits of each blank, (B, M, V), -inf for special tokens."""
         size = self._tokenizer.vocabulary_size  # the model may have more rows
         special = tf.constant([i in self._tokenizer.special_ids for i in range(size)])
-        logits = tf.where(special, -np.inf, tf.cast(logits[..., :size], tf.float32))
-        probabilities = tf.nn.softmax(logits)
-        likeliest, ids = tf.math.top_k(probabilities, count)
-        return ids, likeliest, tf.sequence_mask(places.row_lengths(), width)
+        logits = self.model({name: inputs[name] for name in self.model.input})[..., :size]
+        return tf.where(special, -np.inf, tf.cast(logits, tf.float32))
 
-    def _filled(self, texts: tf.Tensor) -> tf.Tensor:
-        ids, _, is_blank = self._likeliest(texts, 1)
-        blank = self._tokenizer.blank
-        words = tf.ragged.boolean_mask(tf.gather(tf.constant(self.words), ids[..., 0]), is_blank)
-        parts = tf.strings.split(texts, blank)  # one more than there are blanks
-        missing = parts.row_lengths() - words.row_lengths() - 1  # blanks that were cut off
-        blanks = tf.RaggedTensor.from_row_lengths(tf.fill([tf.reduce_sum(missing)], blank), missing)
-        words = tf.concat([words, blanks, tf.fill([parts.nrows(), 1], "")], axis=1)
-        joined = parts.with_flat_values(parts.flat_values + words.flat_values)
-        return tf.strings.reduce_join(joined, axis=1)
+    def signature(self) -> Signature:
+        """The likeliest token of each blank, and its log probability."""
+        tokenizer = self._tokenizer
+        answers = {"kind": "filled", "blank": tokenizer.blank}
+        rows = {"kind": "blanks", "blank": tokenizer.mask_id, "most": MOST_BLANKS}
+        names = self.model.input
+        signature = text_signature(tokenizer, self._max_length, names, self._likeliest, answers, **rows)
+        blank = f" {tokenizer.blank} "
+        examples = [
+            blank + text[: len(text) // 2] + blank * (1 + row) + text[len(text) // 2 :]
+            for row, text in enumerate(signature.examples)
+        ]
+        positions = {"mask_positions": tf.TensorSpec([None, MOST_BLANKS], tf.int32)}
+        return signature._replace(
+            inputs={**signature.inputs, **positions}, write_files=self._write, examples=examples
+        )
+
+    def _likeliest(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        logits = self.logits(inputs)
+        highest = tf.reduce_max(logits, axis=-1, keepdims=True)
+        scores = -tf.math.log(tf.reduce_sum(tf.exp(logits - highest), axis=-1))
+        return {"ids": tf.argmax(logits, axis=-1, output_type=tf.int32), "scores": scores}
+
+    def _write(self, folder: pathlib.Path) -> None:
+        """Write the tokenizer's files, and symbols.json, how each token is written in a blank."""
+        write_tokenizer(self._tokenizer, folder)
+        symbols = [word.encode().decode("latin-1") for word in self.words]  # bytes, as characters up to 255
+        (folder / "symbols.json").write_text(json.dumps(symbols) + "\n", "utf-8")

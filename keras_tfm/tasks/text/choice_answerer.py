@@ -10,18 +10,15 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.configs import Config, Option
-from keras_tfm.data.batches.encoding import Ragged, are_cut, model_inputs, pack_texts
-from keras_tfm.data.batches.lengths import rows_by_length
 from keras_tfm.data.sources.choices import Choices, read_choices
 from keras_tfm.data.sources.inputs import Inputs, read_unlabelled_choices
 from keras_tfm.heads import MultipleChoice, classification_loss
-from keras_tfm.serving.examples import not_choices, not_text, not_texts, not_whole
+from keras_tfm.serving.examples import not_text, not_texts, not_whole
 from keras_tfm.tasks.learning import ROWS
 from keras_tfm.tasks.measures import cross_entropy
 from keras_tfm.tasks.records import records_of
-from keras_tfm.tasks.signatures import ColumnNames, Endpoints
+from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.text.encoder_task import EncoderTask, TextLength
-from keras_tfm.tasks.text.served_reading import served_choices
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import FineTuning
 
@@ -83,16 +80,7 @@ class ChoiceAnswerer(EncoderTask):
     def _rows_per_example(self, examples: Choices) -> int:
         return number_of_choices(examples.choices)
 
-    def _encode(
-        self, texts: Sequence[str] | tf.Tensor, choices: Sequence[Sequence[str]] | tf.Tensor
-    ) -> Ragged:
-        if not tf.is_tensor(texts):
-            texts, choices = as_columns(texts, choices)
-        firsts = tf.repeat(texts, tf.shape(choices)[1])
-        seconds = tf.reshape(choices, tf.shape(firsts))  # (B C,)
-        return pack_texts(self.tokenizer, self.config.max_length, firsts, seconds)
-
-    def _encode_labels(self, examples: Choices, inputs: Ragged | None) -> np.ndarray:
+    def _encode_labels(self, examples: Choices, read: Any = None) -> np.ndarray:
         count = number_of_choices(examples.choices)
         for number, label in enumerate(examples.labels, start=1):
             if not 0 <= label < count:
@@ -103,24 +91,6 @@ class ChoiceAnswerer(EncoderTask):
         accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
         return {"loss": classification_loss(), "weighted_metrics": [accuracy]}
 
-    def _logits(self, texts: tf.Tensor, choices: tf.Tensor) -> tuple[tf.Tensor, Ragged]:
-        encoded = self._encode(texts, choices)
-        inputs = model_inputs(self._inputs(encoded), self.tokenizer.pad_id)  # (B C, T) each
-        shape = tf.concat([tf.shape(choices), tf.shape(inputs["token_ids"])[1:]], axis=0)
-        return self._run({name: tf.reshape(x, shape) for name, x in inputs.items()}), encoded
-
-    def count_truncated(self, examples: Iterable) -> int:
-        """How many of `examples` have more tokens, with one of their choices, than the model reads."""
-        examples = list(map(as_texts, self.answerable(examples)))
-        rows = np.array([row for row, (_, *choices) in enumerate(examples) for _ in choices], int)
-        firsts = [examples[row][0] for row in rows]
-        seconds = [choice for _, *choices in examples for choice in choices]
-        cut = are_cut(self.tokenizer, self.config.max_length, firsts, seconds)
-        return len(set(rows[cut].tolist()))
-
-    def refusal(self, example: Any) -> str | None:
-        return not_choices(example)
-
     def predict(
         self, examples: Iterable, probabilities: bool = False, batch_size: int = 16
     ) -> list[int] | np.ndarray:
@@ -130,11 +100,13 @@ class ChoiceAnswerer(EncoderTask):
         With `probabilities=True`, an array (N, choices) of their probabilities instead; all examples must
         then have the same number of choices.
         """
-        values, counts = self._probabilities(examples, batch_size)
-        several = sorted(set(counts.tolist()))
-        if probabilities and len(several) > 1:
+        values = self._probabilities(examples, batch_size)
+        several = sorted({len(row) for row in values})
+        if not probabilities:
+            return [int(row.argmax()) for row in values]
+        if len(several) > 1:
             raise ValueError(f"`probabilities` need the same number of choices for each text; got {several}.")
-        return values if probabilities else [int(choice) for choice in values.argmax(-1)]
+        return np.array(values, "float32").reshape(-1, max(several, default=2))
 
     def records(
         self, examples: Iterable, probabilities: bool = False, batch_size: int = 16
@@ -142,29 +114,19 @@ class ChoiceAnswerer(EncoderTask):
         """ "answer" and "confidence", the probability of the choice; see `Task.records`. The numbers of
         choices may differ.
         """
-        values, counts = self._probabilities(examples, batch_size)
-        rows = [row[:count] for row, count in zip(values, counts, strict=True)] if probabilities else None
-        return records_of(map(int, values.argmax(-1)), values.max(-1), probabilities=rows)
+        values = self._probabilities(examples, batch_size)
+        answers = [int(row.argmax()) for row in values]
+        sure = np.array([row.max() for row in values])
+        return records_of(answers, sure, probabilities=values if probabilities else None)
 
-    def _probabilities(self, examples: Iterable, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
-        """The probabilities of the choices for each example, (N, choices), and how many choices it has."""
-        examples = list(map(as_texts, self.answerable(examples, batch_size)))
-        counts = np.array([len(x) - 1 for x in examples], int)
-        several = sorted(set(counts.tolist()))
-        # An example with fewer choices than others keeps zeros.
-        values = np.zeros((len(examples), max(several, default=2)), "float32")
-        for count in several:
-            alike = np.flatnonzero(counts == count)
-            for places in rows_by_length([sum(map(len, examples[i])) for i in alike], batch_size, "text"):
-                rows = alike[places]
-                columns = as_columns([examples[i][0] for i in rows], [examples[i][1:] for i in rows])
-                values[rows, :count] = tf.nn.softmax(tf.cast(self._answer(*columns)[0], tf.float32))
-        return values, counts
+    def _probabilities(self, examples: Iterable, batch_size: int) -> list[Any]:
+        """The probabilities of the choices of each example."""
+        return [answer["probabilities"] for answer in self.ask(examples, batch_size)]
 
     def measure(self, examples: Choices) -> dict[str, Any]:
         """ "accuracy" from 0 to 1, and "loss" in nats."""
         texts, choices, _ = examples
-        truth = self._encode_labels(examples, None)
+        truth = self._encode_labels(examples)
         values: Any = self.predict(zip(texts, choices, strict=True), probabilities=True)
         return {"accuracy": np.mean(values.argmax(-1) == truth), "loss": cross_entropy(values, truth)}
 
@@ -175,29 +137,15 @@ class ChoiceAnswerer(EncoderTask):
     def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
         return read_unlabelled_choices(path, columns)
 
-    def export_endpoints(self) -> Endpoints:
-        def answer(text: tf.Tensor, choices: tf.Tensor) -> dict[str, tf.Tensor]:
-            probabilities = tf.nn.softmax(tf.cast(self._logits(text, choices)[0], tf.float32))
-            return {
-                "choice": tf.argmax(probabilities, -1, output_type=tf.int32),
-                "probabilities": probabilities,
-            }
+    def signature(self) -> Signature:
+        def run(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+            logits = self._run({name: x[:, None] for name, x in inputs.items()})  # (B, 1)
+            return {"score": tf.cast(logits[:, 0], tf.float32)}
 
-        shapes = {"text": [None], "choices": [None, None]}
-        specs = [tf.TensorSpec(shape, tf.string, name) for name, shape in shapes.items()]
-        return {"serving_default": (answer, specs)}
-
-    served = served_choices
-
-
-def as_texts(example: str | tuple[str, Sequence[str]]) -> list[str]:
-    """A text and its choices as one list of strings; they may come as (text, choices), or as one string with
-    tabs.
-    """
-    if isinstance(example, str):
-        return example.split("\t")
-    text, choices = example
-    return [text, *choices]
+        signature = self.signature_of(run, {"kind": "choice"}, kind="choices", pairs=True)
+        texts = [text for text, _ in signature.examples]
+        examples = [(text, [texts[-1 - row], texts[row - 1]]) for row, text in enumerate(texts)]
+        return signature._replace(examples=examples)
 
 
 def number_of_choices(choices: Sequence[Sequence[str]]) -> int:
@@ -208,10 +156,3 @@ def number_of_choices(choices: Sequence[Sequence[str]]) -> int:
             expected = "two choices or more" if count < 2 else f"{count} choices, like the first example"
             raise ValueError(f"example {number}: expected {expected}, got {len(texts)}")
     return count
-
-
-def as_columns(texts: Sequence[str], choices: Sequence[Sequence[str]]) -> tuple[tf.Tensor, tf.Tensor]:
-    """Tensors of strings: texts (B,) and choices (B, C)."""
-    count = number_of_choices(choices)
-    flat = tf.constant([text for row in choices for text in row], tf.string)
-    return tf.constant(list(texts), tf.string), tf.reshape(flat, [len(choices), count])

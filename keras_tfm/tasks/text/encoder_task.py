@@ -13,15 +13,19 @@ import tensorflow as tf
 
 import keras_tfm.models
 from keras_tfm.configs import Between, Config, Option, Rate, Size, checked, meant
-from keras_tfm.data.batches.encoding import EncodedBatches, Ragged, in_chunks, model_inputs
+from keras_tfm.data.batches.encoding import EncodedBatches, ragged_rows
 from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.tokenizers.bert import BERTTokenizer
 from keras_tfm.data.tokenizers.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
-from keras_tfm.tasks.learning import VOCABULARY, ModelOptions, Vocabulary
-from keras_tfm.tasks.signatures import Served
+from keras_tfm.log import Bar
+from keras_tfm.serving.examples import refuse_rows
+from keras_tfm.serving.readers import Read
+from keras_tfm.tasks.asking import AskedTask
+from keras_tfm.tasks.learning import VOCABULARY, ModelOptions, Vocabulary, columns_of, rows_of
+from keras_tfm.tasks.signatures import Signature
 from keras_tfm.tasks.task import Task, check_length, check_vocabulary, label_entries
-from keras_tfm.tasks.text.served_texts import served_texts
+from keras_tfm.tasks.text.text_signature import text_signature
 from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import FineTuning
@@ -63,7 +67,7 @@ class FamilyOptions(EncoderOptions):
         return FAMILIES[self.family].config_of_size(self.size)
 
 
-class EncoderTask(FineTunedTask):
+class EncoderTask(AskedTask, FineTunedTask):
     """An encoder that is fine-tuned on labelled examples. Abstract.
 
     Args:
@@ -71,8 +75,8 @@ class EncoderTask(FineTunedTask):
         tokenizer: the encoder's tokenizer.
         config: the task's configuration, an instance of `config_class`.
 
-    A subclass names `examples_class`, a named tuple of columns, and `head_class`, and defines how examples
-    are encoded and how answers are measured.
+    A subclass names `examples_class`, a named tuple of columns of which the last holds the labels, and
+    `head_class`, and defines its `signature` and how answers are measured.
 
     Raises:
         ValueError: if the tokenizer has more tokens than the model, or `config.max_length` exceeds the
@@ -95,19 +99,16 @@ class EncoderTask(FineTunedTask):
         self.model = backbone if hasattr(backbone, "backbone") else self._add_head(backbone)
         check_length(config.max_length, self.model.backbone.config)
         check_vocabulary(self.model.backbone.config, tokenizer)
-        self._answer = tf.function(self._logits, autograph=False, reduce_retracing=True)
 
     @abc.abstractmethod
     def _add_head(self, backbone: keras.Model) -> keras.Model:
         """The backbone with a new head, as `config` describes it."""
 
     @abc.abstractmethod
-    def _encode(self, *columns: Any) -> Ragged:
-        """Ragged model inputs, and what belongs to them, for columns without labels. Runs in a graph."""
-
-    @abc.abstractmethod
-    def _encode_labels(self, examples: Any, inputs: Any) -> Any:
-        """The labels in the form that `EncodedBatches` takes; ValueError for labels unknown to the task."""
+    def _encode_labels(self, examples: Any, read: Sequence[Read]) -> Any:
+        """The labels in the form that `EncodedBatches` takes, of examples that were `read` as these rows;
+        ValueError for labels unknown to the task.
+        """
 
     @classmethod
     @abc.abstractmethod
@@ -275,13 +276,29 @@ class EncoderTask(FineTunedTask):
         return label_entries(labels) if labels else {}
 
     def batches(self, examples: Any, training: FineTuning, is_validation: bool = False) -> EncodedBatches:
-        encoded = in_chunks(self._encode, *examples[:-1], size=self.chunk)
-        inputs, labels = self._inputs(encoded), self._encode_labels(examples, encoded)
+        parts: list[tuple[Any, Any]] = []
+        count = len(columns_of(examples)[0])
+        for first in Bar(range(0, max(1, count), self.chunk), "tokenizing", unit="chunk"):
+            some = rows_of(examples, np.arange(first, min(count, first + self.chunk)))
+            read, refused = self.answerer.rows(self.asked(some))
+            refuse_rows({first + row: reason for row, reason in refused.items()})
+            inputs = ragged_rows([row for rows, _ in read for row in rows])
+            parts.append((inputs, self._encode_labels(some, read)))
+        inputs, labels = tf.nest.map_structure(
+            lambda *x: tf.concat(x, axis=0), *parts, expand_composites=False
+        )
+        inputs = {name: x for name, x in inputs.items() if name in self.model.input}
         options = {"pad_id": self.tokenizer.pad_id, "rows": self._rows_per_example(examples)}
         batches = EncodedBatches(inputs, labels, **options, **training.batching_by_length(is_validation))
         if not is_validation:
             batches.class_weights = self._class_weights(labels, training)
         return batches
+
+    @classmethod
+    def asked(cls, examples: Any) -> list:
+        """The `examples` without their labels, as `predict` takes them."""
+        columns = columns_of(examples)[:-1]
+        return list(columns[0]) if len(columns) == 1 else list(zip(*columns, strict=True))
 
     def _class_weights(self, labels: Any, training: Any) -> np.ndarray | None:
         """The weights of the labels 0, 1, … in the loss; None for equal ones."""
@@ -291,19 +308,10 @@ class EncoderTask(FineTunedTask):
         """How many encoded rows make one example: the number of choices, for instance."""
         return 1
 
-    def _inputs(self, encoded: Ragged) -> Ragged:
-        """Those tensors from `_encode` that the model takes."""
-        return {name: x for name, x in encoded.items() if name in self.model.input}
-
-    def _logits(self, *columns: tf.Tensor) -> tuple[Any, Ragged]:
-        """The model's output for columns without labels, and what `_encode` gave. Runs in a graph."""
-        encoded = self._encode(*columns)
-        return self._run(model_inputs(self._inputs(encoded), self.tokenizer.pad_id)), encoded
-
-    def served_by(self, run: Callable, answers: dict[str, Any], **options: Any) -> Served:
-        """The `Served` of the function `run` of the model's inputs; see `served_texts` for the `options`."""
+    def signature_of(self, run: Callable, answers: dict[str, Any], **options: Any) -> Signature:
+        """The `Signature` of the function `run` of the model's inputs; see `text_signature`."""
         names, length = set(self.model.input), self.config.max_length
-        return served_texts(self.tokenizer, length, names, run, self._encode, answers, **options)
+        return text_signature(self.tokenizer, length, names, run, answers, **options)
 
     def _run(self, inputs: dict[str, tf.Tensor]) -> Any:
         """The model's output for its inputs, (B, T) each."""

@@ -2,7 +2,7 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 import keras
@@ -11,7 +11,6 @@ import tensorflow as tf
 
 import keras_tfm.models
 from keras_tfm.configs import Config, Option
-from keras_tfm.data.batches.encoding import are_cut
 from keras_tfm.data.batches.epochs import Batches, HeldOut
 from keras_tfm.data.batches.masking import Masking
 from keras_tfm.data.batches.sentence_pairs import SentencePairs
@@ -31,14 +30,15 @@ from keras_tfm.heads import (
     token_accuracy,
     token_cross_entropy,
 )
-from keras_tfm.serving.examples import not_text
+from keras_tfm.serving.answering import Answerer
+from keras_tfm.serving.examples import check_batch_size, listed, refuse_rows
+from keras_tfm.tasks.asking import AskedTask, by_keras
 from keras_tfm.tasks.learning import ROWS, VOCABULARY
 from keras_tfm.tasks.measures import sums_over
-from keras_tfm.tasks.signatures import ColumnNames, Endpoints
+from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import Task, check_length, check_vocabulary, describe_backbone, make_backbone
 from keras_tfm.tasks.text.blanks import Blanks
 from keras_tfm.tasks.text.encoder_task import EncoderOptions, TextLength
-from keras_tfm.tasks.text.served_reading import served_blanks
 from keras_tfm.tasks.text.streams import EPOCH_BATCHES, Texts, read_or_stream, sample_of
 from keras_tfm.tasks.trainable import TrainableTask
 from keras_tfm.training.folder import Path
@@ -78,7 +78,7 @@ class MaskedOptions(EncoderOptions):
     ] = None
 
 
-class MaskedLanguageModel(TrainableTask):
+class MaskedLanguageModel(AskedTask, TrainableTask):
     r"""Pre-trains an encoder on documents, and fills in the blanks of texts.
 
     A document is a string with one paragraph per line. A blank is written as the tokenizer spells its mask
@@ -312,11 +312,7 @@ class MaskedLanguageModel(TrainableTask):
 
         Blanks beyond `config.max_length` tokens stay; `count_truncated` counts such texts.
         """
-        return [
-            text.decode("utf-8", "replace")
-            for batch in _in_batches(self.answerable(texts, batch_size), batch_size)
-            for text in self._blanks.fill(tf.constant(batch, tf.string)).numpy()
-        ]
+        return [answer["text"] for answer in self.ask(texts, batch_size)]
 
     def candidates(
         self, texts: Iterable[str], count: int = 5, batch_size: int = 64
@@ -324,25 +320,24 @@ class MaskedLanguageModel(TrainableTask):
         """The `count` likeliest tokens for each blank of each text: [[[(token, probability), …], …], …]."""
         if not 1 <= count <= self.tokenizer.vocabulary_size:
             raise ValueError(f"`count` must lie in [1, {self.tokenizer.vocabulary_size}]; it is {count}.")
-        answers = []
-        for batch in _in_batches(self.answerable(texts, batch_size), batch_size):
-            ids, probabilities, is_blank = self._blanks.candidates(tf.constant(batch, tf.string), count)
-            for row, likely, blanks in zip(ids.numpy(), probabilities.numpy(), is_blank.numpy(), strict=True):
-                pieces = [[self._blanks.pieces[i] for i in each] for each in row[blanks]]
-                answers.append(
-                    [
-                        list(zip(p, c, strict=True))
-                        for p, c in zip(pieces, likely[blanks].tolist(), strict=True)
-                    ]
-                )
-        return answers
+        check_batch_size(batch_size)
 
-    def count_truncated(self, texts: Sequence[str]) -> int:
-        """How many of the strings `texts` have more tokens than a row holds, and are cut."""
-        return int(are_cut(self.tokenizer, self.config.max_length, self.answerable(texts)).sum())
+        def likeliest(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+            probabilities, ids = tf.math.top_k(tf.nn.softmax(self._blanks.logits(inputs)), count)
+            return {"ids": ids, "probabilities": probabilities}
 
-    def refusal(self, example: Any) -> str | None:
-        return not_text(example)
+        def finish(outputs: list, rows: list, text: str) -> list[list[tuple[str, float]]]:
+            found = []
+            for output, row in zip(outputs, rows, strict=True):
+                for place in range(len(row.more)):
+                    pieces = [self._blanks.pieces[i] for i in output["ids"][place]]
+                    found.append(list(zip(pieces, output["probabilities"][place].tolist(), strict=True)))
+            return found
+
+        run = by_keras(self.signature()._replace(function=likeliest))
+        answered = Answerer(self.answerer.reader, run, finish).ask(listed(texts), batch_size)
+        refuse_rows(answered.refusals)
+        return answered.answers
 
     @classmethod
     def read_files(cls, paths: Sequence[Path], columns: ColumnNames = None, **fields: Any) -> list[str]:
@@ -352,11 +347,8 @@ class MaskedLanguageModel(TrainableTask):
     def read_training(cls, paths: Sequence[Path], columns: ColumnNames = None, **fields: Any) -> Texts:
         return read_or_stream(paths, lambda paths: read_documents(paths, columns), "\n\n")
 
-    def export_endpoints(self) -> Endpoints:
-        return {"serving_default": (lambda text: {"text": self._blanks.fill(text)},
-                                    [tf.TensorSpec([None], tf.string, "text")])}  # fmt: skip
-
-    served = served_blanks
+    def signature(self) -> Signature:
+        return self._blanks.signature()
 
     def describe_model(self) -> dict[str, Any]:
         head = {"class": type(self.model).__name__, **self.model.head_arguments}
@@ -369,7 +361,3 @@ class MaskedLanguageModel(TrainableTask):
         head = {**model["head"]}
         model_class = {known.__name__: known for known in MODELS}[head.pop("class")]
         return cls(model_class(make_backbone(model), **head), load_tokenizer(folder), config)
-
-
-def _in_batches(texts: list[str], size: int) -> Iterator[list[str]]:
-    return (texts[first : first + size] for first in range(0, len(texts), size))

@@ -13,24 +13,22 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.configs import Config, Length, Option
-from keras_tfm.data.batches.encoding import Ragged, pad
-from keras_tfm.data.batches.lengths import rows_by_length
-from keras_tfm.data.batches.windows import longest_question, question_windows
+from keras_tfm.data.batches.windows import longest_question
 from keras_tfm.data.sources.inputs import Inputs, read_unanswered
 from keras_tfm.data.sources.questions import Questions, check_answer, read_questions
-from keras_tfm.heads import SpanCrossEntropy, SpanFinder, best_spans
-from keras_tfm.serving.examples import not_answers, not_question, not_text, reasons
+from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
+from keras_tfm.heads import SpanCrossEntropy, SpanFinder
+from keras_tfm.serving.examples import not_answers, not_text
+from keras_tfm.serving.readers import Read
 from keras_tfm.tasks.learning import ROWS
 from keras_tfm.tasks.records import records_of
-from keras_tfm.tasks.signatures import ColumnNames, Endpoints
+from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import refuse_columns
-from keras_tfm.tasks.text.encoder_task import EncoderTask, parts_of, with_parts
-from keras_tfm.tasks.text.served_reading import served_questions
+from keras_tfm.tasks.text.encoder_task import EncoderTask, with_parts
+from keras_tfm.tasks.text.text_signature import tokenizer_reads
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import FineTuning
 
-LOWEST = -3.4e38  # replaces sums of two logits that must not be chosen
-WINDOWS = 64  # how many windows the model reads at once
 LARGEST = np.iinfo("int32").max
 
 
@@ -130,89 +128,45 @@ class QuestionAnswerer(EncoderTask):
     def texts_of(cls, examples: Questions) -> list[str]:
         return [*examples.questions, *dict.fromkeys(examples.contexts)]
 
-    def _encode(self, questions: Sequence[str] | tf.Tensor, contexts: Sequence[str] | tf.Tensor) -> Ragged:
-        config = self.config
-        if not tf.is_tensor(questions):
-            questions, contexts = self._columns(questions, contexts)
-        return question_windows(self.tokenizer, config.max_length, config.stride, questions, contexts)
-
-    def _run(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        # In parts of equal size: a context as long as a book has thousands of windows.
-        count, width = tf.unstack(tf.shape(inputs["token_ids"]))
-        parts = tf.maximum(1, -(-count // WINDOWS))
-        size = -(-count // parts)
-        missing = [[0, parts * size - count], [0, 0]]
-        inputs = {
-            name: tf.reshape(tf.pad(x, missing), tf.stack([parts, size, width])) for name, x in inputs.items()
-        }
-        kinds = {side: x.dtype for side, x in self.model.output.items()}
-        logits = tf.map_fn(
-            super()._run, inputs, parallel_iterations=1, fn_output_signature=kinds
-        )  # (parts, size, T)
-        return {
-            side: tf.reshape(x, tf.stack([parts * size, width]))[:count] for side, x in logits.items()
-        }  # (W, T)
-
-    def _columns(self, questions: Sequence[str], contexts: Sequence[str]) -> tuple[tf.Tensor, ...]:
-        """Questions and contexts as strings (B,); ValueError for a question that is too long."""
-        for row, reason in self._too_long(questions).items():
-            raise ValueError(f"question {questions[row][:60]!r}: {reason}")
-        return tuple(tf.constant(list(texts), tf.string) for texts in (questions, contexts))
-
-    def _too_long(self, questions: Sequence[str]) -> dict[int, str]:
-        """{row: reason} of the questions that leave too little room for their contexts."""
-        most = longest_question(self.tokenizer, self.config.max_length, self.config.stride)
-        lengths = self.tokenizer.tokenize(tf.constant(list(questions), tf.string)).row_lengths().numpy()
-        return {
-            row: f"expected at most {most} tokens of a question, as {self.config.stride} of its context are "
-            f"read beside it; got {lengths[row]}"
-            for row in np.flatnonzero(lengths > most).tolist()
-        }
-
-    def _encode_labels(self, examples: Questions, inputs: Ragged) -> dict[str, np.ndarray]:
+    def _encode_labels(self, examples: Questions, read: Sequence[Read]) -> dict[str, np.ndarray]:
         """{"start", "end"}: (W, 2) each. The first column is the answer's first or last token in its window,
         or 0 if the window does not hold the whole answer; the second column is the number of tokens in the
         window.
         """
-        first, limit = self._bytes_of(examples)  # (B,)
-        count = inputs["num_windows"].numpy()
-        question = np.repeat(np.arange(len(count)), count)  # (W,)
-        number = np.arange(len(question)) - (np.cumsum(count) - count)[question]  # of windows, from 0
-        starts, ends = (inputs[name].to_tensor().numpy() for name in ("starts", "ends"))  # (W, T)
-        is_context = ends > starts
-        is_answer = is_context & (ends > first[question, None]) & (starts < limit[question, None])
-        # The first and last windows also cover text at the context's ends that became no token.
-        seen_from = np.where(number == 0, 0, np.where(is_context, starts, LARGEST).min(1))
-        seen_to = np.where(number == count[question] - 1, LARGEST, ends.max(1))
-        is_whole = (seen_from <= first[question]) & (limit[question] <= seen_to) & is_answer.any(1)
-        width, lengths = is_answer.shape[1], inputs["starts"].row_lengths().numpy()
-        places = {"start": is_answer.argmax(1), "end": width - 1 - is_answer[:, ::-1].argmax(1)}
-        return {
-            name: np.stack([np.where(is_whole, place, 0), lengths], axis=1).astype("int32")
-            for name, place in places.items()
-        }
+        labels = []
+        for (first, limit), (rows, _) in zip(self._places_of(examples), read, strict=True):
+            for number, row in enumerate(rows):
+                starts, ends = map(np.array, row.more)
+                is_context = ends > starts
+                answer = np.flatnonzero(is_context & (ends > first) & (starts < limit))
+                # The first and last windows also cover text at the context's ends that became no token.
+                seen_from = starts[is_context].min() if number else 0
+                seen_to = ends.max() if number < len(rows) - 1 else LARGEST
+                is_whole = len(answer) and seen_from <= first and limit <= seen_to
+                labels.append((*(answer[[0, -1]] if is_whole else (0, 0)), len(row.ids)))
+        columns = np.array(labels, "int32").reshape(-1, 3)  # (W, 3)
+        return {"start": columns[:, [0, 2]], "end": columns[:, [1, 2]]}
 
-    def _bytes_of(self, examples: Questions) -> np.ndarray:
-        """The first byte, and the one after the last, of each first answer in its context; 0 and 0 for no
-        answer.
+    def _places_of(self, examples: Questions) -> list[tuple[int, int]]:
+        """The first character, and the one after the last, of each first answer in its context; 0 and 0 for
+        no answer.
         """
-        spans = np.zeros((2, len(examples.answers)), "int64")
-        for number, (question, context, answers) in enumerate(zip(*examples, strict=True)):
-            for answer in answers:
-                try:
+        places = []
+        for question, context, answers in zip(*examples, strict=True):
+            try:
+                for answer in answers:
                     check_answer(context, answer)
-                except ValueError as error:
-                    raise ValueError(f"question {question[:60]!r}: {error}") from None
-            if answers:
-                text, start = answers[0]
-                start = len(context[:start].encode()) + len(text) - len(text.lstrip())
-                spans[:, number] = start, start + len(text.strip().encode())
-            elif not self.config.unanswerable:
+            except ValueError as error:
+                raise ValueError(f"question {question[:60]!r}: {error}") from None
+            if not answers and not self.config.unanswerable:
                 raise ValueError(
                     f"question {question[:60]!r}: expected an answer, got none; all had one in training "
                     "(`unanswerable` is False)"
                 )
-        return spans
+            text, start = answers[0] if answers else ("", 0)
+            start += len(text) - len(text.lstrip())
+            places.append((start, start + len(text.strip())))
+        return places
 
     def objective(self, training: FineTuning) -> dict[str, Any]:
         return {
@@ -228,72 +182,21 @@ class QuestionAnswerer(EncoderTask):
         With `scores=True`, also an array (N,) of probabilities: of this start and end, among [CLS] and the
         tokens of the context in the answer's window.
         """
-        pairs = list(map(parts_of, self.answerable(pairs, batch_size)))
-        answers, probabilities = [""] * len(pairs), np.zeros(len(pairs), "float32")
-        for rows in rows_by_length([len(context) for _, context in pairs], batch_size, "question"):
-            columns = self._columns(*zip(*(pairs[row] for row in rows), strict=True))
-            found = self._decode(columns[1], *self._answer(*columns))
-            probabilities[rows] = found["score"]
-            for row, answer in zip(rows, found["answer"].numpy(), strict=True):
-                answers[row] = answer.decode()
-        return (answers, probabilities) if scores else answers
+        found = self.ask(pairs, batch_size)
+        answers = [answer["answer"] for answer in found]
+        return (answers, np.array([answer["score"] for answer in found], "float32")) if scores else answers
 
     def records(self, pairs: Iterable[str | Sequence[str]], batch_size: int = 16) -> list[dict[str, Any]]:
         """ "answer" and "confidence", its probability; see `Task.records`."""
         answers, scores = self.predict(pairs, scores=True, batch_size=batch_size)
         return records_of(answers, np.asarray(scores).tolist())
 
-    def refusals(self, examples: Iterable[str | Sequence[str]], **options: Any) -> dict[int, str]:
-        pairs = list(examples)
-        refused = reasons(pairs, not_question)
-        rows = [row for row in range(len(pairs)) if row not in refused]
-        too_long = self._too_long([parts_of(pairs[row])[0] for row in rows])
-        refused |= {rows[place]: reason for place, reason in too_long.items()}
-        return dict(sorted(refused.items()))
-
-    def _decode(
-        self, contexts: tf.Tensor, logits: dict[str, tf.Tensor], encoded: Ragged
-    ) -> dict[str, tf.Tensor]:
-        """{"answer", "score"}, (B,) each, from the logits of all windows. Runs in a graph."""
-        start, end = (tf.cast(logits[side], tf.float32) for side in ("start", "end"))  # (W, T)
-        starts, ends = (pad(encoded[name], *tf.unstack(tf.shape(start))) for name in ("starts", "ends"))
-        is_context = ends > starts
-        first, last, score = best_spans(start, end, is_context, self.config.max_answer_length)
-        is_candidate = tf.concat([tf.ones_like(is_context[:, :1]), is_context[:, 1:]], axis=1)
-        total = sum(tf.reduce_logsumexp(tf.where(is_candidate, x, LOWEST / 2), axis=1) for x in (start, end))
-        null = start[:, 0] + end[:, 0]
-        begin, limit = (tf.gather(x, place, batch_dims=1) for x, place in ((starts, first), (ends, last)))
-
-        def by_question(x: tf.Tensor, fill: float = 0.0) -> tf.Tensor:
-            windows = tf.RaggedTensor.from_row_lengths(x, encoded["num_windows"])
-            width = tf.maximum(1, windows.bounding_shape(1, out_type=tf.int32))
-            return pad(windows, windows.nrows(), width, fill)  # (B, windows)
-
-        best = tf.argmax(by_question(score, LOWEST), axis=1)  # (B,)
-        score, begin, limit, probability = (
-            tf.gather(by_question(x, fill), best, batch_dims=1)
-            for x, fill in ((score, LOWEST), (begin, 0), (limit, 0), (score - total, LOWEST))
-        )
-        texts = tf.strings.substr(contexts, begin, limit - begin)
-        texts = tf.strings.regex_replace(texts, r"^[\s\p{Z}]+|[\s\p{Z}]+$", "")
-        if self.config.unanswerable:
-            least = tf.argmin(by_question(null, -LOWEST), axis=1)
-            null, null_probability = (
-                tf.gather(by_question(x), least, batch_dims=1) for x in (null, null - total)
-            )
-            is_none = null - score > self.config.null_threshold
-            texts, probability = (
-                tf.where(is_none, "", texts),
-                tf.where(is_none, null_probability, probability),
-            )
-        return {"answer": texts, "score": tf.exp(probability)}
-
     def measure(self, examples: Questions) -> dict[str, Any]:
         """ "exact_match" and "f1" from 0 to 1, the best over the right answers to each question, counted like
         SQuAD's script (Rajpurkar et al. 2016, section 6.1; 2018).
         """
         questions, contexts, right = examples
-        self._bytes_of(examples)  # raises for answers that are not in their contexts
+        self._places_of(examples)  # raises for answers that are not in their contexts
         answers: Any = self.predict(zip(questions, contexts, strict=True))
         texts = [[text for text, _ in texts] or [""] for texts in right]
         measures = {
@@ -310,18 +213,26 @@ class QuestionAnswerer(EncoderTask):
         refuse_columns(columns, "files in SQuAD's format have no columns")
         return read_unanswered(path)
 
-    def export_endpoints(self) -> Endpoints:
-        def answer(question: tf.Tensor, context: tf.Tensor) -> dict[str, tf.Tensor]:
-            question, context = (
-                tf.strings.unicode_transcode(x, "UTF-8", "UTF-8", replace_control_characters=False)
-                for x in (question, context)
-            )
-            return self._decode(context, *self._logits(question, context))
+    def signature(self) -> Signature:
+        config, reads = self.config, tokenizer_reads(self.tokenizer)
+        threshold = config.null_threshold if config.unanswerable else None
+        answers = {"kind": "span", "longest": config.max_answer_length, "threshold": threshold}
+        if reads["kind"] == "tokenizers":
+            # Without some of its special tokens the library would number those added to sentence pieces anew.
+            is_sentencepiece = isinstance(self.tokenizer, SentencePieceTokenizer)
+            reads["ordinary"] = is_sentencepiece or list(self.tokenizer.ordinary)
 
-        names = ("question", "context")
-        return {"serving_default": (answer, [tf.TensorSpec([None], tf.string, name) for name in names])}
+        def run(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+            return {side: tf.cast(x, tf.float32) for side, x in self._run(inputs).items()}
 
-    served = served_questions
+        signature = self.signature_of(run, answers, kind="questions", stride=config.stride, of_context=reads)
+        texts = signature.examples
+        most = longest_question(self.tokenizer, config.max_length, config.stride)
+        questions = [
+            text for text, ids in zip(texts, self.tokenizer.tokenize(texts), strict=True) if len(ids) <= most
+        ]
+        examples = [(question, " ".join(texts[row:])) for row, question in enumerate(questions)]
+        return signature._replace(examples=examples)
 
 
 def normalize_answer(text: str) -> list[str]:

@@ -1,7 +1,7 @@
 """Sentences as vectors: similar sentences get similar vectors."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Literal, Self
 
 import keras
@@ -9,16 +9,14 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.configs import Config, Length
-from keras_tfm.data.batches.encoding import are_cut, model_inputs, pack_texts
-from keras_tfm.data.batches.lengths import rows_by_length
 from keras_tfm.data.sources.lines import DataError
 from keras_tfm.data.tokenizers.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.heads.pooling import pooled_tokens
-from keras_tfm.serving.examples import not_text
-from keras_tfm.tasks.signatures import Endpoints, Served
-from keras_tfm.tasks.task import Task, check_vocabulary, describe_backbone
-from keras_tfm.tasks.text.served_texts import served_texts
+from keras_tfm.tasks.asking import AskedTask
+from keras_tfm.tasks.signatures import Signature
+from keras_tfm.tasks.task import check_vocabulary, describe_backbone
+from keras_tfm.tasks.text.text_signature import text_signature
 from keras_tfm.training.folder import Path
 
 Pooling = Literal["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"]
@@ -51,7 +49,7 @@ class SentenceEncoderConfig(Config):
             raise ValueError(f"`pooling` must be one or more different poolings; it is {self.pooling}.")
 
 
-class SentenceEncoder(Task):
+class SentenceEncoder(AskedTask):
     """Turns strings into vectors: an encoder's hidden states, pooled over the tokens, by default to their
     mean.
 
@@ -77,7 +75,6 @@ class SentenceEncoder(Task):
                 f"`max_length` must lie in [3, {backbone.config.max_length}]; it is {self.config.max_length}."
             )
         check_vocabulary(backbone.config, tokenizer)
-        self._encode = tf.function(self.encode, autograph=False, reduce_retracing=True)
 
     @classmethod
     def takes(cls, model: keras.Model) -> bool:
@@ -126,25 +123,16 @@ class SentenceEncoder(Task):
         write = sentence_writer(config.pooling, config.normalize, config.max_length, self.model.config.dim)
         save_huggingface(self.model, folder, overwrite, tokenizer=self.tokenizer, writers=[write])
 
-    def encode(self, texts: tf.Tensor) -> tf.Tensor:
-        """Strings (B,) to vectors (B, P D) of P poolings. Runs in a graph."""
-        packed = pack_texts(self.tokenizer, self.config.max_length, texts)
-        packed = {name: x for name, x in packed.items() if name in self.model.input}
-        return self._vectors(model_inputs(packed, self.tokenizer.pad_id))
-
-    def _vectors(self, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
-        """The model's inputs (B, T) to vectors (B, P D)."""
+    def _vectors(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """The model's inputs (B, T) to the "vector" (B, P D) of each row, of P poolings."""
         hidden = self.model(inputs, training=False)["sequence_output"]
         vectors = pooled_tokens(hidden, inputs["padding_mask"], self.config.pooling)
-        return tf.math.l2_normalize(vectors, axis=-1) if self.config.normalize else vectors
+        return {"vector": tf.math.l2_normalize(vectors, axis=-1) if self.config.normalize else vectors}
 
     def predict(self, texts: Iterable[str], batch_size: int = 64) -> np.ndarray:
         """The vectors of the strings `texts`, (N, P D) with P poolings."""
-        texts = self.answerable(texts, batch_size)
-        vectors = np.zeros((len(texts), len(self.config.pooling) * self.model.config.dim), "float32")
-        for rows in rows_by_length(map(len, texts), batch_size, "text"):
-            vectors[rows] = self._encode(tf.constant([texts[row] for row in rows]))
-        return vectors
+        vectors = [answer["vector"] for answer in self.ask(texts, batch_size)]
+        return np.array(vectors, "float32").reshape(-1, len(self.config.pooling) * self.model.config.dim)
 
     def similarity(self, texts: Iterable[str], others: Iterable[str]) -> np.ndarray:
         """The cosine similarity of each of `texts` and each of `others`, (N, M), from -1 to 1."""
@@ -153,33 +141,12 @@ class SentenceEncoder(Task):
             one, other = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (one, other))
         return one @ other.T
 
-    def count_truncated(self, texts: Sequence[str]) -> int:
-        """How many of `texts` have more tokens than the model reads, and are cut."""
-        return int(are_cut(self.tokenizer, self.config.max_length, self.answerable(texts)).sum())
-
-    def refusal(self, example: Any) -> str | None:
-        return not_text(example)
-
     def as_line(self, answer: np.ndarray) -> str:
         return " ".join(f"{x:.6g}" for x in answer)
 
-    def export_endpoints(self) -> Endpoints:
-        return {
-            "serving_default": (
-                lambda text: {"vector": self.encode(text)},
-                [tf.TensorSpec([None], tf.string, "text")],
-            )
-        }
-
-    def served(self) -> Served:
-        return served_texts(
-            self.tokenizer,
-            self.config.max_length,
-            {*self.model.input, "padding_mask"},
-            lambda inputs: {"vector": self._vectors(inputs)},
-            lambda texts: pack_texts(self.tokenizer, self.config.max_length, tf.constant(texts)),
-            {"kind": "arrays"},
-        )
+    def signature(self) -> Signature:
+        names, length = {*self.model.input, "padding_mask"}, self.config.max_length
+        return text_signature(self.tokenizer, length, names, self._vectors, {"kind": "arrays"})
 
     def describe_model(self) -> dict[str, Any]:
         return describe_backbone(self.model)

@@ -12,15 +12,16 @@ import tensorflow as tf
 
 from keras_tfm.data.batches.pairs import encode_prompts
 from keras_tfm.data.tokenizers.bert import BERTTokenizer
-from keras_tfm.data.tokenizers.byte_pairs import ByteLevelTokenizer
-from keras_tfm.data.tokenizers.characters import CharacterTokenizer
 from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.generation import Stepwise
 from keras_tfm.tasks.signatures import ServedWriter
-from keras_tfm.tasks.text.served_texts import check_tokenizer, made_up_texts
-
-FIRST_CHARACTER = 4  # the id of a `CharacterTokenizer`'s first character
+from keras_tfm.tasks.text.text_signature import (
+    FIRST_CHARACTER,
+    made_up_texts,
+    tokenizer_reads,
+    write_tokenizer,
+)
 
 
 def served_translator(task: Any, max_new_tokens: int | None = None, **options: Any) -> ServedWriter:
@@ -86,7 +87,7 @@ def served_generator(
 def served_captioner(task: Any, max_new_tokens: int | None = None, **options: Any) -> ServedWriter:
     """A `Captioner` that decodes with these `options` of `generate`."""
     refuse_eight_bits(task)
-    images = task.served_by(lambda images: {}, {})
+    images = task.signature_of(lambda images: {}, {})
 
     def score(image: np.ndarray, ids: list[int]) -> np.ndarray:
         given = {"images": task.prepare(image[None]), "decoder_token_ids": before(task._start_id, ids)}
@@ -106,7 +107,7 @@ def served_captioner(task: Any, max_new_tokens: int | None = None, **options: An
         context=lambda inputs: {"images": task.prepare(inputs["images"])},
         reads=images.reads,
         spelling=spelling_of(task.tokenizer),
-        write_reader=lambda folder: write_symbols(task.tokenizer, folder),
+        write_files=lambda folder: write_symbols(task.tokenizer, folder),
         examples=images.examples,
         encode=lambda images: [image.astype("float32") / 255 for image in images],
         answer=lambda images: task.generate(np.stack(images), max_new_tokens, **options),
@@ -122,12 +123,9 @@ def _served(task: Any, reads: dict[str, Any], target: Tokenizer, **entries: Any)
     def context(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         return {**inputs, "padding_mask": inputs["padding_mask"] > 0}
 
-    def write_reader(folder: pathlib.Path) -> None:
+    def write_files(folder: pathlib.Path) -> None:
         write_symbols(target, folder)
-        if isinstance(task.tokenizer, SentencePieceTokenizer) and task.tokenizer.is_lossless:
-            task.tokenizer.save(folder)
-        elif not isinstance(task.tokenizer, CharacterTokenizer):
-            task.tokenizer.save_huggingface(folder)
+        write_tokenizer(task.tokenizer, folder)
 
     def score(row: list[int], ids: list[int]) -> np.ndarray:
         given = {"token_ids": [row], "decoder_token_ids": before(entries["start_id"], ids)}
@@ -145,7 +143,7 @@ def _served(task: Any, reads: dict[str, Any], target: Tokenizer, **entries: Any)
         inputs=inputs if has_source else {},
         stepwise=functools.partial(Stepwise, task.model, context(one_token) if has_source else None),
         context=context,
-        write_reader=write_reader,
+        write_files=write_files,
         score=score,
         **entries,
     )
@@ -185,25 +183,6 @@ def rows_of(inputs: dict[str, Any]) -> list[list[int]]:
     """The ids (B, T) without their padding."""
     ids, mask = inputs["token_ids"].numpy(), inputs["padding_mask"].numpy()
     return [row[kept].tolist() for row, kept in zip(ids, mask, strict=True)]
-
-
-def tokenizer_reads(tokenizer: Tokenizer) -> dict[str, Any]:
-    """The kind of `keras_tfm.serving.tokens.TOKENIZERS`, and its arguments; ValueError if there is none."""
-    if isinstance(tokenizer, CharacterTokenizer):
-        characters = "".join(tokenizer.tokens[FIRST_CHARACTER:])
-        return {
-            "kind": "characters",
-            "characters": characters,
-            "first": FIRST_CHARACTER,
-            "unknown": tokenizer.unknown_id,
-        }
-    if isinstance(tokenizer, SentencePieceTokenizer) and tokenizer.is_lossless:
-        return {"kind": "sentencepiece"}
-    check_tokenizer(tokenizer)
-    is_silent = isinstance(tokenizer, ByteLevelTokenizer) and tokenizer.mask_id is None
-    found = {token.content for token in tokenizer.added}
-    ordinary = [name for name in tokenizer.special_tokens if name not in found] if is_silent else []
-    return {"kind": "tokenizers", "ordinary": ordinary}
 
 
 def spelled(tokenizer: Tokenizer) -> tuple[list[bytes], bytes, str]:

@@ -10,19 +10,15 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.configs import Config, Option
-from keras_tfm.data.batches.encoding import Ragged, are_cut, pack_texts
-from keras_tfm.data.batches.lengths import rows_by_length
 from keras_tfm.data.sources.inputs import Inputs, read_unlabelled_texts
 from keras_tfm.data.sources.labelled import PROBLEMS, LabelledTexts, read_labelled_texts
 from keras_tfm.heads.classification import Classifier, classification_loss
 from keras_tfm.serving.examples import (
     check_column,
     not_number,
-    not_pair,
     not_text,
     not_text_or_pair,
     not_texts,
-    shown,
 )
 from keras_tfm.tasks.baselines import MEAN, Baselines, of_classes, of_words
 from keras_tfm.tasks.class_weights import class_weights
@@ -30,11 +26,10 @@ from keras_tfm.tasks.judgements import Judgements, counts_of_sets, judged_classe
 from keras_tfm.tasks.learning import TABLES
 from keras_tfm.tasks.measures import cross_entropy
 from keras_tfm.tasks.records import records_of, surest
-from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served, labels_beside
+from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.text.encoder_task import (
     EncoderTask,
     TextLength,
-    as_pairs,
     check_labels,
     label_ids,
     parts_of,
@@ -185,23 +180,7 @@ class TextClassifier(EncoderTask):
     def some_answers(self, validation: LabelledTexts) -> list | None:
         return list(self.predict(validation.texts[:SOME])) if self.config.problem == "classes" else None
 
-    def _encode(self, texts: Any, seconds: tf.Tensor | None = None) -> Ragged:
-        if not tf.is_tensor(texts):
-            texts, seconds = self._columns(texts)
-        return pack_texts(self.tokenizer, self.config.max_length, texts, seconds)
-
-    def _columns(self, texts: Iterable[str | Sequence[str]]) -> tuple[tf.Tensor, tf.Tensor | None]:
-        """The texts (B,), and the second texts (B,) of pairs, or None. A pair may be one string with a
-        tab.
-        """
-        if not self.config.pairs:
-            if not all(isinstance(text, str) for text in texts):
-                raise ValueError("texts: expected strings, for this task reads single texts; got a pair")
-            return tf.constant(list(texts), tf.string), None
-        pairs = as_pairs(texts)
-        return tuple(tf.constant([pair[side] for pair in pairs], tf.string) for side in range(2))
-
-    def _encode_labels(self, examples: LabelledTexts, inputs: Ragged | None) -> np.ndarray:
+    def _encode_labels(self, examples: LabelledTexts, read: Any = None) -> np.ndarray:
         labels, names = examples.labels, self.config.labels
         if self.config.problem == "classes":
             return label_ids(labels, names)
@@ -219,10 +198,10 @@ class TextClassifier(EncoderTask):
         """
         return ("val_accuracy", "max") if self.config.problem == "classes" else super().judged_by
 
-    def _class_weights(self, labels: np.ndarray, training: Any) -> np.ndarray | None:
+    def _class_weights(self, labels: Any, training: Any) -> np.ndarray | None:
         if training.class_weight is not None and self.config.problem != "classes":
             raise ValueError(f"`class_weight` is for one class a text; the problem is {self.config.problem}.")
-        return class_weights(training, labels, self.config.labels)
+        return class_weights(training, np.asarray(labels), self.config.labels)
 
     def objective(self, training: FineTuning) -> dict[str, Any]:
         if self.config.problem == "classes":
@@ -275,21 +254,12 @@ class TextClassifier(EncoderTask):
             return [self.config.labels[label] for label in values.argmax(-1)]
         return [[self.config.labels[label] for label in np.flatnonzero(row >= 0.5)] for row in values]
 
-    def refusal(self, example: Any) -> str | None:
-        if self.config.pairs:
-            return not_pair(example)
-        if isinstance(example, str):
-            return None
-        return f"expected one text, for this task reads single texts; got {shown(example)}"
-
     def probabilities(self, texts: Iterable[str | Sequence[str]], batch_size: int = 64) -> np.ndarray:
         """The probability of each label, (N, labels), or the predicted numbers (N, 1) of a regression."""
-        texts = self.answerable(texts, batch_size)
-        answers = np.zeros((len(texts), max(1, len(self.config.labels))), "float32")
-        for rows in rows_by_length([len(str(text)) for text in texts], batch_size, "text"):
-            columns = [x for x in self._columns([texts[row] for row in rows]) if x is not None]
-            answers[rows] = self._activate(self._answer(*columns)[0])
-        return answers
+        is_number = self.config.problem == "regression"
+        answers = self.ask(texts, batch_size)
+        found = [[answer["value"]] if is_number else answer["probabilities"] for answer in answers]
+        return np.array(found, "float32").reshape(-1, max(1, len(self.config.labels)))
 
     def _activate(self, logits: tf.Tensor) -> tf.Tensor:
         """Logits as probabilities; unchanged for a regression."""
@@ -307,7 +277,7 @@ class TextClassifier(EncoderTask):
         from sklearn.metrics import f1_score  # slow to import, and only needed here
 
         names = self.config.labels
-        truth, values = self._encode_labels(examples, None), self.probabilities(examples.texts)
+        truth, values = self._encode_labels(examples), self.probabilities(examples.texts)
         if self.config.problem == "classes":
             answers = values.argmax(-1)
             measures = {
@@ -331,12 +301,6 @@ class TextClassifier(EncoderTask):
         measures = {"pearson": pearson, "mean_squared_error": np.mean(errors)}
         return Judgements(measures, examples.labels, self._labels_of(values), errors)
 
-    def count_truncated(self, texts: Sequence[str | Sequence[str]]) -> int:
-        """How many of `texts` have more tokens than the model reads, and are cut."""
-        texts = self.answerable(texts)
-        columns = zip(*as_pairs(texts), strict=True) if self.config.pairs and len(texts) else [texts]
-        return int(are_cut(self.tokenizer, self.config.max_length, *columns).sum())
-
     def as_line(self, answer: Any) -> str:
         return ",".join(answer) if isinstance(answer, list) else super().as_line(answer)
 
@@ -349,23 +313,7 @@ class TextClassifier(EncoderTask):
     def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
         return read_unlabelled_texts(path, columns, self.config.pairs)
 
-    def export_endpoints(self) -> Endpoints:
-        names = tf.constant(self.config.labels, tf.string)
-
-        def answer(*texts: tf.Tensor) -> dict[str, tf.Tensor]:
-            probabilities = self._activate(self._logits(*texts)[0])
-            if self.config.problem == "regression":
-                return {"value": probabilities[:, 0]}
-            labels = labels_beside(self.config.labels, probabilities)
-            beside = {"probabilities": probabilities, "labels": labels}
-            if self.config.problem == "classes":
-                return {"label": tf.gather(names, tf.argmax(probabilities, -1)), **beside}
-            return {"is_label": probabilities >= 0.5, **beside}
-
-        sides = ("text", "second") if self.config.pairs else ("text",)
-        return {"serving_default": (answer, [tf.TensorSpec([None], tf.string, side) for side in sides])}
-
-    def served(self) -> Served:
+    def signature(self) -> Signature:
         def run(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
             probabilities = self._activate(self._run(inputs))
             if self.config.problem == "regression":
@@ -376,4 +324,4 @@ class TextClassifier(EncoderTask):
         answers: dict[str, Any] = {"kind": "classes" if self.config.problem == "classes" else "arrays"}
         if self.config.problem != "regression":
             answers["labels"] = list(self.config.labels)
-        return self.served_by(run, answers, pairs=self.config.pairs)
+        return self.signature_of(run, answers, pairs=self.config.pairs)

@@ -10,17 +10,16 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.configs import Config, Option
-from keras_tfm.data.batches.encoding import Ragged, surround
-from keras_tfm.data.batches.lengths import rows_by_length
 from keras_tfm.data.sources.inputs import Inputs, read_unlabelled_words
 from keras_tfm.data.sources.labelled import TaggedWords, read_tagged_words
 from keras_tfm.heads import TokenCrossEntropy, TokenTagger, token_accuracy
-from keras_tfm.serving.examples import apart, not_texts, not_words, words_in
+from keras_tfm.serving.examples import listed, not_texts, words_in
+from keras_tfm.serving.readers import Read
 from keras_tfm.tasks.class_weights import class_weights
 from keras_tfm.tasks.judgements import Judgements, confusion_of, counts_in, counts_of_sets, losses_of
 from keras_tfm.tasks.learning import ROWS
 from keras_tfm.tasks.records import rounded
-from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Served
+from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.text.encoder_task import (
     EncoderTask,
     TextLength,
@@ -106,36 +105,18 @@ class TokenClassifier(EncoderTask):
     def texts_of(cls, examples: TaggedWords) -> list[str]:
         return [" ".join(words) for words in examples.words]
 
-    def _encode(self, words: Any) -> Ragged:
-        if not isinstance(words, tf.RaggedTensor):
-            words = tf.ragged.constant([list(row) for row in words], tf.string, ragged_rank=1)
-        pieces = self.tokenizer.tokenize_words(words.flat_values)  # (words, pieces)
-        nothing = tf.cast(pieces.row_lengths() == 0, tf.int64)  # control characters alone become [UNK]
-        unknown = tf.RaggedTensor.from_row_lengths(
-            tf.fill([tf.reduce_sum(nothing)], self.tokenizer.unknown_id), nothing
-        )
-        pieces = tf.concat([pieces, unknown], axis=1)
-        is_first = tf.cast(tf.ragged.range(pieces.row_lengths()) == 0, tf.int32)
-        room = self.config.max_length - self.tokenizer.num_added()
-        token_ids, is_first = (
-            words.with_values(x).merge_dims(1, 2) for x in (pieces, is_first)
-        )  # (B, pieces)
-        token_ids = surround(token_ids[:, :room], [self.tokenizer.start_id], [self.tokenizer.end_id])
-        is_first = surround(is_first[:, :room], [0], [0])
-        return {"token_ids": token_ids, "segment_ids": tf.zeros_like(token_ids), "is_first": is_first}
-
-    def _encode_labels(self, examples: TaggedWords, inputs: Ragged) -> tf.RaggedTensor:
-        for number, (words, tags) in enumerate(zip(*examples, strict=True), start=1):
-            if len(words) != len(tags):
-                raise ValueError(
-                    f"sentence {number}: expected {len(words)} tags, one for each word, got {len(tags)}"
-                )
-        is_first = inputs["is_first"]
-        seen = tf.reduce_sum(is_first, axis=1).numpy()
-        tags = [tag for row, count in zip(examples.tags, seen, strict=True) for tag in row[:count]]
-        labels = np.full(is_first.flat_values.shape, -1, "int32")
-        labels[is_first.flat_values.numpy() == 1] = label_ids(tags, self.config.labels)
-        return is_first.with_flat_values(tf.constant(labels))
+    def _encode_labels(self, examples: TaggedWords, read: Sequence[Read]) -> tf.RaggedTensor:
+        check_counts(examples)
+        rows = [row for (row,), _ in read]
+        lengths = [len(row.ids) for row in rows]
+        starts = np.cumsum(lengths) - lengths
+        firsts = [start + first for start, row in zip(starts, rows, strict=True) for first in row.more.firsts]
+        tags = [
+            tag for tags, row in zip(examples.tags, rows, strict=True) for tag in tags[: len(row.more.firsts)]
+        ]
+        labels = np.full(sum(lengths), -1, "int32")
+        labels[firsts] = label_ids(tags, self.config.labels)
+        return tf.RaggedTensor.from_row_lengths(labels, tf.constant(lengths, tf.int64))
 
     def _class_weights(self, labels: tf.RaggedTensor, training: Any) -> np.ndarray | None:
         found = labels.flat_values.numpy()
@@ -151,8 +132,9 @@ class TokenClassifier(EncoderTask):
 
         With `repair=True` an I- tag that goes on with nothing becomes B-.
         """
-        words = list(map(self.words_of, self.answerable(sentences, batch_size)))
-        tags = list(map(self._tags_of, words, self._probabilities(words, batch_size)))
+        sentences = listed(sentences)
+        found = self._probabilities(sentences, batch_size)
+        tags = list(map(self._tags_of, self._split(sentences), found))
         return list(map(repaired, tags)) if repair else tags
 
     def records(
@@ -161,9 +143,10 @@ class TokenClassifier(EncoderTask):
         """ "answer", the tags; "confidence", of the least sure word; "words" and the "scores" of their tags,
         None for words that are not read; "spans" of B- and I- tags. See `Task.records`.
         """
-        split = list(map(self.words_of, self.answerable(sentences, batch_size)))
+        sentences = listed(sentences)
+        found = self._probabilities(sentences, batch_size)
         records = []
-        for words, values in zip(split, self._probabilities(split, batch_size), strict=True):
+        for words, values in zip(self._split(sentences), found, strict=True):
             tags = self._tags_of(words, values)
             tags = repaired(tags) if repair else tags
             scores = list(map(rounded, values.max(-1)))
@@ -182,34 +165,25 @@ class TokenClassifier(EncoderTask):
         tags = [self.config.labels[place] for place in probabilities.argmax(-1)]
         return tags + [self._outside] * (len(words) - len(tags))
 
-    def _probabilities(self, sentences: list[list[str]], batch_size: int = 64) -> list[np.ndarray]:
+    def _probabilities(self, sentences: Iterable, batch_size: int = 64) -> list[np.ndarray]:
         """The probabilities of all labels (R, labels) for those words of each sentence that are read."""
-        found: list[Any] = [None] * len(sentences)
-        for rows in rows_by_length(map(len, sentences), batch_size, "sentence"):
-            words = tf.ragged.constant([sentences[row] for row in rows], tf.string, ragged_rank=1)
-            logits, encoded = self._answer(words)
-            values = self._of_words(tf.nn.softmax(tf.cast(logits, tf.float32)), encoded)
-            parts = np.split(values.values.numpy(), values.row_splits.numpy()[1:-1])
-            for row, part in zip(rows, parts, strict=True):
-                found[row] = part
-        return found
 
-    def words_of(self, sentence: str | Sequence[str]) -> list[str]:
-        """The words of a sentence, which may have come as one string."""
-        return words_in(sentence, self.config.marks) if isinstance(sentence, str) else list(sentence)
+        def finish(outputs: list, rows: list, example: Any) -> np.ndarray:
+            logits = outputs[0]["scores"][rows[0].more.firsts]
+            values = np.exp(logits - logits.max(-1, keepdims=True))
+            return values / values.sum(-1, keepdims=True)
 
-    def refusal(self, example: Any) -> str | None:
-        return not_words(example)
+        return self.ask(sentences, batch_size, finish)
+
+    def _split(self, sentences: Iterable) -> list[list[str]]:
+        """The words of sentences, each of which may have come as one string."""
+        marks = self.config.marks
+        return [words_in(x, marks) if isinstance(x, str) else list(x) for x in sentences]
 
     @property
     def _outside(self) -> str:
         """The tag of words that are not read."""
         return "O" if "O" in self.config.labels else self.config.labels[0]
-
-    def _of_words(self, values: tf.Tensor, encoded: Ragged) -> tf.RaggedTensor:
-        """Those of the tokens' `values` (B, T, ...) that are of words, ragged (B, words, ...)."""
-        is_first = encoded["is_first"].to_tensor(0, shape=tf.shape(values)[:2])
-        return tf.ragged.boolean_mask(values, is_first == 1)
 
     def measure(self, examples: TaggedWords) -> dict[str, Any]:
         """ "accuracy" of the words and, if the tags are B-…, I-… and O, "precision", "recall" and "f1" of
@@ -223,7 +197,8 @@ class TokenClassifier(EncoderTask):
 
         words, tags = examples
         labels = self.config.labels
-        self._encode_labels(examples, self._encode(words))  # raises for unknown tags
+        check_counts(examples)
+        label_ids([tag for row in tags for tag in row], labels)  # raises for unknown tags
         probabilities = self._probabilities(words)
         answers = list(map(self._tags_of, words, probabilities))
         true, answered = ([tag for row in rows for tag in row] for rows in (tags, answers))
@@ -244,12 +219,6 @@ class TokenClassifier(EncoderTask):
             first += len(words[row])
         return Judgements(measures, tags, answers, losses, counts, labels, confusion, scores, right)
 
-    def count_truncated(self, sentences: Iterable[str | Sequence[str]]) -> int:
-        """How many of `sentences` have words beyond the model's length, which get no tag of their own."""
-        sentences = list(map(self.words_of, self.answerable(sentences)))
-        counts = tf.reduce_sum(self._encode(sentences)["is_first"], axis=1).numpy()
-        return sum(int(count) < len(words) for count, words in zip(counts, sentences, strict=True))
-
     def as_line(self, answer: Sequence[str]) -> str:
         return " ".join(answer)
 
@@ -260,21 +229,18 @@ class TokenClassifier(EncoderTask):
     def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
         return read_unlabelled_words(path, self.config.labels, columns)
 
-    def export_endpoints(self) -> Endpoints:
-        names = tf.constant(self.config.labels)
-
-        def answer(text: tf.Tensor) -> dict[str, tf.Tensor]:
-            for pattern, spaced in apart(self.config.marks):
-                text = tf.strings.regex_replace(text, pattern, spaced)
-            logits, encoded = self._logits(tf.strings.split(text))
-            tags = tf.gather(names, self._of_words(tf.argmax(logits, axis=-1), encoded))
-            return {"tags": tf.strings.reduce_join(tags, axis=1, separator=" ")}
-
-        return {"serving_default": (answer, [tf.TensorSpec([None], tf.string, "text")])}
-
-    def served(self) -> Served:
+    def signature(self) -> Signature:
         def run(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
             return {"scores": tf.cast(self._run(inputs), tf.float32)}
 
-        labels = {"labels": list(self.config.labels), "outside": self._outside}
-        return self.served_by(run, {"kind": "tags", **labels}, kind="words", marks=self.config.marks)
+        answers = {"kind": "tags", "labels": list(self.config.labels), "outside": self._outside}
+        return self.signature_of(run, answers, kind="words", marks=self.config.marks)
+
+
+def check_counts(examples: TaggedWords) -> None:
+    """Raise ValueError for a sentence with more or fewer tags than words."""
+    for number, (words, tags) in enumerate(zip(*examples, strict=True), start=1):
+        if len(words) != len(tags):
+            raise ValueError(
+                f"sentence {number}: expected {len(words)} tags, one for each word, got {len(tags)}"
+            )

@@ -31,10 +31,11 @@ def test_crops_have_their_sizes_and_areas(monkeypatch):
     }
     for name, kind in KINDS.items():
         crops = np.reshape(inputs[name], (-1, *kind.size, 2))
-        heights = np.abs(crops[:, -1, 0, 0] - crops[:, 0, 0, 0])
+        heights = crops[:, -1, 0, 0] - crops[:, 0, 0, 0]
         widths = crops[:, 0, -1, 1] - crops[:, 0, 0, 1]
-        areas = heights * np.abs(widths)
-        assert areas.min() > kind.areas[0] - 0.02 and areas.max() < kind.areas[1] + 0.02
+        # From edge to edge: of 20 pixels in the image, and of the crop's.
+        areas = heights * np.abs(widths) * (19 / 20 * kind.size[0] / (kind.size[0] - 1)) ** 2
+        assert areas.min() > kind.areas[0] - 0.03 and areas.max() < kind.areas[1] + 0.03
         assert 0.3 < np.mean(widths < 0) < 0.7  # mirrored
         assert len({tuple(crop[0, 0]) for crop in crops}) > len(crops) / 2  # each at a place of its own
 

@@ -16,6 +16,7 @@ from keras_tfm.data.sources.image_files import decoded_or_problem
 from keras_tfm.data.sources.images import read_images, read_labelled_images
 from keras_tfm.data.sources.preprocessing import decode_pixels
 from keras_tfm.serving import image_headers, readers
+from keras_tfm.serving.examples import Refused
 from keras_tfm.serving.readers import Images
 
 in_graph = tf.function(lambda data: decode_pixels(data, 3), [tf.TensorSpec([], tf.string)], autograph=False)
@@ -99,7 +100,7 @@ def test_kinds_are_read_as_by_pillow_wherever_they_are_decoded(name):
     assert not isinstance(trained, str), trained
     np.testing.assert_array_equal(trained, expected)
     np.testing.assert_array_equal(in_graph(data), expected)
-    served = Images(None, expected.shape, "bilinear", 1.0, False).row(data, 0)
+    served = Images(None, expected.shape, "bilinear", 1.0, False).row(data)
     np.testing.assert_array_equal(np.round(served * 255), expected)
 
 
@@ -149,9 +150,8 @@ REFUSED = {
 def test_what_is_refused_is_named_in_training_and_in_serving(name):
     data, problem = REFUSED[name]
     assert decoded_or_problem(data, (4, 4, 3), Preprocessing()).startswith(problem)
-    with pytest.raises(ValueError, match=r"^row 7: ") as caught:
-        Images(None, (4, 4, 3), "bilinear", 1.0, False).row(data, 7)
-    assert str(caught.value).startswith(f"row 7: {problem}") and "\n" not in str(caught.value)
+    (refused,) = Images(None, (4, 4, 3), "bilinear", 1.0, False).read([data])
+    assert isinstance(refused, Refused) and str(refused).startswith(problem) and "\n" not in str(refused)
 
 
 @pytest.mark.parametrize("name", ["a compressed BMP", "a BMP of 2 bits", "a cut BMP", "a small first frame"])
@@ -164,7 +164,7 @@ def test_a_panorama_is_not_resized_whole():
     """As a whole it would be 32 x 64,000,000."""
     data = png_of(2_000_000, 1, bytes(2_000_001))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert Images(None, (32, 32, 1), "bilinear", 1.0, True).row(data, 0).shape == (32, 32, 1)
+    assert Images(None, (32, 32, 1), "bilinear", 1.0, True).row(data).shape == (32, 32, 1)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 18  # KiB
 
 
@@ -172,7 +172,7 @@ def test_a_panorama_is_not_resized_whole():
 def test_the_part_of_an_image_is_the_same_as_of_the_whole(size, monkeypatch):
     monkeypatch.setattr(readers, "MAX_PIXELS", 0)
     image = noise(*size, 3)
-    served = Images(None, (16, 16, 3), "bicubic", 0.8, True).row(encoded(image, "PNG"), 0) * 255
+    served = Images(None, (16, 16, 3), "bicubic", 0.8, True).row(encoded(image, "PNG")) * 255
     short = 20 / min(size)
     whole = PIL.Image.fromarray(image).resize(
         tuple(int(side * short + 1e-6) for side in size[::-1]), PIL.Image.Resampling.BICUBIC
@@ -198,5 +198,5 @@ def test_pipes_are_not_waited_for(read, name, tmp_path):
     os.mkfifo(tmp_path / name)
     with pytest.raises(DataError, match="expected a file or a folder, got a pipe or a device"):
         read(tmp_path / name, (4, 4, 3))
-    with pytest.raises(ValueError, match="row 0: cannot be read: expected a regular file"):
-        Images(None, (4, 4, 3), "bilinear", 1.0, False).row(tmp_path / name, 0)
+    with pytest.raises(Refused, match=r"^cannot be read: expected a regular file"):
+        Images(None, (4, 4, 3), "bilinear", 1.0, False).row(tmp_path / name)

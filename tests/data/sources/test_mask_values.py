@@ -157,3 +157,41 @@ def test_an_ignored_value_that_may_be_a_class_is_said(mask, options, expected, t
     else:
         (said,) = caplog.messages
         assert said.startswith(f"{tmp_path}: the classes in the masks are the values {expected}")
+
+
+AROUND = (np.roll(disc(), 30, 1) & ~disc()).astype("uint8")  # a second area
+PUBLISHED = {  # {as people have masks: (a mask, the values that are classes or the refusal)}
+    "0 and 255": (WHITE, "two classes or more, got 0 alone; 255 is ignored unless --ignored is -1"),
+    "RGB, white": (np.repeat(WHITE[..., None], 3, -1), "two classes or more, got 0 alone; 255 is ignored"),
+    "smeared": (SMOOTHED["bilinear"], "a value for each class, got .* that occur only along edges"),
+    "of one bit": (disc(), ["0", "1"]),
+    "0, 1 and 254": (disc() + 254 * AROUND, ["0", "1", "254"]),
+    "0, 128 and 255": (np.where(disc(), 255, 128 * AROUND).astype("uint8"), ["0", "128"]),
+}
+
+
+@pytest.mark.parametrize("kind", PUBLISHED)
+def test_masks_as_people_have_them(kind, tmp_path, caplog):
+    mask, expected = PUBLISHED[kind]
+    path = folder(tmp_path)
+    PIL.Image.new("RGB", mask.shape[1::-1]).save(path / "images" / "a.png")
+    PIL.Image.fromarray(mask).save(path / "masks" / "a.png")
+    if isinstance(expected, str):
+        with pytest.raises(DataError, match=expected):
+            read_masks(path, SHAPE)
+        return
+    with caplog.at_level(logging.WARNING):
+        assert list(read_masks(path, SHAPE).masks.names.values()) == expected
+    assert any("255 is ignored" in said for said in caplog.messages) == ("255" in kind)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("0.jpg", "expected a PNG, which stores values without loss"), ("0_mask.png", "there is no mask")],
+)
+def test_mask_files_of_another_kind_or_name_are_refused(name, message, tmp_path):
+    path = folder(tmp_path, WHITE)
+    (path / "masks" / "0.png").unlink()
+    PIL.Image.fromarray(WHITE).save(path / "masks" / name)
+    with pytest.raises(DataError, match=message):
+        read_masks(path, SHAPE)

@@ -167,6 +167,22 @@ def test_the_image_of_an_annotation_of_voc(stated, files, expected, tmp_path):
     assert os.path.isfile(found.source) == ("three.png" not in files)
 
 
+@pytest.mark.parametrize(
+    ("box", "expected"),
+    [
+        ((3, 2, 12, 6), [0.1, 0.1, 0.6, 0.6]),
+        ((1, 1, 20, 10), [0, 0, 1, 1]),
+        ((0, 0, 19, 9), [0, 0, 0.95, 0.9]),  # of a tool that counts from 0: cut off at the edge
+    ],
+)
+def test_boxes_of_voc_count_from_one(box, expected, tmp_path):
+    sides = "".join(f"<{k}>{v}</{k}>" for k, v in zip(("xmin", "ymin", "xmax", "ymax"), box, strict=True))
+    folder = voc(tmp_path, XML.format(OBJECT.replace(BOX, sides)))
+    image(folder / "JPEGImages" / "one.png")
+    (found,) = read_objects(folder, SHAPE).boxes
+    np.testing.assert_allclose(found, [expected], atol=1e-6)
+
+
 @pytest.mark.parametrize("path", ["C:\\data\\two.png", "..\\..\\two.jpg", "/home/me/two.png"])
 def test_the_path_of_voc_is_its_last_part(path, tmp_path):
     folder = voc(tmp_path, f"<annotation><path>{path}</path>{OBJECT}</annotation>")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import sentencepiece
 import tensorflow as tf
+import tensorflow_text as tf_text
 import tokenizers
 
 from keras_tfm.data import (
@@ -22,9 +23,10 @@ from keras_tfm.data import (
     read_huggingface_tokenizer,
 )
 from keras_tfm.data.tokenizers.added import FLAGS, AddedToken, AddedTokens, appended
+from keras_tfm.private.tensorflow_text import split
 from keras_tfm.serving.readers import READERS
 from keras_tfm.serving.tokens import by_tokenizers, spans_by_tokenizers
-from keras_tfm.tasks.text.served_texts import served_texts
+from keras_tfm.tasks.text.text_signature import text_signature
 
 LINES = [f"the word {i} said hello to a lead of words, and lower slower world" for i in range(40)]
 # (content, flags that are on)
@@ -187,8 +189,7 @@ def test_offsets_are_the_librarys(kind, all_tokens):
     added = {token.token_id for token in ours.added if token.content not in ours.ordinary}
     count = 0
     columns = (x.to_list() for x in ours.tokenize_with_offsets(texts))
-    for text, row, starts, ends in zip(texts, *columns, strict=True):
-        ids, expected = spans(text)
+    for text, row, starts, ends, (ids, expected) in zip(texts, *columns, spans(texts), strict=True):
         assert row == ids, text
         begins = np.cumsum([0, *(len(x.encode()) for x in text)])
         followers = [first for first, _ in expected[1:]] + [len(text)] * bool(expected)
@@ -209,7 +210,7 @@ def test_added_tokens_are_kept(kind, all_tokens, tmp_path):
     assert again.added == ours.added == back.added and again.tokens == ours.tokens == back.tokens
     texts = drawn_texts(kind, 3)
     expected = ours.tokenize(texts).to_list()
-    assert again.tokenize(texts).to_list() == expected == [by_tokenizers(folder)(text) for text in texts]
+    assert again.tokenize(texts).to_list() == expected == by_tokenizers(folder)(texts)
     assert ours.tokenize([]).shape[0] == 0
 
 
@@ -281,13 +282,14 @@ def test_words_begin_with_a_space_but_added_tokens_do_not():
 
 def test_the_host_reads_words_alike(tmp_path):
     ours = KINDS["roberta"]([("<user>", ())])
-    served = served_texts(ours, 64, ["token_ids"], dict, dict, {}, kind="words")
-    served.write_reader(tmp_path)
-    reads = dict(served.reads)
+    signature = text_signature(ours, 64, ["token_ids"], dict, {}, kind="words")
+    signature.write_files(tmp_path)
+    reads = dict(signature.reads)
     reader = READERS[reads.pop("kind")](tmp_path, **reads)
     words = ["<user>", "hello", "<mask>", "x<user>", "", "hello<user>world"]
     ids = [x for row in ours.tokenize_words(words).to_list() for x in row]
-    assert reader.row(words, 0)[0] == [ours.start_id, *ids, ours.end_id]
+    (((row,), _),) = reader.read([words])
+    assert row.ids == [ours.start_id, *ids, ours.end_id]
 
 
 def test_thousands_of_tokens_are_found():
@@ -303,3 +305,12 @@ def test_a_damaged_file_of_added_tokens_is_refused(tmp_path):
     (tmp_path / "tokenizer.added.json").write_text('{"added": [3]}')
     with pytest.raises(DataError, match="expected an id and a content"):
         load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize(("delimiters", "kept"), [(" ", ""), ("<a>|b", "<a>|b"), (" |,", ","), ("é", "é")])
+def test_texts_are_split_as_tensorflow_text_does(delimiters, kept):
+    for texts in (["so <a> be, it", "", "b<a><a>", " ", "né é"], [""], []):
+        texts = tf.constant(texts, tf.string)
+        expected = tf_text.regex_split_with_offsets(texts, delimiters, kept)
+        for ours, theirs in zip(split(texts, delimiters, kept), expected, strict=True):
+            assert ours.to_list() == theirs.to_list() and ours.row_splits.dtype == theirs.row_splits.dtype

@@ -12,7 +12,7 @@ import tensorflow as tf
 from keras_tfm import tasks
 from keras_tfm.cli import main
 from keras_tfm.data import DataError, MaskFiles
-from keras_tfm.data.batches.masks import NONE
+from keras_tfm.data.batches.targets import NONE
 from keras_tfm.heads import SemanticSegmenter
 from keras_tfm.models import MiT, MiTConfig
 from keras_tfm.tasks import ImageClassifier, Segmenter

@@ -128,11 +128,14 @@ def test_a_series_is_read_from_tables(tmp_path):
         (lambda task: task.fit([1.0, np.nan, *range(20)]), "finite numbers; value 1 is nan"),
         (lambda task: task.fit([[1.0, 2.0]]), r"the shape \(N,\); it is \(1, 2\)"),
         (lambda task: task.fit(range(4)), "more than 4 values; it has 4"),
-        (lambda task: task.fit(range(5)), "more than 5 values, a window, .* for validation; it has 5"),
+        (lambda task: task.fit(range(5)), "`window` must be below 4: of the 5 values of the series 1 are"),
         (lambda task: task.predict([range(3)]), "^row 0: .*more than 3 values; it has 3"),
         (lambda task: task.predict(["1,2,x,4"]), "^row 0: could not convert"),
         (lambda task: task.predict([range(4)], 13), r"`steps` must lie in \[1, 12\]; it is 13"),
-        (lambda task: Forecaster.from_series([1.0] * 3, window=5), "more than 5 values"),
+        (
+            lambda task: Forecaster.from_series([1.0] * 3, window=5),
+            "`window` must be below 3, the values",
+        ),
     ],
 )
 def test_what_is_no_series_is_refused(wrong, message):

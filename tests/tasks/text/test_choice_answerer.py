@@ -59,11 +59,11 @@ def test_a_batch_holds_the_choices_side_by_side():
     row = labels.numpy().tolist().index(2)
     assert inputs["token_ids"].shape[:2] == inputs["segment_ids"].shape[:2] == (4, 3)
     assert weights.numpy().tolist() == [1] * 4
-    expected = task._encode(EXAMPLES.texts[first : first + 1], EXAMPLES.choices[first : first + 1])
+    ((expected, _),) = task.answerer.rows([(EXAMPLES.texts[first], EXAMPLES.choices[first])])[0]
     for ids, mask, choice in zip(
-        inputs["token_ids"][row], inputs["padding_mask"][row], expected["token_ids"].to_list(), strict=True
+        inputs["token_ids"][row], inputs["padding_mask"][row], expected, strict=True
     ):
-        assert ids.numpy()[mask].tolist() == choice
+        assert ids.numpy()[mask].tolist() == choice.ids
     with_rest = [column * 5 for column in EXAMPLES]
     for inputs, labels, weights in task.batches(
         Choices(*with_rest), FineTuning(batch_tokens=150), is_validation=True

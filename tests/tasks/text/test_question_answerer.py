@@ -3,14 +3,15 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from keras_tfm import tasks
 from keras_tfm.data import Answer, BERTTokenizer
+from keras_tfm.export import endpoints
 from keras_tfm.models import BERT
 from keras_tfm.tasks import QuestionAnswerer, QuestionAnswererConfig
-from keras_tfm.tasks.text import question_answerer
 from keras_tfm.tasks.text.question_answerer import exact_match, f1, normalize_answer
 from tests.contract import randomise
 from tests.fresh_process import ask
@@ -60,11 +61,11 @@ def test_windows_have_the_places_of_their_answers():
     """[CLS] who met bob ? [SEP] leave room for 17 pieces of 20; the second window begins at the ninth."""
     task = make(examples())
     columns = examples(ASKED[:1] + ASKED[3:])
-    encoded = task._encode(*columns[:2])
-    assert encoded["num_windows"].numpy().tolist() == [2, 2, 2, 2]
-    first, second = ([PIECES[i] for i in row] for row in encoded["token_ids"].to_list()[:2])
+    read, _ = task.answerer.rows(list(zip(*columns[:2], strict=True)))
+    assert [len(rows) for rows, _ in read] == [2, 2, 2, 2]
+    first, second = ([PIECES[i] for i in row.ids] for row in read[0].rows)
     assert first[6:9] == ["ada", "love", "##lace"] and second[6:9] == ["18", "##52", "."]
-    labels = task._encode_labels(task.examples_class(*columns), encoded)
+    labels = task._encode_labels(task.examples_class(*columns), read)
     in_order = list(zip(labels["start"].tolist(), labels["end"].tolist(), strict=True))
     # From "ada" to "##lace"; "by" to "london"; the last "bob", in both; none.
     assert in_order == [
@@ -80,8 +81,8 @@ def test_an_answer_within_a_piece_is_the_pieces_and_spaces_are_none():
     question = [["Who?"], [CONTEXT]]
     for text, expected in (("ovela", (5, 6)), (" Bob", (8, 8)), ("ódz, 1", (10, 12))):
         answers = [[Answer(text, CONTEXT.index(text))]]
-        encoded = task._encode(*question)
-        labels = task._encode_labels(task.examples_class(*question, answers), encoded)
+        read, _ = task.answerer.rows(list(zip(*question, strict=True)))
+        labels = task._encode_labels(task.examples_class(*question, answers), read)
         assert (labels["start"][0, 0], labels["end"][0, 0]) == expected
 
 
@@ -98,14 +99,13 @@ def test_questions_are_answered(learnt):
 
 
 @pytest.mark.slow
-def test_many_windows_are_read_in_parts(learnt, monkeypatch):
-    context = " ".join([CONTEXT] * 3)  # of seven windows, in parts of three
-    columns = learnt._columns(["Who slept?"], [context])
-    whole, encoded = learnt._logits(*columns)
-    assert encoded["num_windows"].numpy().tolist() == [7]
-    monkeypatch.setattr(question_answerer, "WINDOWS", 3)
-    parts, _ = learnt._logits(*columns)
-    for side, logits in whole.items():
+def test_many_windows_are_read_in_parts(learnt):
+    """In a graph: seven windows, in parts of three."""
+    signature = learnt.signature()
+    inputs = learnt.answerer.read([("Who slept?", " ".join([CONTEXT] * 3))])
+    assert inputs["token_ids"].shape[0] == 7
+    parts = endpoints.in_parts(signature.function, {name: tf.constant(x) for name, x in inputs.items()}, 3)
+    for side, logits in learnt.answerer.run(inputs).items():
         np.testing.assert_allclose(parts[side], logits, atol=1e-5)
 
 

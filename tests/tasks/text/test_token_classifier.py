@@ -6,9 +6,11 @@ import json
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from keras_tfm import tasks
 from keras_tfm.data import BERTTokenizer
+from keras_tfm.export.endpoints import pack_words
 from keras_tfm.models import BERT
 from keras_tfm.tasks import TokenClassifier, TokenClassifierConfig
 from keras_tfm.tasks.text.spans import repaired
@@ -62,10 +64,15 @@ def learnt():
 
 def test_first_pieces_bear_the_tags():
     task = make()
-    encoded = task._encode([*WORDS[:1], ["\u200e", "met"]])
-    assert encoded["token_ids"].to_list() == [[2, 5, 6, 7, 8, 9, 3], [2, 1, 8, 3]]  # nothing left: unknown
+    words = [*WORDS[:1], ["\u200e", "met"]]
+    read, _ = task.answerer.rows(words)
+    rows = [row for (row,), _ in read]
+    assert [row.ids for row in rows] == [[2, 5, 6, 7, 8, 9, 3], [2, 1, 8, 3]]  # nothing left: unknown
+    assert [row.more.firsts for row in rows] == [[1, 2, 4, 5], [1, 2]]
+    encoded = pack_words(task.tokenizer, task.config.max_length, tf.ragged.constant(words))  # in a graph
+    assert encoded["token_ids"].to_list() == [row.ids for row in rows]
     assert encoded["is_first"].to_list() == [[0, 1, 1, 0, 1, 1, 0], [0, 1, 1, 0]]
-    labels = task._encode_labels(task.examples_class(WORDS[:1], TAGS[:1]), task._encode(WORDS[:1]))
+    labels = task._encode_labels(task.examples_class(WORDS[:1], TAGS[:1]), read[:1])
     assert labels.to_list() == [[-1, 1, 2, -1, 3, 1, -1]]
     ((inputs, truth, weights),) = task.batches(
         task.examples_class(WORDS, TAGS), FineTuning(batch_tokens=100), is_validation=True

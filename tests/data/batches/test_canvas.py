@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_tfm.data import Canvas, MaskBatches, SegmentSets
-from keras_tfm.data.batches import masks as batches_of_masks
-from keras_tfm.data.batches.masks import NONE, on_canvas, segment_targets
+from keras_tfm.data import Canvas, CanvasBatches, SegmentSets
+from keras_tfm.data.batches import targets as targets_of_masks
+from keras_tfm.data.batches.targets import NONE, on_canvas, segment_targets
 
 SHAPE = (8, 8, 1)
 NAMES = ["a", "b"]
@@ -32,11 +32,11 @@ def test_targets_by_hand():
 def test_packed_targets_are_the_same(monkeypatch):
     canvas = Canvas(keep_aspect=True)
     whole = segment_targets(sets(), NAMES, canvas, SHAPE)
-    monkeypatch.setattr(batches_of_masks, "MAX_BYTES", 1)
+    monkeypatch.setattr(targets_of_masks, "MAX_BYTES", 1)
     small = segment_targets(sets(), NAMES, canvas, SHAPE)
     assert all(isinstance(file, bytes) for file in small)
     images, sizes = np.zeros((3, *SHAPE), "uint8"), [(4, 4)] * 3
-    both = [MaskBatches(images, sizes, targets, canvas, SHAPE, 3, most=2) for targets in (whole, small)]
+    both = [CanvasBatches(images, sizes, targets, canvas, SHAPE, 3, most=2) for targets in (whole, small)]
     first, second = (next(iter(batches.dataset()))[1] for batches in both)
     np.testing.assert_array_equal(first, second)
     np.testing.assert_array_equal(first, whole)
@@ -52,7 +52,7 @@ def test_masks_move_with_their_images():
     images = (masks[:, 0, ..., None] > 0).astype("float32")
     canvas, sizes = Canvas(mean=(0.0,), std=(1.0,)), [SHAPE[:2]] * 32
     options = {"seed": 1, "flips": True, "areas": (0.5, 2.0), "most": 1}
-    batches = MaskBatches(images, sizes, masks, canvas, SHAPE, 32, **options)
+    batches = CanvasBatches(images, sizes, masks, canvas, SHAPE, 32, **options)
     (inputs, targets), (again, same) = (next(iter(batches.dataset())) for _ in range(2))
     np.testing.assert_array_equal(targets, same)
     np.testing.assert_array_equal(inputs["images"], again["images"])
@@ -64,7 +64,7 @@ def test_masks_move_with_their_images():
         assert place.mean() > 0.05 and np.mean(targets[place] == expected) > 0.99
     assert set(np.unique(targets)) == {0, 2, NONE}
     assert np.mean([not np.array_equal(a, b) for a, b in zip(targets, masks[:, 0], strict=True)]) > 0.9
-    (plain, unchanged), *_ = MaskBatches(
+    (plain, unchanged), *_ = CanvasBatches(
         images, sizes, masks, canvas, SHAPE, 32, most=1, inputs=("images",)
     ).dataset()
     np.testing.assert_array_equal(unchanged, masks)
@@ -80,7 +80,7 @@ def test_classes_move_with_their_images(areas, keep_aspect):
     canvas = Canvas(mean=(0.0,), std=(1 / 255,), keep_aspect=keep_aspect)
     labels = on_canvas((mask[None] for mask in masks), 64, 1, canvas, shape)[:, 0]
     images = np.where(labels == NONE, labels[:, :, 15:16], labels)[..., None].astype("uint8")
-    batches = MaskBatches(images, size, labels, canvas, shape, 64, seed=1, flips=True, areas=areas)
+    batches = CanvasBatches(images, size, labels, canvas, shape, 64, seed=1, flips=True, areas=areas)
     (inputs, moved), *_ = batches.dataset()
     pixels, moved = inputs["images"].numpy()[..., 0], moved.numpy()
     counts = moved != NONE

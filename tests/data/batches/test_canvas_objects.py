@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from keras_tfm.data import Canvas, ObjectBatches
-from keras_tfm.data.batches.objects import targets_of
+from keras_tfm.data import Canvas, CanvasBatches
+from keras_tfm.data.batches.targets import object_targets
 
 SHAPE = (16, 24, 1)
 
@@ -31,14 +31,14 @@ def draw(count):
         image[top:bottom, left:right] = 1
         boxes.append(np.array([[left / 24, top / 16, right / 24, bottom / 16]], "float32"))
     boxes[0] = np.concatenate([boxes[0], boxes[0]])
-    return images, targets_of(boxes, [[3, 4], *[[3]] * (count - 1)])
+    return images, object_targets(boxes, [[3, 4], *[[3]] * (count - 1)])
 
 
 def changed(images, targets, sizes=None, keep_aspect=False, **options):
     """The images and targets of a batch, in the order in which they are drawn."""
     sizes = [SHAPE[:2]] * len(images) if sizes is None else sizes
     canvas = Canvas(mean=(0.0,), std=(1.0,), keep_aspect=keep_aspect)
-    batches = ObjectBatches(images, sizes, targets, canvas, SHAPE, len(images), seed=1, **options)
+    batches = CanvasBatches(images, sizes, targets, canvas, SHAPE, len(images), seed=1, **options)
     inputs, moved = next(iter(batches.dataset()))
     return inputs["images"].numpy(), moved.numpy()
 
@@ -47,7 +47,7 @@ def test_targets_are_padded():
     images, targets = draw(3)
     assert targets.shape == (3, 2, 5) and targets[:, 1, 0].tolist() == [4, -1, -1]
     assert max(np.abs(x).max() for x in bright(images, targets)) < 1e-4
-    assert targets_of([np.zeros((0, 4), "float32")], [[]]).tolist() == [[[-1, 0, 0, 0, 0]]]
+    assert object_targets([np.zeros((0, 4), "float32")], [[]]).tolist() == [[[-1, 0, 0, 0, 0]]]
 
 
 @pytest.mark.parametrize("change", ["mirror", "cut out"])
@@ -77,7 +77,7 @@ def test_what_is_padding_stays(options, bound):
 
 def test_an_object_whose_centre_is_cut_off_is_none():
     images = np.zeros((200, *SHAPE), "float32")
-    targets = targets_of([np.array([[0, 0, 0.1, 0.1]], "float32")] * 200, [[0]] * 200)
+    targets = object_targets([np.array([[0, 0, 0.1, 0.1]], "float32")] * 200, [[0]] * 200)
     moved = changed(images, targets, areas=(0.3, 1.0))[1][:, 0]
     kept = moved[:, 0] == 0
     assert 0 < kept.sum() < 200 and (moved[~kept] == [-1, 0, 0, 0, 0]).all()
@@ -87,7 +87,7 @@ def test_an_object_whose_centre_is_cut_off_is_none():
 def test_epochs_differ_and_repeat():
     images, targets = draw(6)
     sizes = np.array([[16, 24]] * 6, "int64")
-    batches = ObjectBatches(images, sizes, targets, Canvas(), SHAPE, 4, seed=3, flips=True, areas=(0.5, 1.0))
+    batches = CanvasBatches(images, sizes, targets, Canvas(), SHAPE, 4, seed=3, flips=True, areas=(0.5, 1.0))
     (first, boxes), *rest = batches.dataset(0)
     assert not rest and first["images"].shape == (4, *SHAPE) and boxes.shape == (4, 2, 5)
     assert first["pixel_mask"].numpy().all()
@@ -97,6 +97,6 @@ def test_epochs_differ_and_repeat():
     batches.inputs = ("images", "objects")
     (told, boxes), *_ = batches.dataset(0)
     assert told.keys() == {"images", "objects"} and np.array_equal(told["objects"], boxes)
-    plain = list(ObjectBatches(images, sizes, targets, Canvas(), SHAPE, 4).dataset())
+    plain = list(CanvasBatches(images, sizes, targets, Canvas(), SHAPE, 4).dataset())
     assert [len(x) for _, x in plain] == [4, 2]
     np.testing.assert_array_equal(np.concatenate([x for _, x in plain]), targets)

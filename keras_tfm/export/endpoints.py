@@ -1,0 +1,328 @@
+"""The signatures of SavedModels: readers and answers as graphs of TensorFlow, by their "kind".
+
+A reader is made of its tokenizer and the arguments in `keras_tfm.tasks.signatures.Signature.reads`. Its
+`ways` of reading give the function's inputs, and what is known of their rows. An answer, made as that in
+`keras_tfm.serving.ANSWERS`, is a function of the function's outputs, of what is known of the rows, and of
+what was read.
+"""
+
+import pathlib
+import tempfile
+
+import tensorflow as tf
+
+from keras_tfm.data.batches.encoding import Ragged, model_inputs, pack_texts, pad, surround
+from keras_tfm.data.batches.windows import question_windows
+from keras_tfm.data.sources.images import decode_images
+from keras_tfm.data.sources.preprocessing import Preprocessing
+from keras_tfm.heads import best_spans
+from keras_tfm.serving.examples import apart
+from keras_tfm.serving.tokens import symbols_of
+
+LOWEST = -3.4e38  # replaces sums of two logits that must not be chosen
+ROWS = 64  # that the model reads at once, where an example may have thousands
+
+
+def endpoints_of(signature):
+    """{signature name: (function, input signature)} of a SavedModel of the task with this `Signature`."""
+    read, reads = chosen(READERS, signature.reads)
+    find, answers = chosen(ANSWERS, signature.answers)
+    reader = read(**{**reads, "tokenizer": signature.tokenizer})
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        signature.write_files(folder)
+        answer = find(folder, **answers)
+
+    def served(read):
+        def serve(*raw):
+            inputs, rows = read(*raw)
+            inputs = {name: inputs[name] for name in signature.inputs}
+            return answer(compute(signature.function, inputs, reader.has_many_rows), rows, *raw)
+
+        return serve
+
+    return {name: (served(read), specs) for name, (specs, read) in reader.ways().items()}
+
+
+def chosen(kinds, entries):
+    """(The one of `kinds` that `entries` names by its "kind", the other entries)."""
+    return kinds[entries["kind"]], {name: value for name, value in entries.items() if name != "kind"}
+
+
+def compute(function, inputs, in_many_rows):
+    """`function(inputs)`, in parts if there may be many rows."""
+    return in_parts(function, inputs) if in_many_rows else function(inputs)
+
+
+def in_parts(function, inputs, most=ROWS):
+    """`function(inputs)` in parts of equal size, of `most` rows: a context as long as a book has thousands of
+    windows.
+    """
+    count = tf.shape(inputs["token_ids"])[0]
+    parts = tf.maximum(1, -(-count // most))
+    size = -(-count // parts)
+    missing = parts * size - count
+
+    def divided(x):
+        x = tf.pad(x, [[0, missing]] + [[0, 0]] * (len(x.shape) - 1))
+        return tf.reshape(x, tf.concat([[parts, size], tf.shape(x)[1:]], 0))
+
+    inputs = {name: divided(x) for name, x in inputs.items()}  # (parts, size, ...)
+    shapes = tf.function(function).get_concrete_function(
+        {name: tf.TensorSpec(x.shape[1:], x.dtype) for name, x in inputs.items()}
+    )
+    kinds = {name: x.dtype for name, x in shapes.structured_outputs.items()}
+    outputs = tf.map_fn(function, inputs, parallel_iterations=1, fn_output_signature=kinds)
+    return {
+        name: tf.reshape(x, tf.concat([[parts * size], tf.shape(x)[2:]], 0))[:count]
+        for name, x in outputs.items()
+    }
+
+
+def strings(*names):
+    """The specs of strings (B,)."""
+    return [tf.TensorSpec([None], tf.string, name) for name in names]
+
+
+class Texts:
+    """A text, or two, as a row."""
+
+    has_many_rows = False
+
+    def __init__(self, tokenizer, max_length, pairs=False, **options):
+        self._tokenizer, self._max_length = tokenizer, max_length
+        self.specs = strings("text", "second") if pairs else strings("text")
+
+    def ways(self):
+        """{name of an endpoint: (what it takes, a function of that)}."""
+        return {"serving_default": (self.specs, self)}
+
+    def __call__(self, *texts):
+        return self._joined(pack_texts(self._tokenizer, self._max_length, *texts)), None
+
+    def _joined(self, packed):
+        return model_inputs(packed, self._tokenizer.pad_id)
+
+
+class Words(Texts):
+    """A sentence as a row, of which is known where the first tokens of its words stand, ragged (B, T)."""
+
+    def __init__(self, tokenizer, max_length, marks="", **options):
+        super().__init__(tokenizer, max_length)
+        self._marks = marks
+
+    def __call__(self, text):
+        for pattern, spaced in apart(self._marks):
+            text = tf.strings.regex_replace(text, pattern, spaced)
+        packed = pack_words(self._tokenizer, self._max_length, tf.strings.split(text))
+        is_first = packed.pop("is_first")
+        return self._joined(packed), is_first
+
+
+def pack_words(tokenizer, max_length: int, words: tf.RaggedTensor) -> Ragged:
+    """Words, ragged (B, words), as "token_ids" and "segment_ids", and which of them are the first of a word,
+    "is_first".
+    """
+    pieces = tokenizer.tokenize_words(words.flat_values)  # (words, pieces)
+    nothing = tf.cast(pieces.row_lengths() == 0, tf.int64)  # control characters alone become [UNK]
+    unknown = tf.RaggedTensor.from_row_lengths(
+        tf.fill([tf.reduce_sum(nothing)], tokenizer.unknown_id), nothing
+    )
+    pieces = tf.concat([pieces, unknown], axis=1)
+    is_first = tf.cast(tf.ragged.range(pieces.row_lengths()) == 0, tf.int32)
+    room = max_length - tokenizer.num_added()
+    token_ids, is_first = (words.with_values(x).merge_dims(1, 2) for x in (pieces, is_first))  # (B, pieces)
+    token_ids = surround(token_ids[:, :room], [tokenizer.start_id], [tokenizer.end_id])
+    is_first = surround(is_first[:, :room], [0], [0])
+    return {"token_ids": token_ids, "segment_ids": tf.zeros_like(token_ids), "is_first": is_first}
+
+
+class Choices(Texts):
+    """A text with each of its choices (B, C) as a row; of rows is known C."""
+
+    def __init__(self, tokenizer, max_length, **options):
+        super().__init__(tokenizer, max_length)
+        self.specs = [*strings("text"), tf.TensorSpec([None, None], tf.string, "choices")]
+
+    def __call__(self, text, choices):
+        count = tf.shape(choices)[1]
+        inputs, _ = super().__call__(tf.repeat(text, count), tf.reshape(choices, [-1]))  # (B C, T)
+        return inputs, count
+
+
+class Blanks(Texts):
+    """A text as a row, of which is known which of its "mask_positions" (B, M) are blanks."""
+
+    def __init__(self, tokenizer, max_length, blank, **options):
+        super().__init__(tokenizer, max_length)
+        self._blank = blank
+
+    def __call__(self, text):
+        inputs, _ = super().__call__(text)
+        token_ids = inputs["token_ids"]  # (B, T)
+        places = tf.ragged.boolean_mask(
+            tf.zeros_like(token_ids) + tf.range(tf.shape(token_ids)[1]), token_ids == self._blank
+        )
+        width = tf.maximum(1, tf.cast(tf.reduce_max(places.row_lengths()), tf.int32))
+        positions = places.to_tensor(0, shape=tf.stack([tf.shape(token_ids)[0], width]))  # (B, M)
+        return {**inputs, "mask_positions": positions}, tf.sequence_mask(places.row_lengths(), width)
+
+
+class Questions(Texts):
+    """A question with each window of its context as a row; of rows is known what `question_windows` gives."""
+
+    has_many_rows = True
+
+    def __init__(self, tokenizer, max_length, stride, **options):
+        super().__init__(tokenizer, max_length)
+        self._stride, self.specs = stride, strings("question", "context")
+
+    def __call__(self, question, context):
+        windows = question_windows(
+            self._tokenizer, self._max_length, self._stride, valid(question), valid(context)
+        )
+        known = {name: windows.pop(name) for name in ("starts", "ends", "num_windows")}
+        return self._joined(windows), known
+
+
+class Images:
+    """The bytes of image files of any size; or images of the model's size, from 0 to 1."""
+
+    has_many_rows = False
+
+    def __init__(self, shape, tokenizer=None, **options):
+        self._shape: tuple[int, int, int] = tuple(shape)
+        self._preprocessing = Preprocessing(**options)
+
+    def ways(self):
+        images = tf.TensorSpec([None, *self._shape], tf.float32, "images")
+        return {
+            "serving_default": (strings("image_bytes"), self._decoded),
+            "images": ([images], lambda images: ({"images": images}, None)),
+        }
+
+    def _decoded(self, image_bytes):
+        return {"images": decode_images(image_bytes, *self._shape, self._preprocessing)}, None
+
+
+def valid(texts):
+    """Texts with a replacement character for each byte that is not UTF-8."""
+    return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", replace_control_characters=False)
+
+
+def as_arrays(folder, labels=None):
+    """The outputs, beside the names of `labels`, for each row: servers want a row of every output for each
+    example.
+    """
+
+    def answer(outputs, rows, *strings):
+        if labels is None:
+            return outputs
+        names = tf.constant(labels, tf.string)
+        return {**outputs, "labels": tf.tile(names[None], [tf.shape(strings[0])[0], 1])}
+
+    return answer
+
+
+def as_classes(folder, labels):
+    beside = as_arrays(folder, labels)
+
+    def answer(outputs, rows, *strings):
+        label = tf.gather(tf.constant(labels, tf.string), tf.argmax(outputs["probabilities"], -1))
+        return {"label": label, **beside(outputs, rows, *strings)}
+
+    return answer
+
+
+def as_tags(folder, labels, outside):
+    names = tf.constant(labels)
+
+    def answer(outputs, is_first, text):
+        scores = outputs["scores"]
+        is_first = is_first.to_tensor(0, shape=tf.shape(scores)[:2]) == 1
+        tags = tf.gather(names, tf.ragged.boolean_mask(tf.argmax(scores, axis=-1), is_first))
+        return {"tags": tf.strings.reduce_join(tags, axis=1, separator=" ")}
+
+    return answer
+
+
+def as_choice(folder):
+    def answer(outputs, count, text, choices):
+        probabilities = tf.nn.softmax(tf.reshape(outputs["score"], [-1, count]))  # (B, C)
+        return {
+            "choice": tf.argmax(probabilities, -1, output_type=tf.int32),
+            "probabilities": probabilities,
+        }
+
+    return answer
+
+
+def as_filled(folder, blank):
+    symbols = tf.constant(symbols_of(folder))
+
+    def answer(outputs, is_blank, text):
+        words = tf.ragged.boolean_mask(tf.gather(symbols, outputs["ids"]), is_blank)
+        parts = tf.strings.split(text, blank)  # one more than there are blanks
+        missing = parts.row_lengths() - words.row_lengths() - 1  # blanks that were cut off
+        blanks = tf.RaggedTensor.from_row_lengths(tf.fill([tf.reduce_sum(missing)], blank), missing)
+        words = tf.concat([words, blanks, tf.fill([parts.nrows(), 1], "")], axis=1)
+        joined = parts.with_flat_values(parts.flat_values + words.flat_values)
+        return {"text": tf.strings.reduce_join(joined, axis=1)}
+
+    return answer
+
+
+def as_span(folder, longest, threshold):
+    def answer(outputs, windows, question, context):
+        start, end = outputs["start"], outputs["end"]  # (W, T)
+        starts, ends = (pad(windows[name], *tf.unstack(tf.shape(start))) for name in ("starts", "ends"))
+        is_context = ends > starts
+        first, last, score = best_spans(start, end, is_context, longest)
+        is_candidate = tf.concat([tf.ones_like(is_context[:, :1]), is_context[:, 1:]], axis=1)
+        total = sum(tf.reduce_logsumexp(tf.where(is_candidate, x, LOWEST / 2), axis=1) for x in (start, end))
+        null = start[:, 0] + end[:, 0]
+        begin, limit = (tf.gather(x, place, batch_dims=1) for x, place in ((starts, first), (ends, last)))
+
+        def by_question(x, fill=0.0):
+            parts = tf.RaggedTensor.from_row_lengths(x, windows["num_windows"])
+            width = tf.maximum(1, parts.bounding_shape(1, out_type=tf.int32))
+            return pad(parts, parts.nrows(), width, fill)  # (B, windows)
+
+        best = tf.argmax(by_question(score, LOWEST), axis=1)  # (B,)
+        score, begin, limit, probability = (
+            tf.gather(by_question(x, fill), best, batch_dims=1)
+            for x, fill in ((score, LOWEST), (begin, 0), (limit, 0), (score - total, LOWEST))
+        )
+        texts = tf.strings.substr(valid(context), begin, limit - begin)
+        texts = tf.strings.regex_replace(texts, r"^[\s\p{Z}]+|[\s\p{Z}]+$", "")
+        if threshold is not None:
+            least = tf.argmin(by_question(null, -LOWEST), axis=1)
+            null, null_probability = (
+                tf.gather(by_question(x), least, batch_dims=1) for x in (null, null - total)
+            )
+            is_none = null - score > threshold
+            texts, probability = (
+                tf.where(is_none, "", texts),
+                tf.where(is_none, null_probability, probability),
+            )
+        return {"answer": texts, "score": tf.exp(probability)}
+
+    return answer
+
+
+READERS = {
+    "texts": Texts,
+    "words": Words,
+    "choices": Choices,
+    "blanks": Blanks,
+    "questions": Questions,
+    "images": Images,
+}
+ANSWERS = {
+    "arrays": as_arrays,
+    "classes": as_classes,
+    "tags": as_tags,
+    "choice": as_choice,
+    "filled": as_filled,
+    "span": as_span,
+}

@@ -1,0 +1,89 @@
+"""Tasks that are asked through their signature: what an export computes, by the Keras model itself."""
+
+import pathlib
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import tensorflow as tf
+
+from keras_tfm.log import Bar
+from keras_tfm.serving.answering import Answered, Answerer, ReadExamples
+from keras_tfm.serving.answers import ANSWERS
+from keras_tfm.serving.entries import chosen
+from keras_tfm.serving.examples import check_batch_size, listed, refuse_rows
+from keras_tfm.serving.readers import READERS
+from keras_tfm.tasks.signatures import Arrays, Inspection, Signature
+from keras_tfm.tasks.task import Task
+
+
+class AskedTask(Task):
+    """A task whose `signature` says what it reads, computes and answers. Abstract.
+
+    `ask` reads examples, computes and answers them; refusals, the count of what is cut, and exports come from
+    the same signature. What `inspect` has read, `predict` does not read again.
+    """
+
+    _at_work: tuple[Any, Answerer] | None = None  # the configuration that the answerer was made for, and it
+
+    @property
+    def answerer(self) -> Answerer:
+        """The signature at work: a reader and an answer on the host, and the function in TensorFlow."""
+        if self._at_work is None or self._at_work[0] is not self.config:
+            self._at_work = self.config, answerer_of(self.signature())
+        return self._at_work[1]
+
+    def ask(self, examples: Any, batch_size: int, finish: Callable | None = None) -> list:
+        """What the signature answers to each of the `examples`, or what `finish` makes instead of its
+        outputs; ValueError as from `answerable`.
+        """
+        check_batch_size(batch_size)
+        answered = self.answered(listed(examples), batch_size, finish)
+        refuse_rows(answered.refusals)
+        return answered.answers
+
+    def answered(self, examples: list, batch_size: int, finish: Callable | None = None) -> Answered:
+        """The `Answered` of `examples`, with a progress bar."""
+
+        def progress(batches: list) -> Iterator:
+            with Bar(total=sum(map(len, batches)), desc="answering", unit="row") as bar:
+                for places in batches:
+                    yield places
+                    bar.update(len(places))
+
+        return self.answerer.ask(examples, batch_size, finish, progress)
+
+    def inspect(self, examples: Any, **options: Any) -> Inspection:
+        read, refusals = self.answerer.rows(list(examples))
+        rest = [row for row in range(len(read)) if row not in refusals]
+        asked = ReadExamples([examples[row] for row in rest], [read[row] for row in rest])
+        return Inspection(refusals, sum(is_cut for _, is_cut in asked.read), asked)
+
+    def refusals(self, examples: Any, **options: Any) -> dict[int, str]:
+        return self.inspect(list(examples)).refusals
+
+    def count_truncated(self, examples: Iterable) -> int:
+        refusals, num_cut, _ = self.inspect(listed(examples))
+        refuse_rows(refusals)
+        return num_cut
+
+    def quantize(self, mode: str) -> None:
+        super().quantize(mode)
+        self._at_work = None  # whose function was traced with other weights
+
+
+def answerer_of(signature: Signature) -> Answerer:
+    """Reader and answer of a `signature` from the files that an export would hold, around its function."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        signature.write_files(folder)
+        read, reads = chosen(folder, READERS, signature.reads, "reads")
+        answer, answers = chosen(folder, ANSWERS, signature.answers, "answers")
+        return Answerer(read(folder, **reads), by_keras(signature), answer(folder, **answers))
+
+
+def by_keras(signature: Signature) -> Callable[[Arrays], Arrays]:
+    """The function of a `signature` as one of arrays, traced once for all lengths."""
+    specs = [{name: tf.TensorSpec(x.shape, x.dtype, name) for name, x in signature.inputs.items()}]
+    call = tf.function(signature.function, input_signature=specs, autograph=False)
+    return lambda inputs: {name: x.numpy() for name, x in call(inputs).items()}
