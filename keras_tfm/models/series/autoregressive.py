@@ -19,6 +19,9 @@ from keras_tfm.configs import Config, Length, Size
 from keras_tfm.models.base import ConfiguredModel
 from keras_tfm.models.text.recurrent import CELLS
 
+# Of cells, the same in every process and for every model, since weights are kept by their paths.
+NAMES = {"simple": "simple_rnn_cell", "lstm": "lstm_cell", "gru": "gru_cell"}
+
 
 @dataclasses.dataclass(frozen=True)
 class AutoregressiveConfig(Config):
@@ -62,7 +65,8 @@ class Autoregressive(ConfiguredModel):
         if config.kind == "dense":
             x = keras.layers.Dense(config.hidden_dim, "tanh", name="hidden")(x)
         elif config.kind == "recurrent":
-            x = keras.layers.RNN(CELLS[config.cell](config.hidden_dim), name="recurrent")(x[..., None])
+            cell = CELLS[config.cell](config.hidden_dim, name=NAMES[config.cell])
+            x = keras.layers.RNN(cell, name="recurrent")(x[..., None])
         y = keras.layers.Dense(1, kernel_initializer="zeros", name="output")(x) + last
         super().__init__(config, {"values": values}, y, {}, {}, name=name, **kwargs)
 

@@ -160,3 +160,9 @@ def test_histories_may_be_lines(learnt, tmp_path):
     np.testing.assert_array_equal(learnt.predict(examples[:1], 2)[0], learnt.forecast([1, 2, 3, 4], 2))
     ahead = learnt.forecast([1, 2, 3, 4], 2)
     np.testing.assert_allclose([float(cell) for cell in learnt.as_line(ahead).split(",")], ahead, rtol=1e-5)
+
+
+@pytest.mark.parametrize("cell", ["simple", "lstm", "gru"])
+def test_weights_have_the_same_paths_for_each_model_of_a_process(cell):
+    first, second = (Autoregressive.from_size("recurrent", cell=cell, window=3) for _ in range(2))
+    assert [weight.path for weight in first.weights] == [weight.path for weight in second.weights]
