@@ -215,11 +215,11 @@ def as_arrays(folder, labels=None):
     example.
     """
 
-    def answer(outputs, rows, *strings):
+    def answer(outputs, rows, *raw):
         if labels is None:
             return outputs
         names = tf.constant(labels, tf.string)
-        return {**outputs, "labels": tf.tile(names[None], [tf.shape(strings[0])[0], 1])}
+        return {**outputs, "labels": tf.tile(names[None], [tf.shape(raw[0])[0], 1])}
 
     return answer
 
@@ -227,9 +227,9 @@ def as_arrays(folder, labels=None):
 def as_classes(folder, labels):
     beside = as_arrays(folder, labels)
 
-    def answer(outputs, rows, *strings):
+    def answer(outputs, rows, *raw):
         label = tf.gather(tf.constant(labels, tf.string), tf.argmax(outputs["probabilities"], -1))
-        return {"label": label, **beside(outputs, rows, *strings)}
+        return {"label": label, **beside(outputs, rows, *raw)}
 
     return answer
 

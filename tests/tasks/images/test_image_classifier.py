@@ -181,6 +181,10 @@ def test_families_share_their_options():
         ImageOptions(family="x").base()
     with pytest.raises(ValueError, match="Swin has no size 'x'; it has tiny, T, S"):
         ImageOptions(family="swin", size="x").base()
+    with pytest.raises(
+        ValueError, match=r"no size 'Ti/16'; it has tiny, 18.* Families with such a size: vit\."
+    ):
+        ImageOptions(family="resnet", size="Ti/16").base()
     assert list(FAMILIES) == sorted(FAMILIES)
 
 
