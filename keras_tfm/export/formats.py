@@ -113,7 +113,7 @@ def _difference(examples, function, exported, name, quantization):
     """How far the exported function is from the task's on `examples`; ValueError above the bound."""
     most, squares, total, agree = 0.0, 0.0, 0.0, []
     for example in examples:
-        ((rows, _),), _ = exported.rows([example])
+        ((rows, _),) = exported.read_all([example])
         found, right = _by_rows(exported, rows), function(exported.reader.join(rows))
         for key, x in right.items():
             y = found[key][tuple(slice(size) for size in x.shape)]

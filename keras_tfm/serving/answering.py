@@ -1,21 +1,9 @@
 """A reader, a function of numbers and an answer in one: raw examples in, answers out."""
 
-from typing import Any, NamedTuple
-
 import numpy as np
 
 from .examples import Refused, check_batch_size, listed, refuse_rows
-from .readers import Read, by_length
-
-
-class Answered(NamedTuple):
-    """What came of examples: the `answers`, {name: value} each or what `finish` made, None for those with
-    `refusals`, {row: reason}; and how many were cut.
-    """
-
-    answers: list
-    refusals: dict[int, str]
-    num_cut: int
+from .readers import by_length
 
 
 class ReadExamples(list):
@@ -45,48 +33,52 @@ class Answerer:
     def __call__(self, examples, batch_size=32):
         """The answers to all `examples`, {name: array with one row per example}."""
         check_batch_size(batch_size)
-        answered = self.ask(listed(examples), batch_size)
-        refuse_rows(answered.refusals)
-        answers = answered.answers
+        answers = self.ask(listed(examples), batch_size)
         return {name: stacked([answer[name] for answer in answers]) for name in answers[0]} if answers else {}
 
     def ask(self, examples, batch_size=32, finish=None, progress=iter):
-        """The `Answered` of a list of `examples`; `progress` goes through lists of the numbers of rows that
-        are computed together.
+        """The answer to each of a list of `examples`, {name: value} or what another `finish` makes.
+
+        ValueError for the first that cannot be read. Outputs are kept until an example has all of its own.
+        `progress` goes through the batches, lists of the numbers of their rows.
         """
-        read, refusals = self.rows(examples)
-        left = iter(self.outputs([row for rows, _ in read for row in rows], batch_size, progress))
+        read = self.read_all(examples)
+        rows = [(place, row) for place, (rows, _) in enumerate(read) for row in rows]
+        firsts = np.cumsum([0, *(len(rows) for rows, _ in read)])
+        outputs = [[None] * len(rows) for rows, _ in read]
         finish = finish or self.finish
         answers = [
-            None if place in refusals else finish([next(left) for _ in rows], rows, example)
-            for place, ((rows, _), example) in enumerate(zip(read, examples, strict=True))
+            None if rows else finish([], [], example)
+            for (rows, _), example in zip(read, examples, strict=True)
         ]
-        return Answered(answers, refusals, sum(is_cut for _, is_cut in read))
+        lengths = [self.reader.length(row) for _, row in rows]
+        batches = list(by_length(lengths, min(batch_size, self.most_rows or batch_size)))
+        for numbers in progress(batches):
+            found = self.run(self.reader.join([rows[number][1] for number in numbers], self.widths))
+            for at, number in enumerate(numbers):
+                place = rows[number][0]
+                outputs[place][number - firsts[place]] = {name: x[at] for name, x in found.items()}
+                if None not in outputs[place]:
+                    answers[place] = finish(outputs[place], read[place].rows, examples[place])
+                    outputs[place] = []
+        return answers
 
-    def rows(self, examples):
-        """The `Read` of each of the `examples`, without a row where it is refused, and {row: reason} of
-        those.
-        """
+    def inspect(self, examples):
+        """The `Read` of each of the `examples` or, of those in {row: reason}, None."""
         read = examples.read if isinstance(examples, ReadExamples) else self.reader.read(examples)
         refusals = {place: str(found) for place, found in enumerate(read) if isinstance(found, Refused)}
-        return [Read([]) if place in refusals else found for place, found in enumerate(read)], refusals
+        return [None if place in refusals else found for place, found in enumerate(read)], refusals
 
-    def outputs(self, rows, batch_size=32, progress=iter):
-        """What the function gives for each of the `rows`, {name: array}."""
-        found: list[Any] = [None] * len(rows)
-        lengths = [self.reader.length(row) for row in rows]
-        batches = list(by_length(lengths, min(batch_size, self.most_rows or batch_size)))
-        for places in progress(batches):
-            outputs = self.run(self.reader.join([rows[place] for place in places], self.widths))
-            for number, place in enumerate(places):
-                found[place] = {name: x[number] for name, x in outputs.items()}
-        return found
+    def read_all(self, examples):
+        """The `Read` of each of the `examples`; ValueError for the first that cannot be read."""
+        read, refusals = self.inspect(examples)
+        refuse_rows(refusals)
+        return read
 
     def read(self, examples):
         """The inputs of `run` for `examples`, padded to the longest."""
-        read, refusals = self.rows(examples)
-        refuse_rows(refusals)
-        return self.reader.join([row for rows, _ in read for row in rows], self.widths)
+        rows = [row for rows, _ in self.read_all(examples) for row in rows]
+        return self.reader.join(rows, self.widths)
 
 
 def stacked(values):

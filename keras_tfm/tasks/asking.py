@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from keras_tfm.log import Bar
-from keras_tfm.serving.answering import Answered, Answerer, ReadExamples
+from keras_tfm.serving.answering import Answerer, ReadExamples
 from keras_tfm.serving.answers import ANSWERS
 from keras_tfm.serving.entries import chosen
 from keras_tfm.serving.examples import check_batch_size, listed, refuse_rows
@@ -34,27 +34,21 @@ class AskedTask(Task):
         return self._at_work[1]
 
     def ask(self, examples: Any, batch_size: int, finish: Callable | None = None) -> list:
-        """What the signature answers to each of the `examples`, or what `finish` makes instead of its
-        outputs; ValueError as from `answerable`.
+        """What the signature answers to each of the `examples`, or what `finish` makes of its outputs, with a
+        progress bar; ValueError as from `answerable`.
         """
-        check_batch_size(batch_size)
-        answered = self.answered(listed(examples), batch_size, finish)
-        refuse_rows(answered.refusals)
-        return answered.answers
-
-    def answered(self, examples: list, batch_size: int, finish: Callable | None = None) -> Answered:
-        """The `Answered` of `examples`, with a progress bar."""
 
         def progress(batches: list) -> Iterator:
             with Bar(total=sum(map(len, batches)), desc="answering", unit="row") as bar:
-                for places in batches:
-                    yield places
-                    bar.update(len(places))
+                for rows in batches:
+                    yield rows
+                    bar.update(len(rows))
 
-        return self.answerer.ask(examples, batch_size, finish, progress)
+        check_batch_size(batch_size)
+        return self.answerer.ask(listed(examples), batch_size, finish, progress)
 
     def inspect(self, examples: Any, **options: Any) -> Inspection:
-        read, refusals = self.answerer.rows(list(examples))
+        read, refusals = self.answerer.inspect(list(examples))
         rest = [row for row in range(len(read)) if row not in refusals]
         asked = ReadExamples([examples[row] for row in rest], [read[row] for row in rest])
         return Inspection(refusals, sum(is_cut for _, is_cut in asked.read), asked)

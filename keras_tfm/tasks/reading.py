@@ -11,7 +11,6 @@ import tensorflow as tf
 
 from keras_tfm.data.batches.encoding import model_inputs, pack_texts, ragged_rows
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
-from keras_tfm.serving.examples import refuse_rows
 from keras_tfm.serving.readers import as_choices
 from keras_tfm.tasks.image_text.captioner import Captioner
 from keras_tfm.tasks.image_text.matcher import ImageTextMatcher
@@ -113,9 +112,8 @@ def _(task: ChoiceAnswerer, example: Any, target: str | None = None, **options: 
 @read.register(TokenClassifier)
 def _(task: TokenClassifier, example: Any, target: str | None = None, **options: Any) -> Reading:
     _refuse_target(task, target, options)
-    read, refused = task.answerer.rows([example])
-    refuse_rows(refused)
-    return _read_encoded(task, ragged_rows(read[0].rows))
+    (read,) = task.answerer.read_all([example])
+    return _read_encoded(task, ragged_rows(read.rows))
 
 
 def _read_encoded(task: Any, encoded: Mapping[str, tf.RaggedTensor]) -> Reading:

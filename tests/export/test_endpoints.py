@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from keras_tfm.data import CharacterTokenizer, SentencePieceTokenizer
 from keras_tfm.export import endpoints
-from keras_tfm.serving.examples import refuse_rows
 from keras_tfm.tasks.asking import answerer_of
 from keras_tfm.tasks.text.text_signature import text_signature, tokenizer_reads
 from tests.data.tokenizers.test_added import KINDS
@@ -34,8 +33,7 @@ def both_read(tokenizer, kind, examples, strings, **options):
     """The inputs that host and graph make of `examples`, which are `strings` there, and what is known."""
     signature = text_signature(tokenizer, ROOM, INPUTS, dict, {"kind": "arrays"}, kind, **options)
     host = answerer_of(signature)
-    read, refusals = host.rows(examples)
-    refuse_rows(refusals)
+    read = host.read_all(examples)
     entries = {name: value for name, value in signature.reads.items() if name != "kind"}
     reader = endpoints.READERS[kind](**{**entries, "tokenizer": signature.tokenizer})
     inputs, known = reader(*strings)

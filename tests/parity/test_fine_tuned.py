@@ -150,7 +150,7 @@ def test_windows_and_spans(family, tmp_path):
     )
     assert not info["missing_keys"] and not info["unexpected_keys"]
     asked = [(text, CONTEXT) for text in question]
-    read, _ = task.answerer.rows(asked)
+    read = task.answerer.read_all(asked)
     logits = task.answerer.run(task.answerer.read(asked))
     row = 0
     for text, (rows, _) in zip(question, read, strict=True):

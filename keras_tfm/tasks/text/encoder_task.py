@@ -280,7 +280,7 @@ class EncoderTask(AskedTask, FineTunedTask):
         count = len(columns_of(examples)[0])
         for first in Bar(range(0, max(1, count), self.chunk), "tokenizing", unit="chunk"):
             some = rows_of(examples, np.arange(first, min(count, first + self.chunk)))
-            read, refused = self.answerer.rows(self.asked(some))
+            read, refused = self.answerer.inspect(self.asked(some))
             refuse_rows({first + row: reason for row, reason in refused.items()})
             inputs = ragged_rows([row for rows, _ in read for row in rows])
             parts.append((inputs, self._encode_labels(some, read)))

@@ -31,7 +31,7 @@ from keras_tfm.heads import (
     token_cross_entropy,
 )
 from keras_tfm.serving.answering import Answerer
-from keras_tfm.serving.examples import check_batch_size, listed, refuse_rows
+from keras_tfm.serving.examples import check_batch_size, listed
 from keras_tfm.tasks.asking import AskedTask, by_keras
 from keras_tfm.tasks.learning import ROWS, VOCABULARY
 from keras_tfm.tasks.measures import sums_over
@@ -335,9 +335,7 @@ class MaskedLanguageModel(AskedTask, TrainableTask):
             return found
 
         run = by_keras(self.signature()._replace(function=likeliest))
-        answered = Answerer(self.answerer.reader, run, finish).ask(listed(texts), batch_size)
-        refuse_rows(answered.refusals)
-        return answered.answers
+        return Answerer(self.answerer.reader, run, finish).ask(listed(texts), batch_size)
 
     @classmethod
     def read_files(cls, paths: Sequence[Path], columns: ColumnNames = None, **fields: Any) -> list[str]:

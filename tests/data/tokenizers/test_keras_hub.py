@@ -111,7 +111,7 @@ def test_a_task_reads_by_a_keras_hub_tokenizer_and_is_kept(tmp_path):
     bert = BERT.from_size("tiny", **TINY, vocabulary_size=theirs.vocabulary_size(), max_length=64)
     examples = LINES, ["a", "b", "a"]
     task = TextClassifier.from_backbone(bert, from_keras_hub(theirs), examples, max_length=64)
-    read, _ = task.answerer.rows(LINES)
+    read = task.answerer.read_all(LINES)
     assert [row.ids[1:-1] for (row,), _ in read] == in_graph(theirs)(LINES)
     task.save(tmp_path / "task")
     np.testing.assert_array_equal(

@@ -59,7 +59,7 @@ def test_a_batch_holds_the_choices_side_by_side():
     row = labels.numpy().tolist().index(2)
     assert inputs["token_ids"].shape[:2] == inputs["segment_ids"].shape[:2] == (4, 3)
     assert weights.numpy().tolist() == [1] * 4
-    ((expected, _),) = task.answerer.rows([(EXAMPLES.texts[first], EXAMPLES.choices[first])])[0]
+    ((expected, _),) = task.answerer.read_all([(EXAMPLES.texts[first], EXAMPLES.choices[first])])
     for ids, mask, choice in zip(
         inputs["token_ids"][row], inputs["padding_mask"][row], expected, strict=True
     ):

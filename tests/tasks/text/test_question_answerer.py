@@ -61,7 +61,7 @@ def test_windows_have_the_places_of_their_answers():
     """[CLS] who met bob ? [SEP] leave room for 17 pieces of 20; the second window begins at the ninth."""
     task = make(examples())
     columns = examples(ASKED[:1] + ASKED[3:])
-    read, _ = task.answerer.rows(list(zip(*columns[:2], strict=True)))
+    read = task.answerer.read_all(list(zip(*columns[:2], strict=True)))
     assert [len(rows) for rows, _ in read] == [2, 2, 2, 2]
     first, second = ([PIECES[i] for i in row.ids] for row in read[0].rows)
     assert first[6:9] == ["ada", "love", "##lace"] and second[6:9] == ["18", "##52", "."]
@@ -81,7 +81,7 @@ def test_an_answer_within_a_piece_is_the_pieces_and_spaces_are_none():
     question = [["Who?"], [CONTEXT]]
     for text, expected in (("ovela", (5, 6)), (" Bob", (8, 8)), ("ódz, 1", (10, 12))):
         answers = [[Answer(text, CONTEXT.index(text))]]
-        read, _ = task.answerer.rows(list(zip(*question, strict=True)))
+        read = task.answerer.read_all(list(zip(*question, strict=True)))
         labels = task._encode_labels(task.examples_class(*question, answers), read)
         assert (labels["start"][0, 0], labels["end"][0, 0]) == expected
 

@@ -65,7 +65,7 @@ def learnt():
 def test_first_pieces_bear_the_tags():
     task = make()
     words = [*WORDS[:1], ["\u200e", "met"]]
-    read, _ = task.answerer.rows(words)
+    read = task.answerer.read_all(words)
     rows = [row for (row,), _ in read]
     assert [row.ids for row in rows] == [[2, 5, 6, 7, 8, 9, 3], [2, 1, 8, 3]]  # nothing left: unknown
     assert [row.more.firsts for row in rows] == [[1, 2, 4, 5], [1, 2]]
