@@ -53,7 +53,7 @@ def decoder_by_tensorflow(served, folder):
         return None, None
 
     arguments = json.loads(json.dumps(steps.write_writer(served, "onnx", keep, folder, None)))
-    served.write_reader(folder)
+    served.write_files(folder)
 
     def runtime(folder, threads, name):
         return lambda inputs: list(functions[name](inputs).values())
