@@ -225,6 +225,7 @@ def as_arrays(folder, labels=None):
 
 
 def as_classes(folder, labels):
+    """The likeliest of the `labels`, beside what `as_arrays` gives."""
     beside = as_arrays(folder, labels)
 
     def answer(outputs, rows, *raw):
@@ -235,6 +236,9 @@ def as_classes(folder, labels):
 
 
 def as_tags(folder, labels, outside):
+    """The likeliest of the `labels` at each word's first token, with spaces between; words that are not
+    read have none.
+    """
     names = tf.constant(labels)
 
     def answer(outputs, is_first, text):
@@ -247,6 +251,8 @@ def as_tags(folder, labels, outside):
 
 
 def as_choice(folder):
+    """The number of the likeliest choice, beside the "probabilities" of all."""
+
     def answer(outputs, count, text, choices):
         probabilities = tf.nn.softmax(tf.reshape(outputs["score"], [-1, count]))  # (B, C)
         return {
@@ -258,6 +264,7 @@ def as_choice(folder):
 
 
 def as_filled(folder, blank):
+    """The text with each `blank` replaced by the likeliest token; blanks that were not read stay."""
     symbols = tf.constant(symbols_of(folder))
 
     def answer(outputs, is_blank, text):
@@ -273,6 +280,10 @@ def as_filled(folder, blank):
 
 
 def as_span(folder, longest, threshold):
+    """The likeliest part of the context, of `longest` tokens at most, or "" where none is likelier by
+    `threshold`.
+    """
+
     def answer(outputs, windows, question, context):
         start, end = outputs["start"], outputs["end"]  # (W, T)
         starts, ends = (pad(windows[name], *tf.unstack(tf.shape(start))) for name in ("starts", "ends"))
