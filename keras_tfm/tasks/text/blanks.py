@@ -59,6 +59,11 @@ class Blanks:
             inputs={**signature.inputs, **positions}, write_files=self._write, examples=examples
         )
 
+    def candidates(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """The "ids" of the `count` likeliest tokens of each blank, an input, and their "probabilities"."""
+        probabilities, ids = tf.math.top_k(tf.nn.softmax(self.logits(inputs)), inputs["count"])
+        return {"ids": ids, "probabilities": probabilities}
+
     def _likeliest(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         logits = self.logits(inputs)
         highest = tf.reduce_max(logits, axis=-1, keepdims=True)

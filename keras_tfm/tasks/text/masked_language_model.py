@@ -108,6 +108,7 @@ class MaskedLanguageModel(AskedTask, TrainableTask):
     optimizer_options = {"beta_1": 0.9, "beta_2": 0.98, "epsilon": 1e-6, "clipnorm": 1.0}
     model_options = MaskedOptions
     config_class = MaskedLanguageModelConfig
+    _candidates: Any = None  # the answerer at whose time the function was traced that finds them, and it
 
     def __init__(
         self, backbone: keras.Model, tokenizer: Tokenizer, config: MaskedLanguageModelConfig | None = None
@@ -322,10 +323,6 @@ class MaskedLanguageModel(AskedTask, TrainableTask):
             raise ValueError(f"`count` must lie in [1, {self.tokenizer.vocabulary_size}]; it is {count}.")
         check_batch_size(batch_size)
 
-        def likeliest(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-            probabilities, ids = tf.math.top_k(tf.nn.softmax(self._blanks.logits(inputs)), count)
-            return {"ids": ids, "probabilities": probabilities}
-
         def finish(outputs: list, rows: list, text: str) -> list[list[tuple[str, float]]]:
             found = []
             for output, row in zip(outputs, rows, strict=True):
@@ -334,8 +331,15 @@ class MaskedLanguageModel(AskedTask, TrainableTask):
                     found.append(list(zip(pieces, output["probabilities"][place].tolist(), strict=True)))
             return found
 
-        run = by_keras(self.signature()._replace(function=likeliest))
-        return Answerer(self.answerer.reader, run, finish).ask(listed(texts), batch_size)
+        if self._candidates is None or self._candidates[0] is not self.answerer:
+            signature = self.signature()
+            inputs = {**signature.inputs, "count": tf.TensorSpec([], tf.int32)}
+            function = self._blanks.candidates
+            self._candidates = self.answerer, by_keras(signature._replace(function=function, inputs=inputs))
+        find = self._candidates[1]
+        reader, number = self.answerer.reader, np.array(count, "int32")
+        asked = Answerer(reader, lambda inputs: find({**inputs, "count": number}), finish)
+        return asked.ask(listed(texts), batch_size)
 
     @classmethod
     def read_files(cls, paths: Sequence[Path], columns: ColumnNames = None, **fields: Any) -> list[str]:

@@ -73,6 +73,13 @@ def test_candidates_with_probabilities(learnt):
         learnt.candidates(BLANKS, count=0)
 
 
+def test_candidates_are_computed_by_one_function_whatever_their_count(learnt, monkeypatch):
+    learnt.candidates(BLANKS)
+    monkeypatch.setattr(learnt, "signature", lambda: pytest.fail("the function is made anew"))
+    for count in (1, 2, 7):
+        assert {len(blank) for text in learnt.candidates(BLANKS, count) for blank in text} == {count}
+
+
 def test_what_is_cut_off_keeps_its_blank(learnt):
     text = "the " * 21 + "[MASK] [MASK]"
     assert learnt.count_truncated([text, "the bank"]) == 1
