@@ -36,8 +36,8 @@ def blockwise():
 
 
 STACKS = {
-    "encoder": lambda: Encoder(3, 2, 9, dropout=0.3),
-    "decoder": lambda: Decoder(3, 2, 9, dropout=0.3, normalize_first=True, cross_attention=True),
+    "encoder": lambda: Encoder(2, 2, 9, dropout=0.3),
+    "decoder": lambda: Decoder(2, 2, 9, dropout=0.3, normalize_first=True, cross_attention=True),
     "blockwise": blockwise,
 }
 
@@ -146,7 +146,7 @@ def test_the_backward_pass_takes_inputs_of_blocks_and_no_scores():
     """The largest tensor that the traced forward pass hands over: (B, T, D), or (B, H, T, T) without."""
     sizes = []
     for change in (layers.rematerialize, lambda layer: layer):
-        encoder, x = change(Encoder(3, 2, 9)), tf.ones((2, 50, 8))
+        encoder, x = change(Encoder(2, 2, 9)), tf.ones((2, 50, 8))
         forward = tf.function(lambda x, encoder=encoder: encoder(x, training=True), autograph=False)
         _, backward = forward.get_concrete_function(x)._delayed_rewrite_functions.forward_backward()
         sizes.append(max(tensor.shape.num_elements() for tensor in backward.graph.inputs))
@@ -156,7 +156,7 @@ def test_the_backward_pass_takes_inputs_of_blocks_and_no_scores():
 def test_a_model_made_in_a_scope_of_keras_trains():
     keras.utils.set_random_seed(3)
     with keras.RematScope("full"):
-        model = Transformer.from_size("tiny", vocabulary_size=9, dim=8, intermediate_dim=16)
+        model = Transformer.from_size("tiny", vocabulary_size=9, num_layers=1, dim=8, intermediate_dim=16)
     ids = np.random.randint(1, 9, (4, 5))
     calls = [layer._remat_mode for layer in model._flatten_layers() if isinstance(layer, layers.Block)]
     assert calls and all(calls)
