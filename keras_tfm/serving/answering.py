@@ -68,7 +68,7 @@ class Answerer:
 
     def inspect(self, examples):
         """The `Read` of each of the `examples` or, of those in {row: reason}, None."""
-        read = examples.read if isinstance(examples, ReadExamples) else self.reader.read(examples)
+        read = examples.read if isinstance(examples, ReadExamples) else self.reader.read(list(examples))
         refusals = {place: str(found) for place, found in enumerate(read) if isinstance(found, Refused)}
         return [None if place in refusals else found for place, found in enumerate(read)], refusals
 

@@ -54,7 +54,7 @@ class AskedTask(Task):
         return self.answerer.ask(listed(examples), batch_size, finish, progress, plan)
 
     def inspect(self, examples: Any, **options: Any) -> Inspection:
-        read, refusals = self.answerer.inspect(list(examples))
+        read, refusals = self.answerer.inspect(examples)
         rest = [row for row in range(len(read)) if row not in refusals]
         asked = ReadExamples([examples[row] for row in rest], [read[row] for row in rest])
         return Inspection(refusals, sum(is_cut for _, is_cut in asked.read), asked)

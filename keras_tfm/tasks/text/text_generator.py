@@ -352,7 +352,7 @@ class TextGenerator(WritingTask, TrainableTask):
             raise ValueError("A generator without a tokenizer only continues ids: use `generate_ids`.")
         # This raises for options that no prompt allows.
         self._options(1 + self.config.add_start, max_new_tokens, **options)
-        read, refusals = self.answerer.inspect(list(examples))
+        read, refusals = self.answerer.inspect(examples)
         more = "a new one" if max_new_tokens is None else f"{max_new_tokens} new ones"
         for row, prompt in enumerate(read):
             length = 0 if prompt is None else len(prompt.rows[0])
