@@ -39,15 +39,16 @@ NEVER = {
 NOT_WITH_BEAMS = {"min_new_tokens": 0, "forced_first_id": None, "suppressed_ids": ()}
 
 
-def write_writer(served, folder, quantization):
-    """Write a task, as its `ServedWriter` describes it, and return the arguments of
-    `keras_tfm.serving.writing.Decoder`; ValueError for what it lacks, or would decode otherwise.
+def write_writer(signature, folder, quantization):
+    """Write a task that writes texts, and return the arguments of `keras_tfm.serving.writing.Decoder`;
+    ValueError for what it lacks, or would decode otherwise.
     """
-    if served.stop:
+    writing = signature.function
+    if writing.stop:
         raise ValueError("ctranslate2 ends a text by end tokens alone: there must be no `stop`.")
-    decoding = decoding_of(served.options, served.end_ids, served.has_source)
-    ends = served.start_id, served.end_ids[0]
-    write(served.model, folder / "model", quantization, *ends, served.max_length)
+    decoding = decoding_of(writing.options, writing.end_ids, writing.context is not None)
+    ends, length = (writing.start_id, writing.end_ids[0]), signature.reads.get("max_length")
+    write(writing.model, folder / "model", quantization, *ends, length)
     return decoding
 
 

@@ -6,42 +6,66 @@ A reader is made of its tokenizer and the arguments in `keras_tfm.tasks.signatur
 what was read.
 """
 
+import dataclasses
 import pathlib
 import tempfile
 
 import tensorflow as tf
 
 from keras_tfm.data.batches.encoding import Ragged, model_inputs, pack_texts, pad, surround
+from keras_tfm.data.batches.pairs import encode_sources
 from keras_tfm.data.batches.windows import question_windows
 from keras_tfm.data.sources.images import decode_images
 from keras_tfm.data.sources.preprocessing import Preprocessing
+from keras_tfm.data.tokenizers.tokenizer import SpecialTokens
 from keras_tfm.heads import best_spans
 from keras_tfm.serving.examples import apart
 from keras_tfm.serving.tokens import symbols_of
 
 LOWEST = -3.4e38  # replaces sums of two logits that must not be chosen
 ROWS = 64  # that the model reads at once, where an example may have thousands
+# What a SavedModel takes besides, whose texts are drawn.
+SAMPLING = [
+    tf.TensorSpec([], tf.float32, "temperature"),
+    tf.TensorSpec([], tf.float32, "top_p"),
+    tf.TensorSpec([], tf.int32, "seed"),
+]
 
 
 def endpoints_of(signature):
     """{signature name: (function, input signature)} of a SavedModel of the task with this `Signature`."""
     read, reads = chosen(READERS, signature.reads)
     find, answers = chosen(ANSWERS, signature.answers)
-    reader = read(**{**reads, "tokenizer": signature.tokenizer})
+    reader, compute = read(**{**reads, "tokenizer": signature.tokenizer}), signature.function
+    if find is as_text:
+        answers = {"tokenizer": compute.tokenizer, "repeats": answers["repeats"]}
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         signature.write_files(folder)
         answer = find(folder, **answers)
 
-    def served(read):
+    def served(read, function=compute):
         def serve(*raw):
             inputs, rows = read(*raw)
             inputs = {name: inputs[name] for name in signature.inputs}
-            return answer(compute(signature.function, inputs, reader.has_many_rows), rows, *raw)
+            outputs = in_parts(function, inputs) if reader.has_many_rows else function(inputs)
+            return answer(outputs, rows, *raw)
 
         return serve
 
-    return {name: (served(read), specs) for name, (specs, read) in reader.ways().items()}
+    ways = reader.ways()
+    endpoints = {name: (served(read), specs) for name, (specs, read) in ways.items()}
+    if getattr(compute, "sampled", None) is None:
+        return endpoints
+    specs, read = ways["serving_default"]
+
+    def sample(raw, temperature, top_p, seed):
+        with tf.control_dependencies(sampling_checks(temperature, top_p)):
+            raw = tf.identity(raw)
+        options = compute.sampled(temperature=temperature, top_p=top_p, seed=seed)
+        return served(read, dataclasses.replace(compute, options=options))(raw)
+
+    return {**endpoints, "generate": (sample, [*specs, *SAMPLING])}
 
 
 def chosen(kinds, entries):
@@ -49,9 +73,13 @@ def chosen(kinds, entries):
     return kinds[entries["kind"]], {name: value for name, value in entries.items() if name != "kind"}
 
 
-def compute(function, inputs, in_many_rows):
-    """`function(inputs)`, in parts if there may be many rows."""
-    return in_parts(function, inputs) if in_many_rows else function(inputs)
+def sampling_checks(temperature, top_p):
+    """Operations that fail if these scalars are out of range."""
+    return [
+        tf.debugging.assert_positive(temperature, "`temperature` must be above 0."),
+        tf.debugging.assert_positive(top_p, "`top_p` must lie in (0, 1]."),
+        tf.debugging.assert_less_equal(top_p, 1.0, "`top_p` must lie in (0, 1]."),
+    ]
 
 
 def in_parts(function, inputs, most=ROWS):
@@ -183,6 +211,29 @@ class Questions(Texts):
         )
         known = {name: windows.pop(name) for name in ("starts", "ends", "num_windows")}
         return self._joined(windows), known
+
+
+class Prompts(Texts):
+    """A text as a row, `before` and `after` around its tokens. More than `max_length` tokens are cut, or fail
+    where `cuts` is False, as an empty text does.
+    """
+
+    def __init__(self, tokenizer, max_length, before, after, cuts):
+        super().__init__(tokenizer, max_length)
+        self._around, self._cuts = SpecialTokens(before, after), cuts
+
+    def __call__(self, text):
+        length = self._max_length if self._cuts else tf.int32.max
+        inputs = encode_sources(text, self._tokenizer, length, self._around)
+        if self._cuts:
+            return inputs, None
+        longest, most = tf.shape(inputs["token_ids"])[1], self._max_length
+        checks = [
+            tf.debugging.assert_none_equal(text, "", message="A prompt is empty."),
+            tf.debugging.assert_less_equal(longest, most, f"A prompt has more than {most} tokens."),
+        ]
+        with tf.control_dependencies(checks):
+            return {name: tf.identity(x) for name, x in inputs.items()}, None
 
 
 class Images:
@@ -321,12 +372,23 @@ def as_span(folder, longest, threshold):
     return answer
 
 
+def as_text(folder, tokenizer, repeats):
+    """The ids as the `tokenizer` spells them; behind the text, which they continue, if it `repeats` that."""
+
+    def answer(outputs, rows, *raw):
+        text = tokenizer.detokenize(outputs["ids"])
+        return {"text": raw[0] + text if repeats else text}
+
+    return answer
+
+
 READERS = {
     "texts": Texts,
     "words": Words,
     "choices": Choices,
     "blanks": Blanks,
     "questions": Questions,
+    "prompts": Prompts,
     "images": Images,
 }
 ANSWERS = {
@@ -336,4 +398,5 @@ ANSWERS = {
     "choice": as_choice,
     "filled": as_filled,
     "span": as_span,
+    "text": as_text,
 }

@@ -7,6 +7,7 @@ most rows of a call, the lengths that it takes), None where any will do. `keras_
 runtime by the same name. Tasks that write texts are written by `writers`.
 """
 
+import functools
 import importlib.util
 import logging
 import shutil
@@ -16,6 +17,7 @@ import numpy as np
 from keras_tfm import serving
 from keras_tfm.export import litert, onnx, openvino, writers
 from keras_tfm.export.description import described, write_around, write_saved_model_card
+from keras_tfm.export.endpoints import endpoints_of
 from keras_tfm.export.graph import FrozenFunction
 from keras_tfm.export.saved_model import write_saved_model
 from keras_tfm.training.folder import mark_saved_model, new_folder, refuse_pattern
@@ -58,18 +60,24 @@ def check_format(format, quantization=None):
 def export(task, folder, overwrite, format, quantization, options):
     """What `Task.export` does."""
     check_format(format, quantization)
-    if format in writers.FORMATS or (task.writes_texts and format in FORMATS):
-        writer = task.served_writer(**options)
-        with new_folder(folder, overwrite) as work:
-            writers.write_writer(writer, task.name, MODULES[format], quantization, work, BOUNDS[quantization])
-        return
     if format != "saved_model":
+        if not task.writes_texts and format in writers.FORMATS:
+            raise ValueError(f"{format} holds tasks that answer texts by texts; {task.name!r} does not.")
         signature = task.signature(**options)
+        if task.writes_texts and task.quantization() is not None:
+            raise ValueError("The weights are in 8 bits already: export the RUN that they were made from.")
         with new_folder(folder, overwrite) as work:
-            write_format(signature, task.name, format, quantization, work)
+            if task.writes_texts:
+                ask, module = functools.partial(task.predict, **options), MODULES[format]
+                bound = BOUNDS[quantization]
+                writers.write_writer(signature, ask, task.name, module, quantization, work, bound)
+            else:
+                write_format(signature, task.name, format, quantization, work)
         return
     refuse_pattern(folder)
-    endpoints = task.export_endpoints(**options)
+    endpoints = (
+        endpoints_of(task.signature(**options)) if task.writes_texts else task.export_endpoints(**options)
+    )
     with new_folder(folder, overwrite) as work:
         write_saved_model(task.exported(), endpoints, task.export_resources(), work)
         write_saved_model_card(work, task.name, endpoints)

@@ -15,29 +15,32 @@ SEARCH = ("beam_size", "length_penalty", "early_stopping")
 PROMPT_WIDTH = 32  # tokens of a prompt that a format of fixed sizes reads at once
 
 
-def write_writer(served, name, write, folder, quantization):
+def write_writer(signature, name, write, folder, quantization):
     """Write the functions by the `write` of the format `name`, into the folder "model", and return the
     arguments of `StepDecoder`; ValueError, naming it, for an option that the loop does not know.
     """
-    rules, search = decoding_of(served, name)
-    stepwise = served.stepwise()
-    sizes = _sizes_of(served, stepwise)
-    functions = {"step": _step(served, stepwise, sizes)}
-    if served.has_source:
-        shape = {key: _fixed(spec.shape, 1, sizes["source"]) for key, spec in served.inputs.items()}
+    writing, has_source = signature.function, signature.function.context is not None
+    rules, search = decoding_of(writing, name)
+    stepwise = writing.stepwise(signature.inputs)
+    sizes = _sizes_of(signature, stepwise)
+    functions = {"step": _step(writing.options, stepwise, sizes)}
+    if has_source:
+        shape = {key: _fixed(spec.shape, 1, sizes["source"]) for key, spec in signature.inputs.items()}
         functions["encoder"] = FrozenFunction(
-            lambda inputs: stepwise.start(served.context(inputs)), served.inputs, shapes={"encoder": shape}
+            lambda inputs: stepwise.start(writing.context(inputs)),
+            signature.inputs,
+            shapes={"encoder": shape},
         )
     (folder / "model").mkdir()
     are_fixed = [
         write(function, folder / "model", quantization, key)[0] for key, function in functions.items()
     ]
-    reads: Any = "images" if "images" in served.inputs else "tokens" if served.has_source else "prompts"
+    reads: Any = "images" if "images" in signature.inputs else "tokens" if has_source else "prompts"
     exported = Functions(
         reads=reads,
-        longest=served.max_length if served.has_source else served.reads["max_length"],
-        vocabulary_size=served.model.backbone.embedding.vocabulary_size,
-        start=[served.start_id] if served.has_source else None,
+        longest=signature.reads.get("max_length", 1),
+        vocabulary_size=writing.model.backbone.embedding.vocabulary_size,
+        start=[writing.start_id] if has_source else None,
         entries=stepwise.entries,
         outputs={key: function.outputs for key, function in functions.items()},
         sizes=sizes if are_fixed[0] else None,
@@ -46,35 +49,35 @@ def write_writer(served, name, write, folder, quantization):
         "functions": exported._asdict(),
         "search": search,
         "rules": rules,
-        "stop": list(served.stop),
+        "stop": list(writing.stop),
     }
 
 
-def decoding_of(served, name):
+def decoding_of(writing, name):
     """The arguments of `Rules` and of `BeamSearch`."""
-    for field in dataclasses.fields(served.options):
-        value = getattr(served.options, field.name)
+    for field in dataclasses.fields(writing.options):
+        value = getattr(writing.options, field.name)
         if field.name not in (*Rules._fields, *SEARCH) and value != field.default:
             raise ValueError(
                 f"{name}: an export writes likely texts, without `{field.name}`: it must be "
                 f"{field.default!r}; it is {value!r}."
             )
-    rules = {key: getattr(served.options, key) for key in Rules._fields if key != "end_ids"}
-    return rules | {"end_ids": served.end_ids}, {key: getattr(served.options, key) for key in SEARCH}
+    rules = {key: getattr(writing.options, key) for key in Rules._fields if key != "end_ids"}
+    return rules | {"end_ids": writing.end_ids}, {key: getattr(writing.options, key) for key in SEARCH}
 
 
-def _sizes_of(served, stepwise):
+def _sizes_of(signature, stepwise):
     """The sizes where they are fixed: a whole source, and room for all tokens that are read."""
-    num_new = served.options.max_new_tokens
-    if served.has_source:
-        length = served.max_length if "token_ids" in served.inputs else stepwise.context_length
+    num_new, max_length = signature.function.options.max_new_tokens, signature.reads.get("max_length")
+    if signature.function.context is not None:
+        length = stepwise.context_length if max_length is None else max_length
         return {"source": length, "entries": num_new, "tokens": [1]}
-    width = min(PROMPT_WIDTH, served.reads["max_length"])
-    longest = -(-served.reads["max_length"] // width) * width  # of the steps that read a prompt
+    width = min(PROMPT_WIDTH, max_length)
+    longest = -(-max_length // width) * width  # of the steps that read a prompt
     return {"source": None, "entries": longest + num_new - 1, "tokens": sorted({1, width})}
 
 
-def _step(served, stepwise, sizes):
+def _step(options, stepwise, sizes):
     """The function `step`, for any number of rows and entries, or for the fixed `sizes`."""
     inputs = {name: tf.TensorSpec([None, None], tf.int32) for name in ("token_ids", "padding_mask")}
     if stepwise.entries:
@@ -90,7 +93,7 @@ def _step(served, stepwise, sizes):
         length = count if name in ("token_ids", "padding_mask") else sizes["entries"]
         return _fixed(inputs[name].shape, rows, length)
 
-    cases = {(1, count) for count in sizes["tokens"]} | {(served.options.beam_size, 1)}
+    cases = {(1, count) for count in sizes["tokens"]} | {(options.beam_size, 1)}
     shapes = {
         f"rows_{rows}_tokens_{count}": {name: shape_of(name, rows, count) for name in inputs}
         for rows, count in sorted(cases)

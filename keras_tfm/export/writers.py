@@ -1,19 +1,21 @@
 """Tasks that write texts: written, run in the format's own runtime, and compared.
 
 A format with a decoding loop of its own is a module with `EXTRA`, `PACKAGES` and `RUNTIME`, as the others
-have, and `write_writer(served, folder, quantization)`, as `ctranslate2` has it, which returns the arguments
-of the decoder; `keras_tfm.serving.writing` has that by the same name. Formats of functions hold the steps of
-such a task, `steps`, and `keras_tfm.serving.decoding` the loop.
+have, and `write_writer(signature, folder, quantization)`, as `ctranslate2` has it, which returns the
+arguments of the decoder; `keras_tfm.serving.writing` has that by the same name. Formats of functions hold the
+steps of such a task, `steps`, and `keras_tfm.serving.decoding` the loop.
 """
 
 import contextlib
 import logging
 
+import keras
 import numpy as np
 
 from keras_tfm import serving
 from keras_tfm.export import ctranslate2, steps
 from keras_tfm.export.description import described, write_around
+from keras_tfm.serving.decoding import rows_of
 
 LOG = logging.getLogger(__name__)
 
@@ -21,9 +23,9 @@ FORMATS = {"ctranslate2": ctranslate2}
 TIES = 1  # answers that may differ in 32 bits, where two tokens or beams are as likely
 
 
-def write_writer(served, task, module, quantization, folder, bound):
-    """Write a task, as its `ServedWriter` describes it, into `folder` in the format of `module`, and compare
-    its answers with the task.
+def write_writer(signature, ask, task, module, quantization, folder, bound):
+    """Write a task, as its `Signature` says it, into `folder` in the format of `module`, and compare its
+    answers with the task's, which `ask` gives.
 
     Raises:
         ValueError: if the format lacks a part of the model, or scores or answers otherwise than the task; the
@@ -33,25 +35,19 @@ def write_writer(served, task, module, quantization, folder, bound):
     name = module.__name__.rpartition(".")[2]
     with _in_one_line(name):
         if name in FORMATS:
-            decoding = module.write_writer(served, folder, quantization)
+            decoding = module.write_writer(signature, folder, quantization)
         else:
-            decoding = steps.write_writer(served, name, module.write, folder, quantization)
-    served.write_files(folder)
-    description = described(
-        task,
-        name,
-        quantization,
-        reads=served.reads,
-        spelling=served.spelling,
-        decoding=decoding,
-        repeats=served.repeats,
-    )
-    exported = serving.Writer(folder, description)
+            decoding = steps.write_writer(signature, name, module.write, folder, quantization)
+    signature.write_files(folder)
+    entries = {"reads": signature.reads, "decoding": decoding, "answers": signature.answers}
+    description = described(task, name, quantization, **entries)
+    exported = serving.Served(folder, description)
     with _in_one_line(name):
-        description["difference"] = _difference(served, exported, name, quantization, bound)
-    reader = served.reads["tokenizer"]["kind"] if served.reads["kind"] == "prompts" else "pillow"
+        description["difference"] = _difference(signature, ask, exported, name, quantization, bound)
+    reads = signature.reads
+    reader = reads["tokenizer"]["kind"] if reads["kind"] == "prompts" else "pillow"
     packages = f"numpy {module.RUNTIME}" + (f" {reader}" if reader != "characters" else "")
-    inner = "`served.run(rows)` maps lists of token ids to lists of those that are written."
+    inner = '`served.run(served.read(examples))["ids"]` are the ids that are written, a list for each.'
     example = '["photo.jpg"]' if reader == "pillow" else '["a text"]'
     write_around(folder, description, packages, example, inner)
 
@@ -68,21 +64,18 @@ def _in_one_line(name):
         raise ValueError(f"{name} cannot hold this model: {reason}") from error
 
 
-def _difference(served, exported, name, quantization, bound):
+def _difference(signature, ask, exported, name, quantization, bound):
     """How far the log probabilities are from the task's, those of random texts that follow the examples;
     ValueError above the `bound`, and where answers differ.
     """
-    examples, expected = served.examples, served.encode(served.examples)
-    rows = exported.read(examples)
-    for example, ours, theirs in zip(examples, expected, rows, strict=True):
-        if not np.array_equal(ours, theirs):
-            raise ValueError(f"{name}: outside TensorFlow the task would read {example!r:.80} otherwise")
-    random = np.random.default_rng(0)
-    size = served.model.head.vocabulary_size
-    length = max(1, min(8, served.options.max_new_tokens - 1))  # a score is asked for one position more
-    targets = random.integers(0, size, (len(rows), length)).tolist()
-    found = exported.score(rows, targets)
-    right = [served.score(row, target) for row, target in zip(rows, targets, strict=True)]
+    examples, writing, random = signature.examples, signature.function, np.random.default_rng(0)
+    length = max(1, min(8, writing.options.max_new_tokens - 1))  # a score is asked for one position more
+    right, found = [], []
+    for example in examples:
+        target = random.integers(0, writing.model.head.vocabulary_size, length).tolist()
+        inputs = exported.read([example])
+        found.append(exported.decoder.score(inputs, target))
+        right.append(scores_of(writing, inputs, target))
     x, y = np.concatenate(right), np.concatenate(found)
     if quantization is None:
         difference = float(np.abs(x - y).max() / max(1e-6, np.abs(x).max()))
@@ -93,7 +86,7 @@ def _difference(served, exported, name, quantization, bound):
             f"{name}: its log probabilities differ from the task's by {difference:.2g}; the bound "
             f"is {bound:g}"
         )
-    answers = served.answer(examples)
+    answers = ask(examples)
     differ = [i for i, text in enumerate(exported(examples)["text"]) if text != answers[i]]
     if quantization is None and len(differ) > TIES:
         raise ValueError(
@@ -104,3 +97,13 @@ def _difference(served, exported, name, quantization, bound):
     equal = f"{len(examples) - len(differ)} of {len(examples)} answers equal"
     LOG.info("%s: %s %.2g from the task's log probabilities, %s", name, words, difference, equal)
     return difference
+
+
+def scores_of(writing, inputs, target):
+    """log p of each id of the list `target`, which follow the single row of the `inputs`, by the model."""
+    if writing.context is None:
+        given = {"token_ids": np.array([*rows_of(inputs)[0], *target[:-1]], "int32")[None]}
+    else:
+        given = {**writing.context(inputs), "decoder_token_ids": np.array([[writing.start_id, *target[:-1]]])}
+    logits = keras.ops.cast(writing.model(given)[0, -len(target) :], "float32")
+    return np.take_along_axis(np.array(keras.ops.log_softmax(logits)), np.array(target)[:, None], 1)[:, 0]

@@ -11,6 +11,5 @@ it; neither Keras nor keras_tfm.
 
 from .files import LAYOUT, NAME, digests_of
 from .served import SavedModel, Served, describe, is_export, load
-from .writing import Writer
 
-__all__ = ["Served", "Writer", "SavedModel", "describe", "is_export", "load"]
+__all__ = ["Served", "SavedModel", "describe", "is_export", "load"]

@@ -36,11 +36,12 @@ class Answerer:
         answers = self.ask(listed(examples), batch_size)
         return {name: stacked([answer[name] for answer in answers]) for name in answers[0]} if answers else {}
 
-    def ask(self, examples, batch_size=32, finish=None, progress=iter):
+    def ask(self, examples, batch_size=32, finish=None, progress=iter, plan=None):
         """The answer to each of a list of `examples`, {name: value} or what another `finish` makes.
 
         ValueError for the first that cannot be read. Outputs are kept until an example has all of its own.
-        `progress` goes through the batches, lists of the numbers of their rows.
+        `plan` are the batches, pairs of the numbers of their rows and of a `run` for these; by default rows
+        of about the same length share one. `progress` goes through them.
         """
         read = self.read_all(examples)
         rows = [(place, row) for place, (rows, _) in enumerate(read) for row in rows]
@@ -51,10 +52,12 @@ class Answerer:
             None if rows else finish([], [], example)
             for (rows, _), example in zip(read, examples, strict=True)
         ]
-        lengths = [self.reader.length(row) for _, row in rows]
-        batches = list(by_length(lengths, min(batch_size, self.most_rows or batch_size)))
-        for numbers in progress(batches):
-            found = self.run(self.reader.join([rows[number][1] for number in numbers], self.widths))
+        if plan is None:
+            lengths = [self.reader.length(row) for _, row in rows]
+            batches = by_length(lengths, min(batch_size, self.most_rows or batch_size))
+            plan = [(numbers, self.run) for numbers in batches]
+        for numbers, run in progress(plan):
+            found = run(self.reader.join([rows[number][1] for number in numbers], self.widths))
             for at, number in enumerate(numbers):
                 place = rows[number][0]
                 outputs[place][number - firsts[place]] = {name: x[at] for name, x in found.items()}
@@ -65,7 +68,7 @@ class Answerer:
 
     def inspect(self, examples):
         """The `Read` of each of the `examples` or, of those in {row: reason}, None."""
-        read = examples.read if isinstance(examples, ReadExamples) else self.reader.read(examples)
+        read = examples.read if isinstance(examples, ReadExamples) else self.reader.read(list(examples))
         refusals = {place: str(found) for place, found in enumerate(read) if isinstance(found, Refused)}
         return [None if place in refusals else found for place, found in enumerate(read)], refusals
 
@@ -83,6 +86,8 @@ class Answerer:
 
 def stacked(values):
     """Values as one array; vectors of several lengths are padded with zeros."""
+    if isinstance(values[0], str):
+        return np.array(values, object)  # NumPy's own strings would lose a NUL at the end
     if len({np.shape(value) for value in values}) == 1:
         return np.array(values)
     longest = max(map(len, values))

@@ -5,7 +5,7 @@ made them, and of the example itself.
 """
 
 import unicodedata
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -114,6 +114,49 @@ def trimmed(text):
     return text[kept[0] : kept[-1] + 1] if kept else ""
 
 
+class Written:
+    """The "ids" that are written, as text; behind the example, which they continue, if it `repeats` that.
+
+    The symbols of symbols.json stand side by side, without the `silent` ones, up to the id `end`. An id
+    without a symbol is spelled `unknown`. `rule` says what happens to the whole: "plain" leaves it, "words"
+    removes white space at both ends, "pieces" one space in front; "lossless" is "pieces" where a NUL stands
+    for the sign ▁.
+    """
+
+    def __init__(
+        self,
+        folder,
+        end: int | None,
+        silent: list[int],
+        unknown: str,
+        rule: Literal["plain", "words", "pieces", "lossless"],
+        repeats: bool,
+    ):
+        self._symbols = symbols_of(folder)
+        self._end, self._silent, self._unknown, self._rule = end, set(silent), unknown.encode(), rule
+        self._repeats = repeats
+
+    def __call__(self, outputs, rows, example):
+        text = self.spelled(np.asarray(outputs[0]["ids"]).tolist())
+        return {"text": example + text if self._repeats else text}
+
+    def spelled(self, ids):
+        """A list of ids as text."""
+        kept = ids[: ids.index(self._end)] if self._end in ids else ids
+        known = range(len(self._symbols))
+        spelled = b"".join(
+            self._symbols[token_id] if token_id in known else self._unknown
+            for token_id in kept
+            if token_id not in self._silent
+        )
+        if self._rule == "words":
+            spelled = spelled.strip()
+        text = spelled.decode("utf-8", "replace")
+        if self._rule in ("pieces", "lossless"):
+            text = text.removeprefix(" ")
+        return text.replace("\0", "▁") if self._rule == "lossless" else text
+
+
 ANSWERS: dict[str, Any] = {
     "arrays": as_arrays,
     "classes": as_classes,
@@ -121,4 +164,5 @@ ANSWERS: dict[str, Any] = {
     "choice": as_choice,
     "filled": as_filled,
     "span": as_span,
+    "text": Written,
 }

@@ -6,7 +6,6 @@ import numpy as np
 
 from .beams import BeamSearch, log_softmax
 from .entries import check, checked
-from .readers import by_length
 from .rules import Ends, Rules
 
 ROOM = 32  # positions for which there is room at first
@@ -72,26 +71,21 @@ class StepDecoder:
         self._rules = Rules(**rules)
         self._ends = Ends(folder, self._rules.end_ids, stop)
         self._search = BeamSearch(self._rules, self._ends, **search) if search["beam_size"] > 1 else None
+        self.most_rows = 1 if said.sizes else None
+        self.widths = [said.sizes["source"]] if said.sizes and said.reads == "tokens" else None
 
-    def __call__(self, rows, batch_size):
-        """The ids that are written for each of the `rows`, with the end token; ValueError, naming the row,
-        if the export cannot take it.
+    def __call__(self, inputs):
+        """The ids that are written for each row of the `inputs`, with the end token; ValueError, naming the
+        row, if the export cannot take it.
         """
-        is_image = self._functions.reads == "images"
-        if not is_image:
-            self._check(rows)
-        found: list[list[int]] = [[] for _ in rows]
-        lengths = [1 if is_image else len(row) for row in rows]
-        for places in by_length(lengths, 1 if self._functions.sizes else batch_size):
-            some = [rows[place] for place in places]
-            cache, texts = self._begin(some, self._rules.max_new_tokens)
-            decode, logits = self._search or self._likeliest, cache.read(*left_padded(texts))
-            answers = decode(cache, logits, texts, texts if is_image else some)
-            for place, ids in zip(places, answers, strict=True):
-                found[place] = ids
-        return found
+        prompts = None if self._functions.reads == "images" else self._rows(inputs)
+        cache, texts = self._begin(inputs, self._rules.max_new_tokens)
+        decode, logits = self._search or self._likeliest, cache.read(*left_padded(texts))
+        return decode(cache, logits, texts, prompts or texts)
 
-    def _check(self, rows):
+    def _rows(self, inputs):
+        """The ids of each row; ValueError for those that the export cannot take."""
+        rows = rows_of(inputs)
         longest, size = self._functions.longest, self._functions.vocabulary_size
         for place, row in enumerate(rows):
             if not 1 <= len(row) <= longest:
@@ -100,28 +94,26 @@ class StepDecoder:
                 raise ValueError(
                     f"row {place}: expected ids from 0 to {size - 1}, got {min(row)} to {max(row)}"
                 )
+        return rows
 
-    def score(self, rows, targets):
-        """See `Writer.score`."""
-        scores = []
-        for row, target in zip(rows, targets, strict=True):
-            cache, texts = self._begin([row], len(target))
-            logits = [cache.read(*left_padded(texts))]
-            logits += [cache.read(np.array([[token_id]], "int32")) for token_id in target[:-1]]
-            found = log_softmax(np.concatenate(logits))
-            scores.append(np.take_along_axis(found, np.array(target)[:, None], axis=1)[:, 0])
-        return scores
+    def score(self, inputs, target):
+        """log p of each id of the list `target`, which follow the single row of the `inputs`."""
+        cache, texts = self._begin(inputs, len(target))
+        logits = [cache.read(*left_padded(texts))]
+        logits += [cache.read(np.array([[token_id]], "int32")) for token_id in target[:-1]]
+        found = log_softmax(np.concatenate(logits))
+        return np.take_along_axis(found, np.array(target)[:, None], axis=1)[:, 0]
 
-    def _begin(self, rows, num_new):
+    def _begin(self, inputs, num_new):
         """A cache that has read nothing yet, and what the texts of the rows begin with."""
-        functions, texts, given = self._functions, rows, {}
-        if self._encode is not None:
-            texts = [functions.start for _ in rows]
-            width = functions.sizes and functions.sizes["source"]
-            is_image = functions.reads == "images"
-            given = self._encode({"images": np.stack(rows)} if is_image else padded(rows, width))
+        functions = self._functions
+        if self._encode is None:
+            texts, given = self._rows(inputs), {}
+        else:
+            texts = [functions.start for _ in next(iter(inputs.values()))]
+            given = self._encode(inputs)
         most = max(map(len, texts)) + num_new - 1
-        return Cache(self._step, functions.entries, given, len(rows), most, functions.sizes), texts
+        return Cache(self._step, functions.entries, given, len(texts), most, functions.sizes), texts
 
     def _likeliest(self, cache, logits, texts, prompts):
         """The continuations of `texts` by the likeliest token each time, and of equally likely ones the
@@ -232,14 +224,10 @@ class Cache:
         self._states = {name: x[rows] for name, x in self._states.items()}
 
 
-def padded(rows, width=None):
-    """Lists of ids as {"token_ids", "padding_mask"}, int32 (B, S), with padding behind them."""
-    shape = len(rows), width or max(1, *map(len, rows))
-    inputs = {name: np.zeros(shape, "int32") for name in ("token_ids", "padding_mask")}
-    for number, row in enumerate(rows):
-        inputs["token_ids"][number, : len(row)] = row
-        inputs["padding_mask"][number, : len(row)] = 1
-    return inputs
+def rows_of(inputs):
+    """The ids (B, S) without their padding, as lists."""
+    masks = inputs["padding_mask"] > 0
+    return [row[mask].tolist() for row, mask in zip(inputs["token_ids"], masks, strict=True)]
 
 
 def left_padded(texts):

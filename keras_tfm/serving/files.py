@@ -6,7 +6,7 @@ import pathlib
 
 NAME = "serving.json"  # what the folder holds, and how inputs become numbers and numbers answers
 SAVED_MODEL_NAME = "assets.extra/keras_tfm.json"  # of a SavedModel: servers ignore assets.extra
-LAYOUT = 2  # of serving.json: raised when an older reader would misread a newer file
+LAYOUT = 3  # of serving.json: raised when an older reader would misread a newer file
 
 CODE = "serving"  # the copy of this package in an export
 FREE = (NAME, SAVED_MODEL_NAME, "README.md")  # a person may change the card

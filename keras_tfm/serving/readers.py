@@ -295,7 +295,7 @@ class Questions(Texts):
 
 
 class Prompts(Text):
-    """Strings as lists of ids: `before`, then those of the text, then `after`.
+    """Strings as lists of ids: `before`, then those of the text, then `after`; padding stands behind them.
 
     A text of more than `max_length` ids is cut, or refused where `cuts` is False; so is an empty one then.
     """
@@ -308,7 +308,7 @@ class Prompts(Text):
 
     def parts(self, example):
         if not self._cuts and example == "":
-            raise Refused("expected a prompt, got an empty text: nothing to continue")
+            raise Refused("expected a prompt, got an empty text: there is nothing to continue")
         return super().parts(example)
 
     def read_ids(self, *ids):
@@ -317,6 +317,18 @@ class Prompts(Text):
         if not self._cuts and len(ids) > room:
             raise Refused(f"expected a prompt of at most {room} tokens, got one of {len(ids)}")
         return Read([[*self._before, *ids[:room], *self._after]], len(ids) > room)
+
+    def length(self, row):
+        return len(row)
+
+    def join(self, rows, widths=None):
+        """Rows as {input: int32 (B, S)}, of one token at least."""
+        shape = len(rows), fitting(max(1, *map(len, rows)), widths)
+        inputs = {name: np.zeros(shape, "int32") for name in ("token_ids", "padding_mask")}
+        for number, row in enumerate(rows):
+            inputs["token_ids"][number, : len(row)] = row
+            inputs["padding_mask"][number, : len(row)] = 1
+        return inputs
 
 
 class Images(Reader):
@@ -404,7 +416,11 @@ def by_length(lengths, most):
 
 def fitting(length, widths):
     """The least of `widths`, sorted, that holds `length`; without any, `length` itself."""
-    return next(width for width in widths if width >= length) if widths else length
+    if not widths:
+        return length
+    if length > widths[-1]:
+        raise ValueError(f"expected rows of at most {widths[-1]} tokens, got one of {length}")
+    return next(width for width in widths if width >= length)
 
 
 def bytes_of(image):

@@ -9,16 +9,16 @@ import numpy as np
 
 from .answering import Answerer
 from .answers import ANSWERS
-from .entries import checked, chosen, parameters_of
+from .entries import check, checked, chosen, parameters_of
 from .examples import Refused, listed, not_choices, not_image, not_pair, not_words, reasons, refuse_rows
 from .files import LAYOUT, NAME, SAVED_MODEL_NAME, check_files, digests_in, read_object
 from .readers import READERS, as_choices, as_pair, bytes_of, from_0_to_1, refused_or
 from .runtimes import RUNTIMES
-from .writing import Writer
+from .writing import DECODERS
 
 
 def load(folder, threads=None, check=True):
-    """The exported task in `folder`, a function of raw inputs: a `Served`, a `Writer` or a `SavedModel`.
+    """The exported task in `folder`, a function of raw inputs: a `Served` or a `SavedModel`.
 
     Args:
         folder: a folder that `Task.export` or `keras-tfm export` wrote.
@@ -34,8 +34,7 @@ def load(folder, threads=None, check=True):
     description = describe(folder, check)
     if description.get("format") == "saved_model":
         return SavedModel(folder)
-    kind = Writer if "decoding" in description else Served
-    return kind(folder, description, threads or os.cpu_count() or 1)
+    return Served(folder, description, threads or os.cpu_count() or 1)
 
 
 class Function(NamedTuple):
@@ -55,19 +54,28 @@ class Served(Answerer):
     Examples are strings; for pairs, tuples of two; for words, lists of strings; for choices, (text, [choice,
     ...]); for questions, (question, context); for images, arrays or the paths or bytes of image files.
     `served.run(inputs)` computes the function of numbers alone, of which `served.read(examples)` gives the
-    inputs, {name: array}.
+    inputs, {name: array}; of a task that writes texts it is a `decoder`, which gives {"ids": those that are
+    written for each row, with the end token}.
     """
 
     def __init__(self, folder, description, threads=1):
         self.description = description
         read, reads = chosen(folder, READERS, description.get("reads"), "reads")
         answer, answers = chosen(folder, ANSWERS, description.get("answers"), "answers")
-        own = {name: description[name] for name in parameters_of(Function) if name in description}
-        function = Function(**checked(folder, Function, own, "function"))
+        self._path = folder / NAME
+        if "decoding" in description:
+            check(folder, "format", description.get("format"), Literal[tuple(DECODERS)])
+            decode, decoding = DECODERS[description["format"]], description["decoding"]
+            checked(folder, getattr(decode, "entries", decode), decoding, "decoding")
+            function = self.decoder = decode(folder, threads, **decoding)
+            run = self._decode
+        else:
+            own = {name: description[name] for name in parameters_of(Function) if name in description}
+            function = Function(**checked(folder, Function, own, "function"))
+            self._runtime, self._outputs = RUNTIMES[function.format](folder, threads), function.outputs
+            run = self._run
         reader, finish = read(folder, **reads), answer(folder, **answers)
-        self._runtime = RUNTIMES[function.format](folder, threads)
-        self._outputs, self._path = function.outputs, folder / NAME
-        super().__init__(reader, self._run, self._checked(finish), function.most_rows, function.widths)
+        super().__init__(reader, run, self._checked(finish), function.most_rows, function.widths)
 
     def _checked(self, finish):
         """`finish`, with a ValueError for a damaged serving.json."""
@@ -92,6 +100,14 @@ class Served(Answerer):
         if len(outputs) != len(self._outputs):
             raise ValueError(f"{self._path}: expected {len(outputs)} outputs, got {len(self._outputs)}")
         return dict(zip(self._outputs, outputs, strict=True))
+
+    def _decode(self, inputs):
+        """{"ids": those that are written for each row}."""
+        try:
+            return {"ids": self.decoder(inputs)}
+        except (KeyError, IndexError, RuntimeError) as error:  # an input's name, an id, a runtime's own
+            reason = " ".join(f"{error!r}".split())[:300]
+            raise ValueError(f"{self._path}: what it says does not fit its model: {reason}") from None
 
 
 class SavedModel:

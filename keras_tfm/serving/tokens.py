@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -137,8 +137,13 @@ def sentencepiece_of(folder):
 
 def by_characters(folder, characters: str, first: int, unknown: int | None):
     """The same with an id for each of the `characters`, from `first` on."""
-    ids = {character: first + place for place, character in enumerate(characters)}
-    return lambda texts: [[ids.get(character, unknown) for character in text] for text in texts]
+    known = {character: first + place for place, character in enumerate(characters)}
+
+    def ids(text):
+        text.encode()  # UnicodeEncodeError for half of a character, as other tokenizers raise
+        return [known.get(character, unknown) for character in text]
+
+    return lambda texts: list(map(ids, texts))
 
 
 TOKENIZERS: dict[str, Any] = {
@@ -158,38 +163,3 @@ def made(folder, kinds, entries, where):
     """
     make, options = chosen(folder, kinds, entries, where)
     return make(folder, **options)
-
-
-class Spelling:
-    """Ids as text: the symbols of symbols.json side by side, without the `silent` ones, up to the id `end`.
-
-    An id without a symbol is spelled `unknown`. `rule` says what happens to the whole: "plain" leaves it,
-    "words" removes white space at both ends, "pieces" one space in front; "lossless" is "pieces" where a NUL
-    stands for the sign ▁.
-    """
-
-    def __init__(
-        self,
-        folder,
-        end: int | None,
-        silent: list[int],
-        unknown: str,
-        rule: Literal["plain", "words", "pieces", "lossless"],
-    ):
-        self._symbols = symbols_of(folder)
-        self._end, self._silent, self._unknown, self._rule = end, set(silent), unknown.encode(), rule
-
-    def __call__(self, ids):
-        kept = ids[: ids.index(self._end)] if self._end in ids else ids
-        known = range(len(self._symbols))
-        spelled = b"".join(
-            self._symbols[token_id] if token_id in known else self._unknown
-            for token_id in kept
-            if token_id not in self._silent
-        )
-        if self._rule == "words":
-            spelled = spelled.strip()
-        text = spelled.decode("utf-8", "replace")
-        if self._rule in ("pieces", "lossless"):
-            text = text.removeprefix(" ")
-        return text.replace("\0", "▁") if self._rule == "lossless" else text

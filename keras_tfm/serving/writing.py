@@ -1,69 +1,15 @@
-"""Exported tasks that write texts: translations, summaries, captions, continuations of prompts."""
+"""What writes the texts of exported tasks: the loop around a step of a runtime, or CTranslate2."""
 
 import functools
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .decoding import StepDecoder
-from .entries import check, checked, chosen
-from .examples import Refused, check_batch_size, listed, refuse_rows
-from .files import NAME
+from .decoding import StepDecoder, rows_of
 from .packages import imported
-from .readers import Images, Prompts
 from .runtimes import RUNTIMES
-from .tokens import Spelling
 
 NO_PENALTY = 1e-30  # a length penalty of exactly 0 would make CTranslate2 end a search earlier
-
-
-class Writer:
-    """A task that writes texts: `served(examples)` gives {"text": array of strings}, as its SavedModel would.
-
-    Examples are strings or, for captions, arrays or the paths or bytes of image files. `served.run(rows)`
-    maps lists of token ids, or images, to lists of the ids that are written, with the end token; the rows of
-    examples are `served.read(examples)`.
-    """
-
-    def __init__(self, folder, description, threads=1):
-        self.description = description
-        read, reads = chosen(folder, READERS, description.get("reads"), "reads")
-        spelling = checked(folder, Spelling, description.get("spelling"), "spelling")
-        check(folder, "format", description.get("format"), Literal[tuple(DECODERS)])
-        check(folder, "repeats", description.get("repeats"), bool)
-        decode, decoding = DECODERS[description["format"]], description.get("decoding")
-        checked(folder, getattr(decode, "entries", decode), decoding, "decoding")
-        self._reader, self._spell = read(folder, **reads), Spelling(folder, **spelling)
-        self._decoder = decode(folder, threads, **decoding)
-        self._repeats, self._path = description["repeats"], folder / NAME
-
-    def __call__(self, examples, batch_size=32):
-        """The answers to all `examples`: {"text": (B,)}."""
-        check_batch_size(batch_size)
-        examples = listed(examples)
-        texts = [self._spell(ids) for ids in self.run(self.read(examples), batch_size)]
-        if self._repeats:  # a continuation is answered with its prompt
-            texts = [prompt + text for prompt, text in zip(examples, texts, strict=True)]
-        # NumPy's own strings would lose a NUL at the end.
-        return {"text": np.array(texts, object)} if texts else {}
-
-    def read(self, examples):
-        """Each of the `examples` as the model reads it: token ids, or an image."""
-        read = self._reader.read(examples)
-        refuse_rows({place: str(found) for place, found in enumerate(read) if isinstance(found, Refused)})
-        return [row for (row,), _ in read]
-
-    def run(self, rows, batch_size=32):
-        """The ids that are written for each of the `rows`."""
-        try:
-            return self._decoder(rows, batch_size) if rows else []
-        except (KeyError, IndexError, RuntimeError) as error:  # an input's name, an id, a runtime's own
-            reason = " ".join(f"{error!r}".split())[:300]
-            raise ValueError(f"{self._path}: what it says does not fit its model: {reason}") from None
-
-    def score(self, rows, targets):
-        """log p of each id of the `targets`, lists of ids, one for each of the `rows`: a list of arrays."""
-        return self._decoder.score(rows, targets)
 
 
 class Decoding(NamedTuple):
@@ -94,7 +40,7 @@ class Decoder:
     alone, for models up to the size of GPT-2 at least: five times as long for a small translator.
     """
 
-    entries = Decoding
+    entries, most_rows, widths = Decoding, None, None
 
     def __init__(self, folder, threads, **decoding):
         self._decoding = said = Decoding(**decoding)
@@ -115,55 +61,50 @@ class Decoder:
         if said.suppressed:
             self._options["suppress_sequences"] = [[token] for token in as_tokens(said.suppressed)]
 
-    def __call__(self, rows, batch_size):
-        tokens, said = list(map(as_tokens, rows)), self._decoding
+    def __call__(self, inputs):
+        """The ids that are written for each row of the `inputs`, with the end token."""
+        tokens, said = list(map(as_tokens, rows_of(inputs))), self._decoding
         if said.has_source:
             results = self._model.translate_batch(
                 tokens,
-                [as_tokens(said.prefix)] * len(rows) if said.prefix else None,
+                [as_tokens(said.prefix)] * len(tokens) if said.prefix else None,
                 max_input_length=0,
                 max_decoding_length=said.max_new_tokens,
                 min_decoding_length=said.min_new_tokens,
-                max_batch_size=self._share(len(rows), batch_size),
+                max_batch_size=self._share(len(tokens)),
                 **self._options,
             )
             return [list(map(int, result.hypotheses[0])) for result in results]
         # CTranslate2 treats the surplus of the longer of two prompts as forced tokens, which its beam search
         # handles in another way: prompts of one length share a call.
-        found: list[list[int]] = [[] for _ in rows]
-        for length in sorted({len(row) for row in rows}):
-            places = [place for place, row in enumerate(rows) if len(row) == length]
+        found: list[list[int]] = [[] for _ in tokens]
+        for length in sorted(set(map(len, tokens))):
+            places = [place for place, row in enumerate(tokens) if len(row) == length]
             results = self._model.generate_batch(
                 [tokens[place] for place in places],
                 max_length=said.max_new_tokens,
                 min_length=said.min_new_tokens,
                 include_prompt_in_result=False,
-                max_batch_size=self._share(len(places), batch_size),
+                max_batch_size=self._share(len(places)),
                 **self._options,
             )
             for place, result in zip(places, results, strict=True):
                 found[place] = list(result.sequences_ids[0])
         return found
 
-    def _share(self, count, batch_size):
+    def _share(self, count):
         """How many of `count` rows a thread decodes at once."""
-        return -(-min(batch_size, count) // self._threads)
+        return -(-count // self._threads)
 
-    def score(self, rows, targets):
-        """See `Writer.score`."""
-        sides = list(map(as_tokens, rows)), list(map(as_tokens, targets))
+    def score(self, inputs, target):
+        """See `StepDecoder.score`."""
+        (row,), target = map(as_tokens, rows_of(inputs)), as_tokens(target)
         if self._decoding.has_source:
-            results = self._model.score_batch(*sides, max_input_length=0)
-            first = [0] * len(rows)
-        else:
-            results = self._model.score_batch(
-                [row + target for row, target in zip(*sides, strict=True)], max_input_length=0
-            )
-            first = [len(row) - 1 for row in rows]  # the first token of a row has no score
-        return [
-            np.array(result.log_probs[start : start + len(target)], "float32")
-            for result, start, target in zip(results, first, targets, strict=True)
-        ]
+            (result,) = self._model.score_batch([row], [target], max_input_length=0)
+            return np.array(result.log_probs[: len(target)], "float32")
+        (result,) = self._model.score_batch([row + target], max_input_length=0)
+        first = len(row) - 1  # the first token of a row has no score
+        return np.array(result.log_probs[first : first + len(target)], "float32")
 
 
 def as_tokens(ids):
@@ -171,7 +112,6 @@ def as_tokens(ids):
     return list(map(str, ids))
 
 
-READERS: dict[str, Any] = {"prompts": Prompts, "images": Images}
 DECODERS: dict[str, Any] = {
     "ctranslate2": Decoder,
     **{name: functools.partial(StepDecoder, runtime) for name, runtime in RUNTIMES.items()},

@@ -30,31 +30,37 @@ class AskedTask(Task):
     def answerer(self) -> Answerer:
         """The signature at work: a reader and an answer on the host, and the function in TensorFlow."""
         if self._at_work is None or self._at_work[0] is not self.config:
-            self._at_work = self.config, answerer_of(self.signature())
+            self._at_work = self.config, answerer_of(self.signature_at_work())
         return self._at_work[1]
 
-    def ask(self, examples: Any, batch_size: int, finish: Callable | None = None) -> list:
+    def signature_at_work(self) -> Signature:
+        """The `signature` by which `ask` reads and answers."""
+        return self.signature()
+
+    def ask(
+        self, examples: Any, batch_size: int, finish: Callable | None = None, plan: list | None = None
+    ) -> list:
         """What the signature answers to each of the `examples`, or what `finish` makes of its outputs, with a
-        progress bar; ValueError as from `answerable`.
+        progress bar; `plan` is that of `Answerer.ask`. ValueError as from `answerable`.
         """
 
-        def progress(batches: list) -> Iterator:
-            with Bar(total=sum(map(len, batches)), desc="answering", unit="row") as bar:
-                for rows in batches:
-                    yield rows
+        def progress(plan: list) -> Iterator:
+            with Bar(total=sum(len(rows) for rows, _ in plan), desc="answering", unit="row") as bar:
+                for rows, run in plan:
+                    yield rows, run
                     bar.update(len(rows))
 
         check_batch_size(batch_size)
-        return self.answerer.ask(listed(examples), batch_size, finish, progress)
+        return self.answerer.ask(listed(examples), batch_size, finish, progress, plan)
 
     def inspect(self, examples: Any, **options: Any) -> Inspection:
-        read, refusals = self.answerer.inspect(list(examples))
+        read, refusals = self.answerer.inspect(examples)
         rest = [row for row in range(len(read)) if row not in refusals]
         asked = ReadExamples([examples[row] for row in rest], [read[row] for row in rest])
         return Inspection(refusals, sum(is_cut for _, is_cut in asked.read), asked)
 
     def refusals(self, examples: Any, **options: Any) -> dict[int, str]:
-        return self.inspect(list(examples)).refusals
+        return self.inspect(list(examples), **options).refusals
 
     def count_truncated(self, examples: Iterable) -> int:
         refusals, num_cut, _ = self.inspect(listed(examples))

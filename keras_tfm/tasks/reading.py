@@ -133,9 +133,9 @@ def _read_encoded(task: Any, encoded: Mapping[str, tf.RaggedTensor]) -> Reading:
 
 @read.register(Translator)
 def _(task: Translator, example: str, target: str | None = None, **options: Any) -> Reading:
-    prompts = task._prompts(tf.constant([example]))
-    start = [task._start_id]
-    source = prompts["token_ids"][:, :-1] if task._is_prompted else prompts["context"]["token_ids"]
+    source, start = task.answerer.read([example])["token_ids"], [task._start_id]
+    if task._is_prompted:
+        source = source[:, :-1]
     if target is None:
         written = _before(task.generate_ids(source, **options)[0, 1:], task._stop.end_ids)
     else:
@@ -143,7 +143,7 @@ def _(task: Translator, example: str, target: str | None = None, **options: Any)
         written = task.target_tokenizer.tokenize(tf.constant([target]))[0].numpy()
         written = written[: task.config.max_length - len(start)]
     if task._is_prompted:
-        return _read_on(task, [*source.numpy()[0], *start], written)
+        return _read_on(task, [*source[0], *start], written)
     decoder_ids = tf.constant([[*start, *written]], tf.int32)
     inputs = _unpadded({"token_ids": source, "decoder_token_ids": decoder_ids})
     tokens, target_tokens = (
@@ -155,8 +155,7 @@ def _(task: Translator, example: str, target: str | None = None, **options: Any)
 
 @read.register(TextGenerator)
 def _(task: TextGenerator, example: str, target: str | None = None, **options: Any) -> Reading:
-    inputs, _ = task._prepare([example])
-    prompt = inputs["token_ids"].numpy()
+    prompt = task.answerer.read(task.asked([example], 1))["token_ids"]
     if target is None:
         written = _before(task.generate_ids(prompt, **options)[0, prompt.shape[1] :], task._end_ids)
     else:

@@ -36,7 +36,7 @@ class Signature(NamedTuple):
 
     Args:
         reads: the "kind" of reader in `keras_tfm.serving.READERS`, and its arguments, as JSON values.
-        function: {input: tensor} to {output: tensor}, in a graph.
+        function: {input: tensor} to {output: tensor}, in a graph; a `Writing` of tasks that write texts.
         inputs: {input: its shape and kind}.
         answers: the "kind" of answer in `keras_tfm.serving.ANSWERS`, and its arguments, as JSON values.
         write_files: writes the files that reader and answer need into a folder.
@@ -45,49 +45,9 @@ class Signature(NamedTuple):
     """
 
     reads: dict[str, Any]
-    function: Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]
+    function: Callable[..., dict[str, tf.Tensor]]
     inputs: dict[str, tf.TensorSpec]
     answers: dict[str, Any]
     write_files: Callable[[pathlib.Path], Any]
     examples: list
     tokenizer: Any = None
-
-
-class ServedWriter(NamedTuple):
-    """A task that writes texts, as its parts: for formats with a decoding loop of their own.
-
-    Args:
-        model: a `LanguageModel`, which reads a source if it `has_source`, otherwise prompts alone.
-        max_length: the longest source or target or, of a model without a source, row.
-        start_id, end_ids: the decoder's first token, and those that end a text; so does a string of `stop`.
-        options: the `DecodingOptions`.
-        inputs: of what the model reads besides prompts, {input: its shape and kind}; {} without a source.
-        stepwise: makes the model's `Stepwise`, and `context` what that takes of the inputs, {name: tensor}.
-        reads: the "kind" of reader in `keras_tfm.serving.READERS`, and its arguments, as JSON values.
-        spelling: those of `keras_tfm.serving.tokens.Spelling`.
-        write_files: writes the tokenizers' files into a folder.
-        examples: texts, or images, on which an export is compared with the task.
-        encode: examples as the task itself reads them: a list of ids, or an image each.
-        answer: examples as the task answers them.
-        score: a row of ids and the ids that follow, to log p of each of these.
-        repeats: whether an answer begins with its prompt.
-    """
-
-    model: Any
-    has_source: bool
-    max_length: int
-    start_id: int
-    end_ids: tuple[int, ...]
-    options: Any
-    inputs: dict[str, tf.TensorSpec]
-    stepwise: Callable[[], Any]
-    context: Callable[[dict[str, tf.Tensor]], dict[str, tf.Tensor]]
-    reads: dict[str, Any]
-    spelling: dict[str, Any]
-    write_files: Callable[[pathlib.Path], Any]
-    examples: list
-    encode: Callable[[list], list]
-    answer: Callable[[list], list[str]]
-    score: Callable[[Any, list[int]], np.ndarray]
-    repeats: bool = False
-    stop: tuple[str, ...] = ()

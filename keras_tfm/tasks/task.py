@@ -23,7 +23,7 @@ from keras_tfm.data.tokenizers.kinds import load_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.heads.language_model import LanguageModel
 from keras_tfm.serving.examples import check_batch_size, listed, reasons, refuse_rows
-from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Inspection, ServedWriter, Signature
+from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Inspection, Signature
 from keras_tfm.tasks.task_folder import TaskError, check_files, digest_of, read_config
 from keras_tfm.training.card import card, write_card
 from keras_tfm.training.folder import Path, new_folder
@@ -65,7 +65,7 @@ class Task(abc.ABC):
     is_trained: bool = True
     record: Mapping[str, Any] = types.MappingProxyType({})  # the content of training.json
     reads_lines: bool = True  # whether `predict` takes a line of text as an example
-    writes_texts: bool = False  # whether it answers by decoding, and has a `served_writer`
+    writes_texts: bool = False  # whether it answers by decoding: its signature's function is a `Writing`
     measures_texts: bool = False  # whether `measure` decodes too, and takes the options of it
     record_fields: Any = ("answer",)  # what `records` gives of each example
     answer_names: Any = None  # the labels of the probabilities from `predict`; None numbers them from 0
@@ -294,14 +294,10 @@ class Task(abc.ABC):
         export(self, folder, overwrite, format, quantization, options)
 
     def signature(self) -> Signature:
-        """What the task reads, computes and answers; ValueError if no format but a SavedModel carries it."""
-        raise ValueError(f"The task {self.name!r} is exported as a SavedModel alone, in no other format yet.")
-
-    def served_writer(self, **options: Any) -> ServedWriter:
-        """The task as model, tokenizers and decoding apart, for formats that decode; ValueError if it writes
-        no texts.
+        """What the task reads, computes and answers, if it writes texts with the options of `generate`;
+        ValueError if no format but a SavedModel carries it.
         """
-        raise ValueError(f"ctranslate2 holds tasks that answer texts by texts; {self.name!r} does not.")
+        raise ValueError(f"The task {self.name!r} is exported as a SavedModel alone, in no other format yet.")
 
     def exported(self) -> Any:
         """The trackable object that the endpoints compute with: the model."""

@@ -14,6 +14,7 @@ from keras_tfm.data.tokenizers.tokenizer import SpecialTokens
 from keras_tfm.generation import DecodingDefaults
 from keras_tfm.heads import LanguageModel
 from keras_tfm.models import BART, GPT2, T5, RecurrentSeq2Seq, Transformer
+from keras_tfm.serving.answers import Written
 from keras_tfm.tasks import TextClassifier, TextGenerator, Translator
 from keras_tfm.tasks.text.text_generator import TextGeneratorConfig
 from keras_tfm.tasks.text.translator import TranslatorConfig
@@ -209,7 +210,8 @@ def test_tokenizers_read_and_write_without_tensorflow(name, tmp_path):
     assert served(texts)["text"].tolist() == task.generate(texts, max_new_tokens=6)
     random = np.random.default_rng(0).integers(0, tokenizer.vocabulary_size, (20, 9))
     expected = [text.decode("utf-8", "replace") for text in tokenizer.detokenize(random).numpy()]
-    assert [served._spell(row) for row in random.tolist()] == expected
+    spell = Written(tmp_path / "served", **{k: v for k, v in task.signature().answers.items() if k != "kind"})
+    assert [spell.spelled(row) for row in random.tolist()] == expected
 
 
 @pytest.mark.slow
@@ -294,7 +296,7 @@ def test_other_models_and_tasks(tmp_path, monkeypatch):
     refuses(classifier, "ctranslate2 holds tasks that answer texts by texts; 'classify' does not")
     config = TextGeneratorConfig(has_tokenizer=False, decoding=DecodingDefaults(end_ids=(2,)))
     ids = TextGenerator(generator().model, None, config)
-    refuses(ids, "A generator without a tokenizer is exported as a SavedModel alone")
+    refuses(ids, "A generator without a tokenizer only continues ids: it is not exported")
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     task = FAMILIES["transformer"]()
     refuses(task, r'needs ctranslate2: pip install "keras-tfm\[ctranslate2\]"', ImportError)

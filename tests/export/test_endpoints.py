@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 
 from keras_tfm.data import CharacterTokenizer, SentencePieceTokenizer
 from keras_tfm.export import endpoints
+from keras_tfm.generation import DecodingOptions
 from keras_tfm.tasks.asking import answerer_of
 from keras_tfm.tasks.text.text_signature import text_signature, tokenizer_reads
+from keras_tfm.tasks.text.writing import Writing, prompts_signature
 from tests.data.tokenizers.test_added import KINDS
 
 LINES = ["Ada sings in Rome, and Bob   listens.", "Käse und Brot, 東京", "who sings? where? what?", "x" * 40]
@@ -93,6 +95,22 @@ def test_questions(tokenizer, question, contexts):
         of_bytes = [context.encode()[start:end].decode() for start, end in zip(starts, ends, strict=True)]
         of_host = [context[start:end] for start, end in zip(*row.more, strict=True)]
         assert [x.strip(" ▁\ufffd") for x in of_bytes] == [x.strip(" ▁\ufffd") for x in of_host]
+
+
+@pytest.mark.parametrize("around", [([], [2]), ([3, 1], [2]), ([], [1])])
+@given(st.lists(TEXT, min_size=1, max_size=6))
+def test_prompts(tokenizer, around, texts):
+    """Sources, of which more than the room is cut."""
+    before, after = around
+    writing = Writing(None, tokenizer, 1, 0, (2,), (), DecodingOptions(1))
+    signature = prompts_signature(
+        tokenizer, writing, [], before=before, after=after, max_length=ROOM, cuts=True
+    )
+    host = answerer_of(signature).read(texts)
+    graph, _ = endpoints.Prompts(tokenizer, ROOM, before, after, True)(tf.constant(texts))
+    np.testing.assert_array_equal(host["padding_mask"], graph["padding_mask"])
+    is_read = host["padding_mask"] > 0
+    np.testing.assert_array_equal(host["token_ids"][is_read], graph["token_ids"].numpy()[is_read])
 
 
 def test_blanks():

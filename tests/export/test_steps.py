@@ -7,11 +7,10 @@ import sys
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from keras_tfm import serving
-from keras_tfm.data import ByteLevelTokenizer, ImageTexts, SentencePieceTokenizer, encode_prompts
-from keras_tfm.export import steps
+from keras_tfm.data import ByteLevelTokenizer, ImageTexts, SentencePieceTokenizer
+from keras_tfm.export import steps, writers
 from keras_tfm.generation import DecodingDefaults, DecodingOptions, EndTokens, StopSequences, beam
 from keras_tfm.heads import LanguageModel
 from keras_tfm.models import GPT2, T5, RecurrentSeq2Seq, Transformer
@@ -19,7 +18,6 @@ from keras_tfm.serving import beams
 from keras_tfm.serving.decoding import StepDecoder
 from keras_tfm.serving.rules import Rules
 from keras_tfm.tasks import Captioner, CaptionerOptions, TextGenerator, Translator
-from keras_tfm.tasks.text.served_writing import served_generator, served_translator
 from keras_tfm.tasks.text.text_generator import TextGeneratorConfig
 from keras_tfm.tasks.text.translator import TranslatorConfig
 from tests.export.edits import refusals
@@ -44,7 +42,7 @@ FORMATS = ("onnx", "openvino", "litert")
 # The loop ------------------------------------------------------------------------------------------------
 
 
-def decoder_by_tensorflow(served, folder):
+def decoder_by_tensorflow(signature, folder):
     """A function of other options that makes the decoder of an export whose functions TensorFlow computes."""
     functions = {}
 
@@ -52,14 +50,14 @@ def decoder_by_tensorflow(served, folder):
         functions[name] = function
         return None, None
 
-    arguments = json.loads(json.dumps(steps.write_writer(served, "onnx", keep, folder, None)))
-    served.write_files(folder)
+    arguments = json.loads(json.dumps(steps.write_writer(signature, "onnx", keep, folder, None)))
+    signature.write_files(folder)
 
     def runtime(folder, threads, name):
         return lambda inputs: list(functions[name](inputs).values())
 
     def decoder(**changes):
-        rules, search = steps.decoding_of(served._replace(**changes), "onnx")
+        rules, search = steps.decoding_of(dataclasses.replace(signature.function, **changes), "onnx")
         chosen = {"rules": rules, "search": search, "stop": changes["stop"]}
         return StepDecoder(runtime, folder, 1, **arguments | chosen)
 
@@ -115,23 +113,22 @@ def test_any_options_decode_as_in_tensorflow(kind, tmp_path):
     texts, random = words(6, longest=9), np.random.default_rng(0)
     if kind == "prompts":
         task = generator()
-        served, inputs = (
-            served_generator(task, max_new_tokens=12),
-            encode_prompts(tf.constant(texts), CHARACTERS),
-        )
+        signature = task.signature(max_new_tokens=12)
     else:
         backbone = T5.from_size("tiny", **T5_SMALL, vocabulary_size=SIZE)
         task = translator(backbone, decoding=DecodingDefaults(start_id=0))
-        served, inputs = served_translator(task), task._prompts(tf.constant(texts))
-    make, num_ended, first = decoder_by_tensorflow(served, tmp_path), 0, inputs["token_ids"].shape[1]
+        signature = task.signature()
+    inputs, make, num_ended = task.answerer.read(texts), decoder_by_tensorflow(signature, tmp_path), 0
+    begun = signature.function.begun(inputs)
+    first = begun["token_ids"].shape[1]
     for number in range(10):
         options = DecodingOptions(int(random.integers(1, 13)), **drawn(random))
         strings = ("ab", "dh", "f") if number % 2 else ()
         stop = EndTokens(2)
         if strings:
             stop = StopSequences([string.encode() for string in strings], CHARACTERS.symbols, [2])
-        right = options.decoder(task.model, stop)(**inputs).numpy()[:, first:].tolist()
-        found = make(options=options, stop=strings)(served.encode(texts), batch_size=4)
+        right = options.decoder(task.model, stop)(**begun).numpy()[:, first:].tolist()
+        found = make(options=options, stop=strings)(inputs)
         padded = [ids + [0] * (options.max_new_tokens - len(ids)) for ids in found]
         assert padded == right, (options, strings)
         num_ended += sum(len(ids) < options.max_new_tokens for ids in found)
@@ -141,14 +138,16 @@ def test_any_options_decode_as_in_tensorflow(kind, tmp_path):
 def test_a_function_of_more_rows_has_room_for_more_positions(tmp_path):
     """What a row of a batch is given does not depend on the others, nor on when the arrays grow."""
     task = generator(max_length=80)
-    served = served_generator(task, max_new_tokens=40)
-    decode = decoder_by_tensorflow(served, tmp_path)(
+    signature = task.signature(max_new_tokens=40)
+    decode = decoder_by_tensorflow(signature, tmp_path)(
         options=DecodingOptions(40, suppressed_ids=(2,)), stop=()
     )
-    rows = [CHARACTERS.tokenize([text])[0].numpy().tolist() for text in words(5, longest=30)]
-    assert decode(rows, batch_size=5) == [decode([row], batch_size=1)[0] for row in rows]
-    (ids,) = decode(rows[:1], batch_size=1)
-    np.testing.assert_allclose(decode.score(rows[:1], [ids])[0], served.score(rows[0], ids), atol=1e-4)
+    read, texts = task.answerer.read, words(5, longest=30)
+    assert decode(read(texts)) == [decode(read([text]))[0] for text in texts]
+    first = read(texts[:1])
+    (ids,) = decode(first)
+    right = writers.scores_of(signature.function, first, ids)
+    np.testing.assert_allclose(decode.score(first, ids), right, atol=1e-4)
 
 
 # The formats ---------------------------------------------------------------------------------------------
@@ -295,7 +294,7 @@ def test_other_models(tmp_path, monkeypatch):
     half = Translator(LanguageModel(half), CHARACTERS, config=TranslatorConfig(16))
     refuses(half, "exported in float32; it computes in bfloat16")
     config = TextGeneratorConfig(has_tokenizer=False, decoding=DecodingDefaults(end_ids=(2,)))
-    refuses(TextGenerator(generator().model, None, config), "without a tokenizer is exported as a SavedModel")
+    refuses(TextGenerator(generator().model, None, config), "without a tokenizer only continues ids: it is")
     eight = captioner("gpt2")
     eight.quantize("int8")
     refuses(eight, "The weights are in 8 bits already")
@@ -311,7 +310,7 @@ def test_rows_beyond_the_exported(exported):
         ([[4, SIZE]], f"row 0: expected ids from 0 to {SIZE - 1}, got 4 to {SIZE}"),
     ):
         with pytest.raises(ValueError, match=message):
-            served.run(rows)
+            served.run(served.reader.join(rows))
 
 
 @pytest.mark.slow

@@ -111,9 +111,14 @@ def encode_prompts(
         token_ids = tf.concat([start, token_ids], axis=1)
     if delimit is not None:
         token_ids = tf.concat([token_ids[:, : delimit - 1], start], axis=1)
-    lengths, padding = token_ids.row_lengths(), tokenizer.pad_id
-    token_ids = tf.reverse_sequence(token_ids.to_tensor(padding), lengths, seq_axis=1)  # (B, P)
-    padding_mask = tf.sequence_mask(lengths, tf.shape(token_ids)[1])
+    return left_padded(**model_inputs({"token_ids": token_ids}, tokenizer.pad_id))
+
+
+def left_padded(token_ids: tf.Tensor, padding_mask: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Ids and their mask, (B, P) each, with the padding, which stands behind the rows, in front of them."""
+    padding_mask = tf.cast(padding_mask, tf.bool)
+    lengths = tf.math.count_nonzero(padding_mask, axis=1)
+    token_ids = tf.reverse_sequence(token_ids, lengths, seq_axis=1)
     return {"token_ids": token_ids[:, ::-1], "padding_mask": padding_mask[:, ::-1]}
 
 

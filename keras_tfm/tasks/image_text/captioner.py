@@ -31,10 +31,9 @@ from keras_tfm.tasks.image_text.pair_task import ImageTextTask, MatchTraining
 from keras_tfm.tasks.image_text.retrieval import distinct
 from keras_tfm.tasks.images.image_task import with_image_size
 from keras_tfm.tasks.learning import VOCABULARY, ModelOptions, Vocabulary
-from keras_tfm.tasks.signatures import Endpoints
+from keras_tfm.tasks.signatures import Signature
 from keras_tfm.tasks.task import check_vocabulary, describe_language_model, make_language_model
-from keras_tfm.tasks.text.continuations import sampling_checks
-from keras_tfm.tasks.text.served_writing import served_captioner
+from keras_tfm.tasks.text.writing import Writing, answers_of, write_symbols
 from keras_tfm.training.folder import Path
 
 NEW_TOKENS = 128  # that are generated at most unless something else is said
@@ -308,7 +307,7 @@ class Captioner(ImageTextTask):
         return texts
 
     predict = generate
-    writes_texts, measures_texts, served_writer = True, True, served_captioner
+    writes_texts, measures_texts = True, True
 
     def generate_ids(
         self, images: Any, max_new_tokens: int | None = None, batch_size: int = 64, **options: Any
@@ -352,24 +351,18 @@ class Captioner(ImageTextTask):
         images = np.asarray(self.check_images(batch["images"]))
         return self.model({**batch, "images": self.prepare(images)}, training=training)
 
-    def export_endpoints(self, max_new_tokens: int | None = None, **options: Any) -> Endpoints:
-        """The signatures of `ImageTask`, which decode by `options`, and "generate", which samples: its inputs
-        are `image_bytes` and the scalars `temperature`, `top_p` and `seed`.
-        """
-
-        def answer(images: tf.Tensor, **options: Any) -> dict[str, tf.Tensor]:
-            decoding = self._options(max_new_tokens, **options)
-            decoder = decoding.decoder(self.model, self._stop, self._pad_id)
-            return {"text": self.tokenizer.detokenize(decoder(**self._inputs(images))[:, 1:])}
-
-        endpoints = self.endpoints(functools.partial(answer, **options))
-        serve, (image_bytes,) = self.endpoints(lambda images: images)["serving_default"]
-
-        def sample(image_bytes: Any, temperature: Any, top_p: Any, seed: Any) -> dict[str, tf.Tensor]:
-            with tf.control_dependencies(sampling_checks(temperature, top_p)):
-                images = serve(tf.identity(image_bytes))
-            return answer(images, temperature=temperature, top_p=top_p, seed=seed)
-
-        numbers = [tf.TensorSpec([], tf.float32, name) for name in ("temperature", "top_p")]
-        signature = [image_bytes, *numbers, tf.TensorSpec([], tf.int32, "seed")]
-        return endpoints | {"generate": (sample, signature)}
+    def signature(self, max_new_tokens: int | None = None, **options: Any) -> Signature:
+        writing = Writing(
+            self.model,
+            self.tokenizer,
+            self._start_id,
+            self._pad_id,
+            self._stop.end_ids,
+            (),
+            self._options(max_new_tokens, **options),
+            context=lambda inputs: {"images": self.prepare(inputs["images"])},
+            sampled=functools.partial(self._options, max_new_tokens),
+        )
+        return self.signature_of(lambda images: {}, answers_of(self.tokenizer))._replace(
+            function=writing, write_files=functools.partial(write_symbols, self.tokenizer)
+        )

@@ -4,12 +4,11 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
-import tensorflow as tf
 
+from keras_tfm.data.tokenizers.bert import BERTTokenizer
+from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 from keras_tfm.generation import DecodingDefaults, DecodingOptions, EndTokens, StopSequences
-from keras_tfm.serving.examples import not_text, reasons
-from keras_tfm.tasks.text.served_writing import spelled
 
 
 def check_token_ids(token_ids: np.ndarray, size: int) -> None:
@@ -40,39 +39,6 @@ def rows_alike(
             yield rows[first : first + batch_size], chosen[rows[0]]
 
 
-def refused_prompts(
-    prompts: Iterable[str],
-    tokenizer: Tokenizer,
-    add_start: bool,
-    max_length: int,
-    num_new: int | None = None,
-) -> dict[int, str]:
-    """{row: reason} of the prompts that cannot be continued: empty ones, and those that leave no room for
-    `num_new` (by default one) of `max_length` tokens.
-    """
-    prompts, rows = list(prompts), []
-    refused = reasons(prompts, not_text)
-    for row, prompt in enumerate(prompts):
-        if row in refused:
-            continue
-        try:
-            if prompt.encode():
-                rows.append(row)
-            else:
-                refused[row] = "expected a prompt, got an empty text: there is nothing to continue"
-        except UnicodeEncodeError as error:
-            refused[row] = f"expected Unicode text, got {error.reason}"
-    pieces = tokenizer.tokenize(tf.constant([prompts[row] for row in rows], tf.string))
-    more = "a new one" if num_new is None else f"{num_new} new ones"
-    for row, length in zip(rows, pieces.row_lengths().numpy() + add_start, strict=True):
-        if length + (num_new or 1) > max_length:
-            refused[row] = (
-                f"expected a prompt that leaves room for {more} among the model's {max_length} tokens, "
-                f"got one of {length}"
-            )
-    return dict(sorted(refused.items()))
-
-
 def as_stops(stop: str | Iterable[str]) -> tuple[str, ...]:
     """The strings that end a text, as a tuple; a single one may be given alone."""
     return (stop,) if isinstance(stop, str) else tuple(stop)
@@ -82,6 +48,20 @@ def ending(strings: Iterable[str], tokenizer: Tokenizer, end_ids: Iterable[int])
     """What ends a text: one of the `strings`, however it is split into tokens, or one of the `end_ids`."""
     sequences = [string.encode() for string in strings]
     return StopSequences(sequences, spelled(tokenizer)[0], end_ids) if sequences else EndTokens(*end_ids)
+
+
+def spelled(tokenizer: Tokenizer) -> tuple[list[bytes], bytes, str]:
+    """The bytes of each id, of any other id, and the rule of `keras_tfm.serving.answers.Written`."""
+    if isinstance(tokenizer, BERTTokenizer):
+        begins = tokenizer.begins_word.numpy()
+        words = [token.removeprefix("##").encode() for token in tokenizer.tokens]
+        symbols = [b" " * bool(begin) + word for begin, word in zip(begins, words, strict=True)]
+        return symbols, symbols[tokenizer.unknown_id], "words"
+    symbols = tokenizer.symbols
+    if isinstance(tokenizer, SentencePieceTokenizer):
+        rule = "lossless" if tokenizer.is_lossless else "pieces"
+        return symbols, symbols[tokenizer.unknown_id], rule
+    return symbols, "\ufffd".encode(), "plain"
 
 
 def with_languages(

@@ -15,9 +15,8 @@ import tensorflow as tf
 import keras_tfm.models
 from keras_tfm.configs import Between, Config, Length, Option, meant
 from keras_tfm.data.batches.epochs import Batches
-from keras_tfm.data.batches.lengths import rows_by_length
 from keras_tfm.data.batches.packing import PackedPairs
-from keras_tfm.data.batches.pairs import PairBatches, encode_prompts, encode_sources
+from keras_tfm.data.batches.pairs import PairBatches
 from keras_tfm.data.sources.files import Pairs, read_pairs
 from keras_tfm.data.sources.inputs import Inputs, read_sources
 from keras_tfm.data.tokenizers.huggingface import read_huggingface_special_tokens, read_huggingface_tokenizer
@@ -29,10 +28,11 @@ from keras_tfm.generation.processors import require
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy, token_accuracy, token_cross_entropy
 from keras_tfm.serving.examples import not_text
 from keras_tfm.tasks.learning import TABLES, VOCABULARY, ModelOptions, Vocabulary
-from keras_tfm.tasks.signatures import ColumnNames, Endpoints
+from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import Task, describe_language_model, make_language_model
 from keras_tfm.tasks.text.decoding import check_token_ids, ending, with_languages
-from keras_tfm.tasks.text.served_writing import served_translator
+from keras_tfm.tasks.text.text_signature import made_up_texts
+from keras_tfm.tasks.text.writing import Writing, WritingTask, prompts_signature, source_of
 from keras_tfm.tasks.trainable import TrainableTask
 from keras_tfm.training.changed_steps import Change
 from keras_tfm.training.folder import Path
@@ -106,7 +106,7 @@ class Seq2SeqTraining(TextTraining):
         return self.warmup_steps or min(4_000, 3 * num_batches)
 
 
-class Translator(TrainableTask):
+class Translator(WritingTask, TrainableTask):
     """Maps strings to strings by an encoder-decoder, or by a decoder alone that reads the source before it
     writes.
 
@@ -306,30 +306,15 @@ class Translator(TrainableTask):
         are fields of `DecodingOptions`: `beam_size`, `temperature`, `seed` and others. Sources of more than
         `config.max_length` tokens are cut; `count_truncated` counts them.
         """
-        prompts = self.answerable(prompts, batch_size)
+        asked = self.asked(prompts, batch_size)
         chosen = self._options(max_new_tokens, **options)
-        answers = [""] * len(prompts)
-        for rows in rows_by_length(map(len, prompts), batch_size, "line"):
-            inputs = self._prompts(tf.constant([prompts[row] for row in rows]))
-            seeded = chosen.reseeded(min(rows))
-            token_ids = self._decoding(seeded, **inputs)[:, inputs["token_ids"].shape[1] :]
-            texts = self.target_tokenizer.detokenize(token_ids).numpy()
-            for row, text in zip(rows, texts, strict=True):
-                answers[row] = text.decode("utf-8", "replace")
-        return answers
-
-    def refusal(self, example: Any) -> str | None:
-        return not_text(example)
+        order = np.argsort([len(text) for text in asked], kind="stable")[::-1].tolist()  # the longest first
+        parts = [order[first : first + batch_size] for first in range(0, len(order), batch_size)]
+        batches = [(rows, chosen.reseeded(min(rows))) for rows in parts]
+        return self.write(asked, self._writing(chosen), self._decoding, batches)
 
     predict = generate
-    writes_texts, measures_texts, served_writer = True, True, served_translator
-
-    def count_truncated(self, prompts: Iterable[str]) -> int:
-        """How many of the strings `prompts` have more tokens than a source may have, and are cut."""
-        lengths = self.tokenizer.tokenize(tf.constant(self.answerable(prompts), tf.string)).row_lengths()
-        around = self.config.around[0] if self.config.around else SpecialTokens([], [self.tokenizer.end_id])
-        room = self.config.max_length - len(around.prefix) - len(around.suffix)
-        return int(tf.reduce_sum(tf.cast(lengths > room, tf.int32)))
+    measures_texts = True
 
     def generate_ids(
         self,
@@ -383,14 +368,6 @@ class Translator(TrainableTask):
     def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
         return read_sources(path, columns)
 
-    def _prompts(self, texts: tf.Tensor) -> dict[str, Any]:
-        """The inputs of decoding for the strings `texts`. Runs in a graph."""
-        if self._is_prompted:
-            return encode_prompts(texts, self.tokenizer, delimit=self.config.max_length)
-        around = self.config.around and self.config.around[0]
-        context = encode_sources(texts, self.tokenizer, self.config.max_length, around)
-        return {"token_ids": self._starts(context), "context": context}
-
     def _starts(self, context: Mapping[str, tf.Tensor]) -> tf.Tensor:
         return tf.fill([tf.shape(context["token_ids"])[0], 1], self._start_id)
 
@@ -403,16 +380,33 @@ class Translator(TrainableTask):
         found = chosen | {"max_new_tokens": min(limit, chosen.get("max_new_tokens", limit))}
         return DecodingOptions(**found).within(self.model.head.vocabulary_size)
 
-    def export_endpoints(self, max_new_tokens: int | None = None, **options: Any) -> Endpoints:
-        decoding = self._options(max_new_tokens, **options)
+    def signature(self, max_new_tokens: int | None = None, **options: Any) -> Signature:
+        length, around = self.config.max_length, SpecialTokens([], [self.tokenizer.end_id])
+        if self._is_prompted:
+            around = SpecialTokens([], [self.tokenizer.start_id])
+        elif self.config.around:
+            around = self.config.around[0]
+        return prompts_signature(
+            self.tokenizer,
+            self._writing(self._options(max_new_tokens, **options)),
+            made_up_texts(self.tokenizer, length),
+            before=list(around.prefix),
+            after=list(around.suffix),
+            max_length=length,
+            cuts=True,
+        )
 
-        def translate(text: tf.Tensor) -> dict[str, tf.Tensor]:
-            inputs = self._prompts(text)
-            decoder = decoding.decoder(self.model, self._stop, self._pad_id)
-            token_ids = decoder(**inputs)[:, tf.shape(inputs["token_ids"])[1] :]
-            return {"text": self.target_tokenizer.detokenize(token_ids)}
-
-        return {"serving_default": (translate, [tf.TensorSpec([None], tf.string, "text")])}
+    def _writing(self, options: DecodingOptions) -> Writing:
+        return Writing(
+            self.model,
+            self.target_tokenizer,
+            self._start_id,
+            self._pad_id,
+            self._stop.end_ids,
+            self.config.decoding.stop,
+            options,
+            None if self._is_prompted else source_of,
+        )
 
     def export_resources(self) -> list:
         return [self.tokenizer, self.target_tokenizer]

@@ -105,12 +105,11 @@ def test_a_length_that_includes_the_prompt_is_each_prompt_s_own():
     assert max(map(len, texts)) <= 20
     full = [beginning * 12 for beginning in ("So so", "S")]
     assert generator.generate(full) == [generator.generate([prompt])[0] for prompt in full]
-    for ask_for in (task.export_endpoints, task.served_writer):
-        with pytest.raises(ValueError, match=r"`max_length`, 20, includes the prompt.*give `max_new_tokens`"):
-            ask_for()
-        with pytest.raises(ValueError, match=r"`min_length`, 18, includes the prompt.*give `min_new_tokens`"):
-            ask_for(max_new_tokens=4)
-        ask_for(max_new_tokens=4, min_new_tokens=2)
+    with pytest.raises(ValueError, match=r"`max_length`, 20, includes the prompt.*give `max_new_tokens`"):
+        task.signature()
+    with pytest.raises(ValueError, match=r"`min_length`, 18, includes the prompt.*give `min_new_tokens`"):
+        task.signature(max_new_tokens=4)
+    task.signature(max_new_tokens=4, min_new_tokens=2)
 
 
 @pytest.mark.slow
@@ -119,7 +118,7 @@ def test_published_strings_end_a_text(generator, tmp_path):
     ended = task.generate(BEGINNINGS)
     assert ended[0].startswith("So long and thank") and len(ended[0]) < len(TEXTS[0]) and ended[1] == TEXTS[1]
     assert task.generate(BEGINNINGS, stop=()) == TEXTS
-    assert task.served_writer(max_new_tokens=8).stop == ("ank", "never there")
+    assert task.signature(max_new_tokens=8).function.stop == ("ank", "never there")
     task.save(tmp_path / "task")
     assert tasks.load(tmp_path / "task").config == task.config
 
