@@ -173,7 +173,7 @@ def answer_all(task: Any, arguments: argparse.Namespace, writer: "Writer") -> No
         inputs = task.read_inputs(arguments.input, layout)
         refuse_pictures(inputs.examples, arguments.input, writer.folders, arguments.overwrite)
         count = len(inputs.examples)
-        size = PORTION if writer.in_portions else max(1, count)
+        size = writer.portion or max(1, count)
         for first in range(0, count, size):
             rows = slice(first, first + size)
             writer.answer(inputs.examples[rows], inputs.places[rows], is_all=count <= size)
@@ -198,8 +198,11 @@ class Writer:
         # Samples depend on which lines are answered together: with a seed, all lines are read first.
         can_come = task.reads_lines and not arguments.whole and "seed" not in self.decoding
         self.comes_by_lines = arguments.input == "-" and can_come
-        self.in_portions = can_come and (self.comes_by_lines or arguments.out is not None)
         self.folders = [self.asking[name] for name in ("draw", "masks") if name in self.asking]
+        # Pictures in folders have the numbers of their inputs, of which all are read together.
+        self.portion = None if self.folders or "seed" in self.decoding else task.portion
+        if can_come and (self.comes_by_lines or arguments.out is not None):
+            self.portion = PORTION
         if len(set(map(os.path.realpath, self.folders))) < len(self.folders):
             raise ValueError(
                 "--draw, --masks: expected two folders, their files have the same names; got one"
@@ -223,7 +226,7 @@ class Writer:
                 warn(f"{places[row]} gets an empty {self._unit}: {reason}")
         self.num_read += len(examples)
         self.num_cut += num_cut
-        if not self.in_portions:
+        if self.portion is None:
             self._tell_of_all()
         answers: Iterator[Any] = iter(())
         if len(answered):
@@ -236,7 +239,7 @@ class Writer:
 
     def end(self) -> None:
         """Report what concerns all examples."""
-        if self.in_portions:
+        if self.portion is not None:
             self._tell_of_all()
 
     def _tell_of_all(self) -> None:

@@ -41,7 +41,7 @@ def endpoints_of(signature):
 
         return serve
 
-    return {name: (served(read), specs) for name, (specs, read) in reader.ways().items()}
+    return {name: (served(read), specs) for name, (specs, read) in reader.ways().items()} | signature.others
 
 
 def chosen(kinds, entries):

@@ -65,6 +65,8 @@ def export(task, folder, overwrite, format, quantization, options):
         return
     if format != "saved_model":
         signature = task.signature(**options)
+        if signature.others:
+            raise task.no_other_format()
         with new_folder(folder, overwrite) as work:
             write_format(signature, task.name, format, quantization, work)
         return

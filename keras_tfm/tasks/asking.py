@@ -30,25 +30,34 @@ class AskedTask(Task):
     def answerer(self) -> Answerer:
         """The signature at work: a reader and an answer on the host, and the function in TensorFlow."""
         if self._at_work is None or self._at_work[0] is not self.config:
-            self._at_work = self.config, answerer_of(self.signature())
+            self._at_work = self.config, answerer_of(self.signature(), self.own_reader)
         return self._at_work[1]
+
+    @property
+    def own_reader(self) -> Any:
+        """What reads examples in the place of the signature's reader in `serving`, None for that one."""
+        return None
 
     def ask(self, examples: Any, batch_size: int, finish: Callable | None = None) -> list:
         """What the signature answers to each of the `examples`, or what `finish` makes of its outputs, with a
         progress bar; ValueError as from `answerable`.
         """
 
-        def progress(batches: list) -> Iterator:
-            with Bar(total=sum(map(len, batches)), desc="answering", unit="row") as bar:
+        check_batch_size(batch_size)
+        examples = listed(examples)
+        with Bar(total=len(examples), desc="answering", unit="row") as bar:
+
+            def progress(batches: list) -> Iterator:
+                bar.total = max(bar.total, bar.n + sum(map(len, batches)))
                 for rows in batches:
                     yield rows
                     bar.update(len(rows))
 
-        check_batch_size(batch_size)
-        return self.answerer.ask(listed(examples), batch_size, finish, progress)
+            return self.answerer.ask(examples, batch_size, finish, progress)
 
     def inspect(self, examples: Any, **options: Any) -> Inspection:
-        read, refusals = self.answerer.inspect(list(examples))
+        examples = list(examples)
+        read, refusals = Answerer(self.own_reader or self.answerer.reader).inspect(examples)
         rest = [row for row in range(len(read)) if row not in refusals]
         asked = ReadExamples([examples[row] for row in rest], [read[row] for row in rest])
         return Inspection(refusals, sum(is_cut for _, is_cut in asked.read), asked)
@@ -66,14 +75,18 @@ class AskedTask(Task):
         self._at_work = None  # whose function was traced with other weights
 
 
-def answerer_of(signature: Signature) -> Answerer:
-    """Reader and answer of a `signature` from the files that an export would hold, around its function."""
+def answerer_of(signature: Signature, reader: Any = None) -> Answerer:
+    """Reader and answer of a `signature` from the files that an export would hold, around its function;
+    another `reader` in the place of that one.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         signature.write_files(folder)
-        read, reads = chosen(folder, READERS, signature.reads, "reads")
+        if reader is None:
+            read, reads = chosen(folder, READERS, signature.reads, "reads")
+            reader = read(folder, **reads)
         answer, answers = chosen(folder, ANSWERS, signature.answers, "answers")
-        return Answerer(read(folder, **reads), by_keras(signature), answer(folder, **answers))
+        return Answerer(reader, by_keras(signature), answer(folder, **answers))
 
 
 def by_keras(signature: Signature) -> Callable[[Arrays], Arrays]:

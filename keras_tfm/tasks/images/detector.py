@@ -330,12 +330,11 @@ class Detector(CanvasTask):
         ones of images that stand on the model's canvas already.
         """
         threshold = self.config.threshold if threshold is None else threshold
-        images = self.check_images(images)
         found = []
         for canvas, own in self.canvases(images, sizes, batch_size):
             found += self._answers(canvas, own, threshold)
         if draw is not None:
-            draw_objects(images, found, self.class_names, draw)
+            draw_objects(self.check_images(images), found, self.class_names, draw)
         return found
 
     def _answers(self, images: tf.Tensor, sizes: np.ndarray, threshold: float) -> list[dict[str, Any]]:

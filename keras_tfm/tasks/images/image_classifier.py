@@ -161,7 +161,6 @@ class ImageClassifier(ImageTask, FineTunedTask):
         self.class_names = np.array(self.config.class_names)
         self.model = self._with_head(backbone)
         self.take_images(self.model.backbone)
-        self._classify = tf.function(self.classify, autograph=False, reduce_retracing=True)
 
     def _with_head(self, model: keras.Model) -> keras.Model:
         """A classifier with the configured classes and image size, and the weights of `model`."""
@@ -356,7 +355,7 @@ class ImageClassifier(ImageTask, FineTunedTask):
 
     def probabilities(self, images: np.ndarray, batch_size: int = 64) -> np.ndarray:
         """The probability of each class for each image, (B, classes)."""
-        return self.answers(images, self._classify, len(self.class_names), batch_size)
+        return self.outputs(images, "probabilities", len(self.class_names), batch_size)
 
     def measure(self, examples: tuple[np.ndarray, np.ndarray]) -> dict[str, Any]:
         """ "accuracy" from 0 to 1, and "loss", the mean cross-entropy in nats."""

@@ -258,12 +258,11 @@ class Segmenter(CanvasTask):
             raise ValueError(
                 "`threshold` is of instances and panoptic segments; classes of pixels have none."
             )
-        images = self.check_images(images)
         found = list(self._answers(images, sizes, threshold, batch_size))
         if draw is not None:
-            self.kind.draw(images, found, draw)
+            self.kind.draw(self.check_images(images), found, draw)
         if masks is not None:
-            self.kind.write(images, found, masks)
+            self.kind.write(self.check_images(images), found, masks)
         return found
 
     def _answers(
