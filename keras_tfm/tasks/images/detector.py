@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.configs import Between, Count, Option, Size, meant
+from keras_tfm.configs import Between, Option, Size, meant
 from keras_tfm.data.batches.canvas import CanvasBatches
 from keras_tfm.data.batches.targets import object_targets
 from keras_tfm.data.sources.canvas import Canvas
@@ -38,7 +38,7 @@ from keras_tfm.tasks.task import (
     refuse_columns,
 )
 from keras_tfm.training.folder import Path
-from keras_tfm.training.options import PartlyTrained
+from keras_tfm.training.options import ImagesInBatch, LeastArea, PartlyTrained
 
 FAMILIES: dict[str, type[SetDetector]] = {
     "deformable-detr": DeformableDETR,
@@ -102,14 +102,11 @@ class DetectorOptions(ModelOptions):
 class DetectionTraining(PartlyTrained):
     """By default the warm-up takes a tenth of the steps."""
 
-    batch_size: Annotated[Count, Option("images in a batch")] = 16
+    batch_size: ImagesInBatch = 16
     flip: Annotated[
         bool, Option("mirror images and their boxes at random; turn it off for letters and digits")
     ] = True
-    least_area: Annotated[
-        Annotated[float, Between(0.01, 1)],
-        Option("smallest share of an image's area in a random crop; 1 is no cropping"),
-    ] = 1.0
+    least_area: LeastArea = 1.0
 
 
 class Detector(CanvasTask):
@@ -294,7 +291,7 @@ class Detector(CanvasTask):
         targets = object_targets(examples.boxes, classes)
         inputs = ("images", "pixel_mask", *(["objects"] if self.model.denoises else []))
         places = (self.preprocessing, self.image_shape, training, is_validation)
-        return canvas_batches(examples, targets, *places, inputs=inputs)
+        return canvas_batches(examples, targets, *places, inputs=inputs, are_objects=True)
 
     def detect(self, images: tf.Tensor, sizes: tf.Tensor) -> dict[str, tf.Tensor]:
         """All objects of raw images of the model's size (B, H, W, C), whose own `sizes` are (B, 2): `boxes`
