@@ -27,7 +27,7 @@ from keras_tfm.models.detection.base import SetDetector, SetDetectorConfig
 from keras_tfm.serving.examples import as_columns, check_column, not_list, not_texts
 from keras_tfm.tasks.images.average_precision import average_precision
 from keras_tfm.tasks.images.canvas_task import CanvasTask, canvas_batches, distinct, refuse_many, sizes_of
-from keras_tfm.tasks.images.drawing import draw_objects
+from keras_tfm.tasks.images.drawing import Pictures, draw_objects
 from keras_tfm.tasks.images.image_task import check_reads_images, shape_and_preprocessing
 from keras_tfm.tasks.learning import ModelOptions
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
@@ -317,14 +317,14 @@ class Detector(CanvasTask):
         self,
         images: Any,
         threshold: float | None = None,
-        draw: Path | None = None,
+        draw: Pictures | None = None,
         batch_size: int = 16,
         sizes: np.ndarray | None = None,
     ) -> list[dict[str, Any]]:
         """The objects of each image of a score of `threshold`, by default the configuration's, and above.
 
-        With `draw`, a folder, pictures with the boxes over them are written there. `sizes` (N, 2) are the own
-        ones of images that stand on the model's canvas already.
+        With `draw`, a folder, pictures with the boxes over them are written there, or to a file for each.
+        `sizes` (N, 2) are the own ones of images that stand on the model's canvas already.
         """
         threshold = self.config.threshold if threshold is None else threshold
         found = []

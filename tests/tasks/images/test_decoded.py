@@ -11,6 +11,7 @@ from keras_tfm.serving.answering import Answerer
 from keras_tfm.serving.examples import Refused
 from keras_tfm.tasks import ImageEncoder
 from keras_tfm.tasks.images.decoded import DecodedImages
+from keras_tfm.tasks.images.drawing import picture_paths
 from tests.tasks.test_every_task import made, run_predict
 
 QUICK = ("classify-images", "detect")
@@ -57,6 +58,20 @@ def test_a_file_is_decoded_once(name, decoded, tmp_path, capsys, monkeypatch):
     ]
     with pytest.raises(ValueError, match="row 66: expected a whole PNG or JPEG image"):
         task.predict([*files[:3], files[0], *files[4:]])
+
+
+def test_pictures_are_named_by_their_inputs(decoded, tmp_path, capsys, monkeypatch):
+    """In all portions, beside one that is broken, and where two files have one name."""
+    rng = np.random.default_rng(3)
+    files = [tmp_path / "in" / folder / f"{number:02}.png" for folder in "ab" for number in range(35)]
+    for file in files:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"" if file is files[1] else png(rng, 9, 7, 3))
+    out = tmp_path / "out"
+    run_predict(made("detect"), tmp_path / "in", capsys, monkeypatch, "--draw", str(out))
+    expected = picture_paths(files, out)
+    assert sorted(out.iterdir()) == sorted(path for path in expected if path is not expected[1])
+    assert len(set(expected)) == 70 and expected[69].name == "34-000069.png"
 
 
 @pytest.mark.parametrize("preprocessing", [
