@@ -63,7 +63,7 @@ class AskedTask(Task):
         return Inspection(refusals, sum(is_cut for _, is_cut in asked.read), asked)
 
     def refusals(self, examples: Any, **options: Any) -> dict[int, str]:
-        return self.inspect(list(examples)).refusals
+        return self.inspect(examples, **options).refusals
 
     def count_truncated(self, examples: Iterable) -> int:
         refusals, num_cut, _ = self.inspect(listed(examples))
