@@ -93,6 +93,14 @@ class ImageTask(AskedTask):
     def inspect(self, examples: Any, **options: Any) -> Inspection:
         return super().inspect(listed_images(examples))
 
+    def refusals(self, examples: Any, **options: Any) -> dict[int, str]:
+        examples = listed(listed_images(examples))
+        found: dict[int, str] = {}
+        for first in range(0, len(examples), self.portion):
+            part = self.inspect(examples[first : first + self.portion], **options).refusals
+            found |= {first + row: reason for row, reason in part.items()}
+        return found
+
     def outputs(self, images: Any, name: str, width: int, batch_size: int) -> np.ndarray:
         """The function's output of this `name` for all images, (B, width); ValueError for a broken file."""
         found = [answer[name] for answer in self.ask(images, batch_size)]

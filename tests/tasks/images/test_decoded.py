@@ -56,6 +56,7 @@ def test_a_file_is_decoded_once(name, decoded, tmp_path, capsys, monkeypatch):
     assert [f"{task.as_line(answer)}" for answer in answers[:2]] == [
         line.partition("\t")[2] for line in lines[:2]
     ]
+    assert list(task.refusals(files)) == [3, 66]
     with pytest.raises(ValueError, match="row 66: expected a whole PNG or JPEG image"):
         task.predict([*files[:3], files[0], *files[4:]])
 
