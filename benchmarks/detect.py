@@ -107,6 +107,7 @@ def run_keras_hub(train, test, minutes):
         BATCH,
         seed=0,
         flips=True,
+        are_objects=True,
     )
     model.fit(
         data.epochs().map(converted),

@@ -240,7 +240,8 @@ def test_each_line_is_answered_before_the_next_comes(folder):
 @pytest.mark.parametrize(("options", "comes"), [((), True), (("--seed", "1"), False), (("--whole",), False)])
 def test_with_a_seed_all_lines_are_read_first(options, comes):
     """For draws depend on what is answered together, and that would depend on who is quicker."""
-    task = types.SimpleNamespace(reads_lines=True, writes_texts=True, predict=lambda texts, **options: texts)
+    options_of = {"reads_lines": True, "writes_texts": True, "portion": None}
+    task = types.SimpleNamespace(**options_of, predict=lambda texts, **options: texts)
     arguments = parser().parse_args(["predict", "RUN", *options])
     assert predict.Writer(task, arguments).comes_by_lines == comes
 

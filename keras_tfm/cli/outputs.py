@@ -8,7 +8,7 @@ import contextlib
 import glob
 import os
 import pathlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 REMEDY = "pass --overwrite"
@@ -69,17 +69,19 @@ def refuse_file(out: str | os.PathLike, inputs: Iterable[str | None] = (), overw
         raise FileExistsError(f"{out} exists already: choose another name, or {REMEDY}.")
 
 
-def refuse_pictures(examples: Any, source: str, folders: Iterable[str], overwrite: bool = False) -> None:
-    """Raise OSError unless a picture of each of the images may be written to each of the `folders`; the
-    `examples` were read from `source`.
+def pictures_in(
+    folders: Mapping[str, str], examples: Any, source: str, overwrite: bool = False
+) -> dict[str, list]:
+    """{option: the file of a picture of each of the images} in its folder; OSError if one may not be written.
+    The `examples` were read from `source`.
     """
     from keras_tfm.tasks.images.drawing import picture_paths
 
     read = [source, *(example for example in examples if isinstance(example, str))]
-    for folder in folders:
-        for path in picture_paths(examples, folder):
-            if os.path.lexists(path):
-                refuse_file(path, read, overwrite)
+    paths = {option: picture_paths(examples, folder) for option, folder in folders.items()}
+    for path in (path for each in paths.values() for path in each if os.path.lexists(path)):
+        refuse_file(path, read, overwrite)
+    return paths
 
 
 def _existing(inputs: Iterable[str | None]) -> Iterator[str]:

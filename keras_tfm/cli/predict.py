@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from keras_tfm.cli.columns import add_table_options, check_columns, layout_of
 from keras_tfm.cli.console import say, warn
 from keras_tfm.cli.generated import add_options, flag_of, given, in_flags
-from keras_tfm.cli.outputs import refuse_file, refuse_pictures
+from keras_tfm.cli.outputs import pictures_in, refuse_file
 from keras_tfm.cli.tables import Write, as_json, check_suffix, holds_values, new_table
 from keras_tfm.cli.verbs import Decoding, add_decoding, add_task_folder, decoding_of, loaded
 from keras_tfm.configs import Between, Config, Count, Option
@@ -171,9 +171,9 @@ def answer_all(task: Any, arguments: argparse.Namespace, writer: "Writer") -> No
             writer.answer(examples, places, is_all=number == 0 and stream.has_ended())
     else:
         inputs = task.read_inputs(arguments.input, layout)
-        refuse_pictures(inputs.examples, arguments.input, writer.folders, arguments.overwrite)
+        writer.pictures = pictures_in(writer.folders, inputs.examples, arguments.input, arguments.overwrite)
         count = len(inputs.examples)
-        size = PORTION if writer.in_portions else max(1, count)
+        size = writer.portion or max(1, count)
         for first in range(0, count, size):
             rows = slice(first, first + size)
             writer.answer(inputs.examples[rows], inputs.places[rows], is_all=count <= size)
@@ -198,9 +198,14 @@ class Writer:
         # Samples depend on which lines are answered together: with a seed, all lines are read first.
         can_come = task.reads_lines and not arguments.whole and "seed" not in self.decoding
         self.comes_by_lines = arguments.input == "-" and can_come
-        self.in_portions = can_come and (self.comes_by_lines or arguments.out is not None)
-        self.folders = [self.asking[name] for name in ("draw", "masks") if name in self.asking]
-        if len(set(map(os.path.realpath, self.folders))) < len(self.folders):
+        self.folders: dict[str, str] = {
+            name: self.asking[name] for name in ("draw", "masks") if name in self.asking
+        }
+        self.pictures: dict[str, list] = {}  # {option: the file of each input's picture}
+        self.portion = None if "seed" in self.decoding else task.portion
+        if can_come and (self.comes_by_lines or arguments.out is not None):
+            self.portion = PORTION
+        if len(set(map(os.path.realpath, self.folders.values()))) < len(self.folders):
             raise ValueError(
                 "--draw, --masks: expected two folders, their files have the same names; got one"
             )
@@ -221,14 +226,18 @@ class Writer:
             self.num_refused += 1
             if self.num_refused <= MOST_TOLD:
                 warn(f"{places[row]} gets an empty {self._unit}: {reason}")
-        self.num_read += len(examples)
+        first, self.num_read = self.num_read, self.num_read + len(examples)
         self.num_cut += num_cut
-        if not self.in_portions:
+        if self.portion is None:
             self._tell_of_all()
+        pictures = {
+            name: [path for row, path in enumerate(paths[first : self.num_read]) if row not in reasons]
+            for name, paths in self.pictures.items()
+        }
         answers: Iterator[Any] = iter(())
         if len(answered):
             with brief() if is_all and len(answered) <= FEW else contextlib.nullcontext():
-                answers = iter(self._ask(answered, **self.decoding, **self.asking))
+                answers = iter(self._ask(answered, **self.decoding, **{**self.asking, **pictures}))
         for row, (example, place) in enumerate(zip(examples, places, strict=True)):
             self._tell(example, place, None if row in reasons else next(answers))
         if self.arguments.out is None:
@@ -236,7 +245,7 @@ class Writer:
 
     def end(self) -> None:
         """Report what concerns all examples."""
-        if self.in_portions:
+        if self.portion is not None:
             self._tell_of_all()
 
     def _tell_of_all(self) -> None:

@@ -54,7 +54,7 @@ def endpoints_of(signature):
         return serve
 
     ways = reader.ways()
-    endpoints = {name: (served(read), specs) for name, (specs, read) in ways.items()}
+    endpoints = {name: (served(read), specs) for name, (specs, read) in ways.items()} | signature.others
     if getattr(compute, "sampled", None) is None:
         return endpoints
     specs, read = ways["serving_default"]

@@ -64,6 +64,8 @@ def export(task, folder, overwrite, format, quantization, options):
         if not task.writes_texts and format in writers.FORMATS:
             raise ValueError(f"{format} holds tasks that answer texts by texts; {task.name!r} does not.")
         signature = task.signature(**options)
+        if signature.others:
+            raise task.no_other_format()
         if task.writes_texts and task.quantization() is not None:
             raise ValueError("The weights are in 8 bits already: export the RUN that they were made from.")
         with new_folder(folder, overwrite) as work:

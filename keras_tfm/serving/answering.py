@@ -13,6 +13,14 @@ class ReadExamples(list):
         super().__init__(examples)
         self.read = read
 
+    def __getitem__(self, rows):
+        found = super().__getitem__(rows)
+        return ReadExamples(found, self.read[rows]) if isinstance(rows, slice) else found
+
+    def __getitem__(self, rows):
+        found = super().__getitem__(rows)
+        return ReadExamples(found, self.read[rows]) if isinstance(rows, slice) else found
+
 
 class Answerer:
     """`answerer(examples)` gives {name: array} with a row for each of the examples.
@@ -26,7 +34,7 @@ class Answerer:
         widths: the lengths that it takes, sorted, None for any.
     """
 
-    def __init__(self, reader, run, finish, most_rows=None, widths=None):
+    def __init__(self, reader, run=None, finish=None, most_rows=None, widths=None):
         self.reader, self.run, self.finish = reader, run, finish
         self.most_rows, self.widths = most_rows, widths
 
@@ -39,11 +47,23 @@ class Answerer:
     def ask(self, examples, batch_size=32, finish=None, progress=iter, plan=None):
         """The answer to each of a list of `examples`, {name: value} or what another `finish` makes.
 
-        ValueError for the first that cannot be read. Outputs are kept until an example has all of its own.
-        `plan` are the batches, pairs of the numbers of their rows and of a `run` for these; by default rows
-        of about the same length share one. `progress` goes through them.
+        They are read together, or in the portions that the reader states. ValueError for the first that
+        cannot be read. Outputs are kept until an example has all of its own. `plan` are the batches, pairs of
+        the numbers of their rows and of a `run` for these; by default rows of about the same length share
+        one. `progress` goes through them.
         """
-        read = self.read_all(examples)
+        if plan is not None:
+            return self._ask(examples, self.read_all(examples), batch_size, finish, progress, plan)
+        portion = getattr(self.reader, "portion", None) or max(batch_size, len(examples))
+        portion = max(batch_size, portion - portion % batch_size) if portion < len(examples) else portion
+        answers = []
+        for first in range(0, len(examples), portion):
+            part = examples[first : first + portion]
+            answers += self._ask(part, self.read_all(part, first), batch_size, finish, progress)
+        return answers
+
+    def _ask(self, examples, read, batch_size, finish, progress, plan=None):
+        """The answers to `examples` that are `read`."""
         rows = [(place, row) for place, (rows, _) in enumerate(read) for row in rows]
         firsts = np.cumsum([0, *(len(rows) for rows, _ in read)])
         outputs = [[None] * len(rows) for rows, _ in read]
@@ -68,14 +88,16 @@ class Answerer:
 
     def inspect(self, examples):
         """The `Read` of each of the `examples` or, of those in {row: reason}, None."""
-        read = examples.read if isinstance(examples, ReadExamples) else self.reader.read(list(examples))
+        read = examples.read if isinstance(examples, ReadExamples) else self.reader.read(examples)
         refusals = {place: str(found) for place, found in enumerate(read) if isinstance(found, Refused)}
         return [None if place in refusals else found for place, found in enumerate(read)], refusals
 
-    def read_all(self, examples):
-        """The `Read` of each of the `examples`; ValueError for the first that cannot be read."""
+    def read_all(self, examples, first=0):
+        """The `Read` of each of the `examples`; ValueError for the first that cannot be read. They are the
+        rows from `first` on.
+        """
         read, refusals = self.inspect(examples)
-        refuse_rows(refusals)
+        refuse_rows({first + row: reason for row, reason in refusals.items()})
         return read
 
     def read(self, examples):

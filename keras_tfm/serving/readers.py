@@ -1,6 +1,7 @@
 """What comes before the function of numbers: raw inputs as rows, and rows as arrays."""
 
 import io
+import math
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from .image_headers import FORMATS, MAX_PIXELS, NOT_WHOLE, Header, header_of, pr
 from .packages import imported
 from .tokens import SPANS, TOKENIZERS, made
 
+MOST_VALUES = 1 << 26  # of images that are read at once
 WASTE = 1.3  # texts share a batch if the longest is at most so many times as long as the shortest
 
 
@@ -32,6 +34,8 @@ class Read(NamedTuple):
 
 class Reader:
     """Examples as rows, and rows as arrays; a subclass has `row`, or else `read`."""
+
+    portion = None  # how many examples are read at once, where their rows take much memory; None for all
 
     def read(self, examples):
         """What each of the `examples` is read as: a `Read`, or the `Refused` that says why it is not."""
@@ -348,6 +352,7 @@ class Images(Reader):
     ):
         self._shape, self._crop_fraction, self._keep_aspect = tuple(shape), crop_fraction, keep_aspect
         self._interpolation = interpolation.upper()
+        self.portion = portion_of(self._shape)
 
     def row(self, example):
         check(example, not_image)
@@ -436,8 +441,15 @@ def bytes_of(image):
     return data
 
 
+def portion_of(shape):
+    """How many images of a `shape` are read at once: as many batches of 64 as fit `MOST_VALUES`, at least
+    one.
+    """
+    return 64 * max(1, MOST_VALUES // (64 * math.prod(shape)))
+
+
 def from_0_to_1(image):
-    """An image (H, W) or (H, W, C), 8-bit or from 0 to 1, as float32 from 0 to 1: (H, W, C)."""
+    """An image (H, W), or one or many (..., H, W, C), 8-bit or from 0 to 1, as float32 from 0 to 1."""
     image = image[..., None] if image.ndim == 2 else image
     return image.astype("float32") / (255.0 if image.dtype == np.uint8 else 1.0)
 

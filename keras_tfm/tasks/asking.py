@@ -30,12 +30,18 @@ class AskedTask(Task):
     def answerer(self) -> Answerer:
         """The signature at work: a reader and an answer on the host, and the function in TensorFlow."""
         if self._at_work is None or self._at_work[0] is not self.config:
-            self._at_work = self.config, answerer_of(self.signature_at_work())
+            signature = self.signature_at_work()
+            self._at_work = self.config, answerer_of(signature, self.own_reader)
         return self._at_work[1]
 
     def signature_at_work(self) -> Signature:
         """The `signature` by which `ask` reads and answers."""
         return self.signature()
+
+    @property
+    def own_reader(self) -> Any:
+        """What reads examples in the place of the signature's reader in `serving`, None for that one."""
+        return None
 
     def ask(
         self, examples: Any, batch_size: int, finish: Callable | None = None, plan: list | None = None
@@ -44,23 +50,27 @@ class AskedTask(Task):
         progress bar; `plan` is that of `Answerer.ask`. ValueError as from `answerable`.
         """
 
-        def progress(plan: list) -> Iterator:
-            with Bar(total=sum(len(rows) for rows, _ in plan), desc="answering", unit="row") as bar:
+        check_batch_size(batch_size)
+        examples = listed(examples)
+        with Bar(total=len(examples), desc="answering", unit="row") as bar:
+
+            def progress(plan: list) -> Iterator:
+                bar.total = max(bar.total, bar.n + sum(len(rows) for rows, _ in plan))
                 for rows, run in plan:
                     yield rows, run
                     bar.update(len(rows))
 
-        check_batch_size(batch_size)
-        return self.answerer.ask(listed(examples), batch_size, finish, progress, plan)
+            return self.answerer.ask(examples, batch_size, finish, progress, plan)
 
     def inspect(self, examples: Any, **options: Any) -> Inspection:
-        read, refusals = self.answerer.inspect(examples)
+        examples = examples if isinstance(examples, list) else list(examples)
+        read, refusals = Answerer(self.own_reader or self.answerer.reader).inspect(examples)
         rest = [row for row in range(len(read)) if row not in refusals]
         asked = ReadExamples([examples[row] for row in rest], [read[row] for row in rest])
         return Inspection(refusals, sum(is_cut for _, is_cut in asked.read), asked)
 
     def refusals(self, examples: Any, **options: Any) -> dict[int, str]:
-        return self.inspect(list(examples), **options).refusals
+        return self.inspect(examples, **options).refusals
 
     def count_truncated(self, examples: Iterable) -> int:
         refusals, num_cut, _ = self.inspect(listed(examples))
@@ -72,14 +82,18 @@ class AskedTask(Task):
         self._at_work = None  # whose function was traced with other weights
 
 
-def answerer_of(signature: Signature) -> Answerer:
-    """Reader and answer of a `signature` from the files that an export would hold, around its function."""
+def answerer_of(signature: Signature, reader: Any = None) -> Answerer:
+    """Reader and answer of a `signature` from the files that an export would hold, around its function;
+    another `reader` in the place of that one.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         signature.write_files(folder)
-        read, reads = chosen(folder, READERS, signature.reads, "reads")
+        if reader is None:
+            read, reads = chosen(folder, READERS, signature.reads, "reads")
+            reader = read(folder, **reads)
         answer, answers = chosen(folder, ANSWERS, signature.answers, "answers")
-        return Answerer(read(folder, **reads), by_keras(signature), answer(folder, **answers))
+        return Answerer(reader, by_keras(signature), answer(folder, **answers))
 
 
 def by_keras(signature: Signature) -> Callable[[Arrays], Arrays]:

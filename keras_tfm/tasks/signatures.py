@@ -42,6 +42,7 @@ class Signature(NamedTuple):
         write_files: writes the files that reader and answer need into a folder.
         examples: raw inputs, on which an export is compared with the task.
         tokenizer: of a reader of texts, what makes tokens of them in a graph.
+        others: further endpoints of a SavedModel. No other format carries a task that has some.
     """
 
     reads: dict[str, Any]
@@ -51,3 +52,4 @@ class Signature(NamedTuple):
     write_files: Callable[[pathlib.Path], Any]
     examples: list
     tokenizer: Any = None
+    others: Endpoints = {}

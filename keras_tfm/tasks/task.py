@@ -65,6 +65,7 @@ class Task(abc.ABC):
     is_trained: bool = True
     record: Mapping[str, Any] = types.MappingProxyType({})  # the content of training.json
     reads_lines: bool = True  # whether `predict` takes a line of text as an example
+    portion: Any = None  # how many inputs of a file are read and answered at once; None for all
     writes_texts: bool = False  # whether it answers by decoding: its signature's function is a `Writing`
     measures_texts: bool = False  # whether `measure` decodes too, and takes the options of it
     record_fields: Any = ("answer",)  # what `records` gives of each example
@@ -297,7 +298,13 @@ class Task(abc.ABC):
         """What the task reads, computes and answers, if it writes texts with the options of `generate`;
         ValueError if no format but a SavedModel carries it.
         """
-        raise ValueError(f"The task {self.name!r} is exported as a SavedModel alone, in no other format yet.")
+        raise self.no_other_format()
+
+    def no_other_format(self) -> ValueError:
+        """Why no format but a SavedModel carries the task."""
+        return ValueError(
+            f"The task {self.name!r} is exported as a SavedModel alone, in no other format yet."
+        )
 
     def exported(self) -> Any:
         """The trackable object that the endpoints compute with: the model."""

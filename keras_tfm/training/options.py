@@ -18,6 +18,13 @@ from keras_tfm.training.folder import refuse_pattern
 
 Positive = Annotated[float, Between(0, is_above=True)]
 
+ShareOfArea = Annotated[float, Between(0.01, 1)]
+# Options of tasks that learn from images.
+ImagesInBatch = Annotated[Count, Option("images in a batch")]
+LeastArea = Annotated[
+    ShareOfArea, Option("smallest share of an image's area in a random crop; 1 is no cropping")
+]
+
 Precision = Literal["float32", "mixed_bfloat16", "mixed_float16"]
 Schedule = Literal["constant", "inverse-root", "linear", "cosine"]
 

@@ -261,7 +261,7 @@ def test_predict_refuses_what_is_no_list_of_examples(name):
         wrongs.append("the cat")
         right, rows = RIGHT.get(name, RIGHT["classify"])[0], [None, b"the cat"]
     else:  # a string is the path of one image
-        right, rows = np.zeros((8, 8), "uint8"), [None, 5]
+        right, rows = np.zeros(task.image_shape, "uint8"), [None, 5]
     for wrong in wrongs:
         with pytest.raises(ValueError, match=r"examples: expected a list, got|`images`"):
             task.predict(wrong)

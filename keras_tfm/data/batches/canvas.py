@@ -30,10 +30,12 @@ class CanvasBatches(ImageBatches):
         inputs: those that a model takes: "images", "pixel_mask", True where the image is, and "objects", the
             targets once more.
         most: M, the most masks of a set in PNGs; None for one mask alone, without the axis.
+        are_objects: whether the targets are objects rather than masks.
 
     >>> images, targets = np.zeros((2, 8, 8, 3), "uint8"), np.full((2, 1, 5), 0.5, "float32")
     >>> canvas, shape = keras_tfm.data.Canvas(), (8, 8, 3)
-    >>> batches = keras_tfm.data.CanvasBatches(images, [(8, 8)] * 2, targets, canvas, shape, batch_size=2)
+    >>> sizes, options = [(8, 8)] * 2, {"batch_size": 2, "are_objects": True}
+    >>> batches = keras_tfm.data.CanvasBatches(images, sizes, targets, canvas, shape, **options)
     >>> inputs, targets = next(iter(batches.dataset()))
     >>> inputs["images"].shape, inputs["pixel_mask"].shape, targets.shape
     (TensorShape([2, 8, 8, 3]), TensorShape([2, 8, 8]), TensorShape([2, 1, 5]))
@@ -52,13 +54,14 @@ class CanvasBatches(ImageBatches):
         areas: tuple[float, float] = WHOLE,
         inputs: Collection[str] = ("images", "pixel_mask"),
         most: int | None = None,
+        are_objects: bool = False,
     ):
         super().__init__(images, targets, None, batch_size, seed)
         self.sizes = tf.constant(sizes, tf.int64)
         self.canvas, self.shape = canvas, shape
         self.flips, self.areas = flips, areas
         self.inputs, self.most = tuple(inputs), most
-        self.are_objects = self.labels.dtype == tf.float32
+        self.are_objects = are_objects
 
     def _batch(self, step: tf.Tensor, images: tf.Tensor, rows: tf.Tensor) -> tuple[dict, tf.Tensor]:
         size = self.shape[:2]

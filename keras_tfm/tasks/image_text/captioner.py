@@ -31,7 +31,7 @@ from keras_tfm.tasks.image_text.pair_task import ImageTextTask, MatchTraining
 from keras_tfm.tasks.image_text.retrieval import distinct
 from keras_tfm.tasks.images.image_task import with_image_size
 from keras_tfm.tasks.learning import VOCABULARY, ModelOptions, Vocabulary
-from keras_tfm.tasks.signatures import Signature
+from keras_tfm.tasks.signatures import Inspection, Signature
 from keras_tfm.tasks.task import check_vocabulary, describe_language_model, make_language_model
 from keras_tfm.tasks.text.writing import Writing, answers_of, write_symbols
 from keras_tfm.training.folder import Path
@@ -342,9 +342,9 @@ class Captioner(ImageTextTask):
         found = DecodingOptions(min(room, chosen.pop("max_new_tokens", NEW_TOKENS)), **chosen)
         return found.within(self.model.backbone.config.vocabulary_size)
 
-    def refusals(self, examples: Any, max_new_tokens: int | None = None, **options: Any) -> dict[int, str]:
+    def inspect(self, examples: Any, max_new_tokens: int | None = None, **options: Any) -> Inspection:
         self._options(max_new_tokens, **options)
-        return super().refusals(examples)
+        return super().inspect(examples)
 
     def __call__(self, batch: Mapping[str, Any], training: bool = False) -> tf.Tensor:
         """The logits (B, T, V) of {"images": raw, "decoder_token_ids": (B, T)}."""

@@ -33,7 +33,7 @@ from keras_tfm.tasks.image_text.pair_task import ImageTextTask, MatchTraining
 from keras_tfm.tasks.image_text.retrieval import recalls
 from keras_tfm.tasks.images.image_task import with_image_size
 from keras_tfm.tasks.learning import VOCABULARY, ModelOptions, Vocabulary
-from keras_tfm.tasks.signatures import Endpoints
+from keras_tfm.tasks.signatures import Signature
 from keras_tfm.tasks.task import (
     check_vocabulary,
     describe_backbone,
@@ -162,7 +162,6 @@ class ImageTextMatcher(ImageTextTask):
             raise ValueError(
                 f"The model ends texts with the token {end}, the tokenizer with {tokenizer.end_id}."
             )
-        self._encode = tf.function(self.encode, autograph=False, reduce_retracing=True)
         self._encode_texts = tf.function(self.encode_strings, autograph=False, reduce_retracing=True)
 
     # Where it comes from -------------------------------------------------------------------------------
@@ -291,7 +290,7 @@ class ImageTextMatcher(ImageTextTask):
 
     def encode_images(self, images: Any, batch_size: int = 64) -> np.ndarray:
         """The vectors of the images: an array (I, E), each of length 1; ValueError for a broken file."""
-        return self.answers(images, self._encode, self.width, batch_size)
+        return self.outputs(images, "vector", self.width, batch_size)
 
     predict = encode_images
 
@@ -341,10 +340,9 @@ class ImageTextMatcher(ImageTextTask):
     def as_line(self, answer: np.ndarray) -> str:
         return " ".join(f"{x:.6g}" for x in answer)
 
-    def export_endpoints(self) -> Endpoints:
-        """The signatures of `ImageTask`, and "texts", which returns the vectors of strings."""
-        texts = (
-            lambda text: {"vector": self.encode_strings(text)},
-            [tf.TensorSpec([None], tf.string, "text")],
-        )
-        return self.endpoints(lambda images: {"vector": self.encode(images)}) | {"texts": texts}
+    def signature(self) -> Signature:
+        """That of images; a SavedModel also has "texts", which returns the vectors of strings."""
+        strings = [tf.TensorSpec([None], tf.string, "text")]
+        texts = {"texts": (lambda text: {"vector": self.encode_strings(text)}, strings)}
+        signature = self.signature_of(lambda images: {"vector": self.encode(images)}, {"kind": "arrays"})
+        return signature._replace(others=texts)

@@ -93,7 +93,8 @@ class CanvasTask(ImageTask, FineTunedTask):
     def model_inputs(self, images: Any) -> dict[str, tf.Tensor]:
         """The model's inputs for images, as `ImageTask` has them; DataError for a broken file."""
         images = self.check_images(images)
-        return self.preprocessing.inputs(self._on_canvas(np.asarray(images)), sizes_of(images))
+        canvas = self.preprocessing.fitted(tf.constant(np.asarray(images)), *self.image_shape[:2])
+        return self.preprocessing.inputs(canvas, sizes_of(images))
 
     def canvases(
         self, images: Any, sizes: np.ndarray | None, batch_size: int
@@ -102,14 +103,11 @@ class CanvasTask(ImageTask, FineTunedTask):
 
         `sizes` (N, 2) are given for images that stand on the canvas already. ValueError for a broken file.
         """
-        sizes = sizes_of(images) if sizes is None else sizes
+        sizes = sizes_of(self.check_images(images)) if sizes is None else sizes
         first = 0
         for part in self.image_parts(images, batch_size):
-            yield self._on_canvas(part), sizes[first : first + len(part)]
+            yield tf.constant(part), sizes[first : first + len(part)]
             first += len(part)
-
-    def _on_canvas(self, images: np.ndarray) -> tf.Tensor:
-        return self.preprocessing.fitted(tf.convert_to_tensor(images), *self.image_shape[:2])
 
     def canvas_endpoints(self, answer: Callable, answer_files: Callable | None = None) -> Endpoints:
         """Signatures for the bytes of image files of any size, and for arrays of the model's size.

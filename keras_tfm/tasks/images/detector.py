@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.configs import Between, Count, Option, Size, meant
+from keras_tfm.configs import Between, Option, Size, meant
 from keras_tfm.data.batches.canvas import CanvasBatches
 from keras_tfm.data.batches.targets import object_targets
 from keras_tfm.data.sources.canvas import Canvas
@@ -27,7 +27,7 @@ from keras_tfm.models.detection.base import SetDetector, SetDetectorConfig
 from keras_tfm.serving.examples import as_columns, check_column, not_list, not_texts
 from keras_tfm.tasks.images.average_precision import average_precision
 from keras_tfm.tasks.images.canvas_task import CanvasTask, canvas_batches, distinct, refuse_many, sizes_of
-from keras_tfm.tasks.images.drawing import draw_objects
+from keras_tfm.tasks.images.drawing import Pictures, draw_objects
 from keras_tfm.tasks.images.image_task import check_reads_images, shape_and_preprocessing
 from keras_tfm.tasks.learning import ModelOptions
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
@@ -38,7 +38,7 @@ from keras_tfm.tasks.task import (
     refuse_columns,
 )
 from keras_tfm.training.folder import Path
-from keras_tfm.training.options import PartlyTrained
+from keras_tfm.training.options import ImagesInBatch, LeastArea, PartlyTrained
 
 FAMILIES: dict[str, type[SetDetector]] = {
     "deformable-detr": DeformableDETR,
@@ -102,14 +102,11 @@ class DetectorOptions(ModelOptions):
 class DetectionTraining(PartlyTrained):
     """By default the warm-up takes a tenth of the steps."""
 
-    batch_size: Annotated[Count, Option("images in a batch")] = 16
+    batch_size: ImagesInBatch = 16
     flip: Annotated[
         bool, Option("mirror images and their boxes at random; turn it off for letters and digits")
     ] = True
-    least_area: Annotated[
-        Annotated[float, Between(0.01, 1)],
-        Option("smallest share of an image's area in a random crop; 1 is no cropping"),
-    ] = 1.0
+    least_area: LeastArea = 1.0
 
 
 class Detector(CanvasTask):
@@ -294,7 +291,7 @@ class Detector(CanvasTask):
         targets = object_targets(examples.boxes, classes)
         inputs = ("images", "pixel_mask", *(["objects"] if self.model.denoises else []))
         places = (self.preprocessing, self.image_shape, training, is_validation)
-        return canvas_batches(examples, targets, *places, inputs=inputs)
+        return canvas_batches(examples, targets, *places, inputs=inputs, are_objects=True)
 
     def detect(self, images: tf.Tensor, sizes: tf.Tensor) -> dict[str, tf.Tensor]:
         """All objects of raw images of the model's size (B, H, W, C), whose own `sizes` are (B, 2): `boxes`
@@ -320,22 +317,21 @@ class Detector(CanvasTask):
         self,
         images: Any,
         threshold: float | None = None,
-        draw: Path | None = None,
+        draw: Pictures | None = None,
         batch_size: int = 16,
         sizes: np.ndarray | None = None,
     ) -> list[dict[str, Any]]:
         """The objects of each image of a score of `threshold`, by default the configuration's, and above.
 
-        With `draw`, a folder, pictures with the boxes over them are written there. `sizes` (N, 2) are the own
-        ones of images that stand on the model's canvas already.
+        With `draw`, a folder, pictures with the boxes over them are written there, or to a file for each.
+        `sizes` (N, 2) are the own ones of images that stand on the model's canvas already.
         """
         threshold = self.config.threshold if threshold is None else threshold
-        images = self.check_images(images)
         found = []
         for canvas, own in self.canvases(images, sizes, batch_size):
             found += self._answers(canvas, own, threshold)
         if draw is not None:
-            draw_objects(images, found, self.class_names, draw)
+            draw_objects(self.check_images(images), found, self.class_names, draw)
         return found
 
     def _answers(self, images: tf.Tensor, sizes: np.ndarray, threshold: float) -> list[dict[str, Any]]:

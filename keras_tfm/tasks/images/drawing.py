@@ -17,8 +17,12 @@ LEAST_SIDE = 240  # pixels of a picture's shorter side, in which a few names hav
 # Okabe and Ito's colours, which colour-blind people can tell apart.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442")
 
+Pictures = Path | Sequence[Path]  # a folder, or the file of each picture
 
-def draw_objects(images: Any, found: Sequence[dict[str, Any]], class_names: list[str], folder: Path) -> None:
+
+def draw_objects(
+    images: Any, found: Sequence[dict[str, Any]], class_names: list[str], folder: Pictures
+) -> None:
     """Write each of the images, with what was `found` in it, to a PNG in the `folder`: an image file's by its
     name, others by their number; small ones several times as large, so that names can be read. ImportError
     where Pillow is missing.
@@ -74,19 +78,23 @@ def pixels_of(images: Any, row: int) -> np.ndarray:
     return in_channels(tf.constant(pixels), 3).numpy()
 
 
-def new_pictures(images: Any, folder: Path) -> list[pathlib.Path]:
-    """Where a picture of each of the images goes, into `folder`, which is made; ValueError before anything is
-    written if that is the file of an image itself.
+def new_pictures(images: Any, folder: Pictures) -> list[pathlib.Path]:
+    """Where a picture of each of the images goes, into `folder`, which is made, or the given files;
+    ValueError before anything is written if that is the file of an image itself.
     """
     sources = images.sources if isinstance(images, ImageFiles) else []
-    paths = picture_paths(sources or images, folder)
+    if isinstance(folder, str | os.PathLike):
+        paths = picture_paths(sources or images, folder)
+    else:
+        paths = list(map(pathlib.Path, folder))
     files = {os.path.realpath(source) for source in sources if isinstance(source, str)}
     for path in paths:
         if os.path.realpath(path) in files:
             raise ValueError(
                 f"{path}: expected another folder than that of the images, which stay as they are"
             )
-    pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
+    for parent in {path.parent for path in paths}:
+        parent.mkdir(parents=True, exist_ok=True)
     return paths
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.configs import Between, Count, Natural, Option, Rate, Size
+from keras_tfm.configs import Between, Natural, Option, Rate, Size
 from keras_tfm.data.batches.augmentation import Augmentation
 from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.batches.images import ImageBatches
@@ -50,7 +50,7 @@ from keras_tfm.tasks.task import describe_backbone, label_entries, load_any, mak
 from keras_tfm.tasks.task_folder import is_task_folder
 from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.training.folder import Path
-from keras_tfm.training.options import PartlyTrained, WeightedClasses
+from keras_tfm.training.options import ImagesInBatch, PartlyTrained, ShareOfArea, WeightedClasses
 
 SOME = 200  # answers, to see whether all are the same
 LOG = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ class ImageClassifierConfig(Preprocessing):
 class ImageTraining(WeightedClasses, Distilled, PartlyTrained):
     """By default the warm-up takes a tenth of the steps."""
 
-    batch_size: Annotated[Count, Option("images in a batch")] = 64
+    batch_size: ImagesInBatch = 64
     max_shift: Annotated[
         Natural, Option("shift images at random by up to N pixels in each direction, filling with zeros")
     ] = 0
@@ -93,9 +93,9 @@ class ImageTraining(WeightedClasses, Distilled, PartlyTrained):
         Option("augment images: light crops and mirrors at random, strong adds RandAugment and erasing"),
     ] = "none"
     flip: Annotated[bool, Option("let --augment mirror images; turn it off for letters and digits")] = True
-    least_area: Annotated[
-        Annotated[float, Between(0.01, 1)], Option("smallest share of an image's area in a crop of --augment")
-    ] = 0.25
+    least_area: Annotated[ShareOfArea, Option("smallest share of an image's area in a crop of --augment")] = (
+        0.25
+    )
     mixup: Annotated[
         Annotated[float, Between(0, 10)],
         Option("MixUp: mix images of a batch and their labels by a share drawn from Beta(R, R); 0 is off"),
@@ -161,7 +161,6 @@ class ImageClassifier(ImageTask, FineTunedTask):
         self.class_names = np.array(self.config.class_names)
         self.model = self._with_head(backbone)
         self.take_images(self.model.backbone)
-        self._classify = tf.function(self.classify, autograph=False, reduce_retracing=True)
 
     def _with_head(self, model: keras.Model) -> keras.Model:
         """A classifier with the configured classes and image size, and the weights of `model`."""
@@ -356,7 +355,7 @@ class ImageClassifier(ImageTask, FineTunedTask):
 
     def probabilities(self, images: np.ndarray, batch_size: int = 64) -> np.ndarray:
         """The probability of each class for each image, (B, classes)."""
-        return self.answers(images, self._classify, len(self.class_names), batch_size)
+        return self.outputs(images, "probabilities", len(self.class_names), batch_size)
 
     def measure(self, examples: tuple[np.ndarray, np.ndarray]) -> dict[str, Any]:
         """ "accuracy" from 0 to 1, and "loss", the mean cross-entropy in nats."""

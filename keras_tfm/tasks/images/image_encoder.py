@@ -48,7 +48,6 @@ class ImageEncoder(ImageTask):
         self.config = config or ImageEncoderConfig()
         self.model = with_image_size(backbone, self.config.image_size)
         self.take_images(self.model)
-        self._encode = tf.function(self.encode, autograph=False, reduce_retracing=True)
 
     @classmethod
     def from_task(cls, task: Any, **fields: Any) -> Self:
@@ -108,7 +107,7 @@ class ImageEncoder(ImageTask):
         width = self.model.output[
             "pooled_output" if self.config.pooling == "first" else "sequence_output"
         ].shape[-1]
-        return self.answers(images, self._encode, width, batch_size)
+        return self.outputs(images, "vector", width, batch_size)
 
     def similarity(self, images: Any, others: Any) -> np.ndarray:
         """The cosine similarity of each of `images` and each of `others`, (N, M), from -1 to 1."""

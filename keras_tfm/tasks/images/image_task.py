@@ -3,7 +3,6 @@ input.
 """
 
 import dataclasses
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -17,8 +16,12 @@ from keras_tfm.data.sources.images import decode_images, read_images
 from keras_tfm.data.sources.inputs import Inputs
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.log import Bar
-from keras_tfm.serving.examples import check_batch_size, check_column, not_image, refuse_rows
-from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Signature
+from keras_tfm.serving.answering import Answerer
+from keras_tfm.serving.examples import check_batch_size, check_column, listed, not_image
+from keras_tfm.serving.readers import portion_of
+from keras_tfm.tasks.asking import AskedTask
+from keras_tfm.tasks.images.decoded import DecodedImages, is_file, listed_images
+from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Inspection, Signature
 from keras_tfm.tasks.task import Task
 from keras_tfm.training.folder import Path
 
@@ -27,7 +30,7 @@ NUM_EXAMPLES = 4  # on which an export is compared with its task
 FIELDS = tuple(field.name for field in dataclasses.fields(Preprocessing))
 
 
-class ImageTask(Task):
+class ImageTask(AskedTask):
     """A task that reads images. Its `config` is a `Preprocessing`, its model reads an input `images`.
 
     Images are arrays (B, H, W, C), or (B, H, W) for a model with one channel, with 8-bit values or floats
@@ -75,32 +78,47 @@ class ImageTask(Task):
             refuse_unlike(images)
         return check_images(images, self.image_shape[-1])
 
-    def answers(self, images: Any, answer: Callable, width: int, batch_size: int) -> np.ndarray:
-        """`answer` applied to all images in batches: an array (B, width); ValueError for a broken file."""
-        found = [answer(part).numpy() for part in self.image_parts(images, batch_size)]
-        return np.concatenate([np.zeros((0, width), "float32"), *found])
+    @property
+    def own_reader(self) -> DecodedImages:
+        """Reads images as the training does, and as SavedModels do."""
+        return DecodedImages(self.image_shape, self.preprocessing)
 
-    def image_parts(self, images: Any, batch_size: int) -> Iterator[np.ndarray]:
-        """Raw images (B, H, W, C) in batches, with a progress bar; ValueError for a broken file."""
-        check_batch_size(batch_size)
-        images = self.check_images(images)
-        with Bar(total=len(images), desc="answering", unit="image") as bar:
-            for first in range(0, len(images), batch_size):
-                part: Any = images[first : first + batch_size]
-                if isinstance(part, ImageFiles):
-                    part, problems = part.read()
-                    refuse_rows({first + row: problem for row, problem in problems.items()})
-                yield part
-                bar.update(len(part))
+    @property
+    def portion(self) -> int:
+        return portion_of(self.image_shape)
+
+    def ask(
+        self, examples: Any, batch_size: int, finish: Callable | None = None, plan: list | None = None
+    ) -> list:
+        return super().ask(listed_images(examples), batch_size, finish, plan)
+
+    def inspect(self, examples: Any, **options: Any) -> Inspection:
+        return super().inspect(listed_images(examples))
 
     def refusals(self, examples: Any, **options: Any) -> dict[int, str]:
-        examples = [examples] if is_file(examples) else examples
-        files = [row for row, example in enumerate(examples) if is_file(example)]
-        if not files:
-            return {}
-        sources = [examples[row] for row in files]
-        _, problems = ImageFiles(sources, self.image_shape, self.preprocessing).read(is_kept=False)
-        return {files[row]: problem for row, problem in problems.items()}
+        examples = listed(listed_images(examples))
+        found: dict[int, str] = {}
+        for first in range(0, len(examples), self.portion):
+            part = self.inspect(examples[first : first + self.portion], **options).refusals
+            found |= {first + row: reason for row, reason in part.items()}
+        return found
+
+    def outputs(self, images: Any, name: str, width: int, batch_size: int) -> np.ndarray:
+        """The function's output of this `name` for all images, (B, width); ValueError for a broken file."""
+        found = [answer[name] for answer in self.ask(images, batch_size)]
+        return np.array(found, "float32").reshape(-1, width)
+
+    def image_parts(self, images: Any, batch_size: int) -> Iterator[np.ndarray]:
+        """Images (B, H, W, C) of the model's size, from 0 to 1, in batches, with a progress bar; ValueError
+        for a broken file.
+        """
+        check_batch_size(batch_size)
+        images, reader = listed(listed_images(images)), self.own_reader
+        with Bar(total=len(images), desc="answering", unit="image") as bar:
+            for first in range(0, len(images), batch_size):
+                read = Answerer(reader).read_all(images[first : first + batch_size], first)
+                yield reader.join([row for rows, _ in read for row in rows])["images"]
+                bar.update(len(read))
 
     def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
         return Inputs(*read_images(path, self.image_shape, columns, self.preprocessing))
@@ -139,11 +157,6 @@ class ImageTask(Task):
             write_files=lambda folder: None,
             examples=list(examples),
         )
-
-
-def is_file(image: Any) -> bool:
-    """Whether `image` is a file, given by its path or its bytes, rather than an array."""
-    return isinstance(image, str | bytes | os.PathLike)
 
 
 def refuse_unlike(images: Sequence[Any]) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import keras
 
-from keras_tfm.configs import Between, Count, Depth, InWeights, Option, Rate, Size, Whole
+from keras_tfm.configs import Between, Depth, InWeights, Option, Rate, Size, Whole
 from keras_tfm.data.batches.augmentation import Augmentation
 from keras_tfm.data.batches.crops import CropBatches, Crops, MaskedBatches, PatchBatches
 from keras_tfm.data.batches.epochs import Batches
@@ -21,7 +21,7 @@ from keras_tfm.heads.self_distillation import SelfDistillation, SelfDistillation
 from keras_tfm.models import DETR, ViTMAE
 from keras_tfm.models.detection.backbones import BACKBONES
 from keras_tfm.training.moving_average import MovingAverage
-from keras_tfm.training.options import Training
+from keras_tfm.training.options import ImagesInBatch, ShareOfArea, Training
 
 PATCH_SHARE = 128 / 480  # side of a patch divided by that of the image, as in Dai et al. 2021
 LOCAL_SHARE = 96 / 224  # side of a local crop divided by that of the image, as in Caron et al. 2021
@@ -77,14 +77,14 @@ class ImagePretrainerConfig(Preprocessing):
 class PretrainImagesTraining(Training):
     """By default the warm-up takes a tenth of the steps."""
 
-    batch_size: Annotated[Count, Option("images in a batch")] = 64
+    batch_size: ImagesInBatch = 64
     flip: Annotated[bool, Option("mirror images at random; turn it off for letters and digits")] = True
     least_area: Annotated[
-        Annotated[float, Between(0.01, 1)] | None,
+        ShareOfArea | None,
         Option("smallest share of an image's area in a crop", default="0.2; 0.05 for dino"),
     ] = None
     parting_area: Annotated[
-        Annotated[float, Between(0.01, 1)],
+        ShareOfArea,
         Option("dino: largest share of an image's area in a local crop, smallest in a global one"),
     ] = 0.4
     teacher_momentum: Annotated[

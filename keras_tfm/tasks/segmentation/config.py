@@ -7,13 +7,13 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from keras_tfm.configs import Between, Count, Option
+from keras_tfm.configs import Between, Option
 from keras_tfm.data.batches.targets import NONE, on_canvas
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.mask_files import MANY, MaskFiles, encoded_mask
 from keras_tfm.data.sources.mask_values import too_few, unknown_values
 from keras_tfm.data.sources.segments import MOST_NAMES, PANOPTIC, SegmentSets
-from keras_tfm.training.options import PartlyTrained
+from keras_tfm.training.options import ImagesInBatch, LeastArea, PartlyTrained
 
 Value = Annotated[int, Between(0, MANY - 1)]
 
@@ -71,14 +71,11 @@ class SegmenterConfig(Canvas):
 class SegmentationTraining(PartlyTrained):
     """By default the warm-up takes a tenth of the steps."""
 
-    batch_size: Annotated[Count, Option("images in a batch")] = 16
+    batch_size: ImagesInBatch = 16
     flip: Annotated[
         bool, Option("mirror images and their masks at random; turn it off for letters and digits")
     ] = True
-    least_area: Annotated[
-        Annotated[float, Between(0.01, 1)],
-        Option("smallest share of an image's area in a random crop; 1 is no cropping"),
-    ] = 0.5
+    least_area: LeastArea = 0.5
     most_area: Annotated[
         Annotated[float, Between(1, 16)],
         Option("largest share; above 1 the image is shrunk, and what surrounds it is ignored"),

@@ -7,15 +7,17 @@ from typing import Any
 import numpy as np
 
 from keras_tfm.data.sources.mask_files import encoded_mask, encoded_numbers
-from keras_tfm.tasks.images.drawing import COLOURS, new_pictures, pillow, pixels_of
-from keras_tfm.training.folder import Path, new_file
+from keras_tfm.tasks.images.drawing import COLOURS, Pictures, new_pictures, pillow, pixels_of
+from keras_tfm.training.folder import new_file
 
 GROUND = ("background", "ground")  # classes that are not drawn; nor is 0 if it has no name
 OPACITY = 0.5
 Part = tuple[np.ndarray, str, tuple[int, int, int]]  # pixels (H, W), boolean, what they are, their colour
 
 
-def draw_masks(images: Any, found: Sequence[dict[str, Any]], names: Mapping[int, str], folder: Path) -> None:
+def draw_masks(
+    images: Any, found: Sequence[dict[str, Any]], names: Mapping[int, str], folder: Pictures
+) -> None:
     """Write each of the images, with the mask that was `found` over it, to a PNG in the `folder`: see
     `drawing.draw_objects`. Each class has a colour and, once in a picture, its name; the ground has none.
     """
@@ -29,7 +31,7 @@ def draw_masks(images: Any, found: Sequence[dict[str, Any]], names: Mapping[int,
 
 
 def draw_segments(
-    images: Any, found: Sequence[dict[str, Any]], masks: Sequence[np.ndarray], folder: Path
+    images: Any, found: Sequence[dict[str, Any]], masks: Sequence[np.ndarray], folder: Pictures
 ) -> None:
     """Write each of the images, with the segments that were `found` over it, to PNGs in the `folder`. Each of
     their `masks` (N, H, W) has a colour of its own, its name and its score.
@@ -43,7 +45,7 @@ def draw_segments(
     _draw(images, [parts(*pair) for pair in zip(found, masks, strict=True)], folder)
 
 
-def _draw(images: Any, parts: Sequence[Iterable[Part]], folder: Path) -> None:
+def _draw(images: Any, parts: Sequence[Iterable[Part]], folder: Pictures) -> None:
     """Write each of the images with its parts over it, one after the other, and then their names."""
     PIL = pillow()
     paths = new_pictures(images, folder)
@@ -66,17 +68,17 @@ def _draw(images: Any, parts: Sequence[Iterable[Part]], folder: Path) -> None:
             picture.save(beside, "PNG")
 
 
-def write_masks(images: Any, found: Sequence[dict[str, Any]], folder: Path) -> None:
+def write_masks(images: Any, found: Sequence[dict[str, Any]], folder: Pictures) -> None:
     """Write each mask to a PNG of grey values in the `folder`, by its image's name."""
     _write(images, [encoded_mask(answer["mask"]) for answer in found], folder)
 
 
-def write_numbers(images: Any, maps: Sequence[np.ndarray], folder: Path) -> None:
+def write_numbers(images: Any, maps: Sequence[np.ndarray], folder: Pictures) -> None:
     """Write each map of numbers (H, W) to a PNG of colours in the `folder`, by its image's name."""
     _write(images, [encoded_numbers(numbers).numpy() for numbers in maps], folder)
 
 
-def _write(images: Any, files: Sequence[bytes], folder: Path) -> None:
+def _write(images: Any, files: Sequence[bytes], folder: Pictures) -> None:
     for content, path in zip(files, new_pictures(images, folder), strict=True):
         with new_file(path) as beside:
             beside.write_bytes(content)

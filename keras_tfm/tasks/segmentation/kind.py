@@ -10,9 +10,9 @@ import tensorflow as tf
 from keras_tfm.data.batches.canvas import CanvasBatches
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.tasks.images.canvas_task import canvas_batches
+from keras_tfm.tasks.images.drawing import Pictures
 from keras_tfm.tasks.segmentation.config import SegmentationTraining, SegmenterConfig
 from keras_tfm.tasks.segmentation.models import SegmentingModel
-from keras_tfm.training.folder import Path
 
 
 class SegmentationKind(abc.ABC):
@@ -80,11 +80,11 @@ class SegmentationKind(abc.ABC):
             yield self.answer({name: x.numpy() for name, x in self._found(*row, least).items()})
 
     @abc.abstractmethod
-    def draw(self, images: Any, found: Sequence[dict[str, Any]], folder: Path) -> None:
+    def draw(self, images: Any, found: Sequence[dict[str, Any]], folder: Pictures) -> None:
         """Write the images, with what was `found` over them, to a `folder`."""
 
     @abc.abstractmethod
-    def write(self, images: Any, found: Sequence[dict[str, Any]], folder: Path) -> None:
+    def write(self, images: Any, found: Sequence[dict[str, Any]], folder: Pictures) -> None:
         """Write the masks that were `found` to a `folder`."""
 
     @abc.abstractmethod

@@ -11,6 +11,7 @@ from keras_tfm.data.sources.masks import Masks
 from keras_tfm.data.sources.segments import Segments
 from keras_tfm.serving.examples import as_columns
 from keras_tfm.tasks.images.canvas_task import sizes_of
+from keras_tfm.tasks.images.drawing import Pictures
 from keras_tfm.tasks.segmentation.config import (
     checked_masks,
     labels_on_canvas,
@@ -20,7 +21,6 @@ from keras_tfm.tasks.segmentation.config import (
 from keras_tfm.tasks.segmentation.drawing import draw_masks, write_masks
 from keras_tfm.tasks.segmentation.kind import SegmentationKind
 from keras_tfm.tasks.signatures import labels_beside
-from keras_tfm.training.folder import Path
 
 
 class PixelClasses(SegmentationKind):
@@ -57,10 +57,10 @@ class PixelClasses(SegmentationKind):
     def answer(self, found: dict[str, np.ndarray]) -> dict[str, Any]:
         return summary(found["mask"], found["scores"], self.config.names)
 
-    def draw(self, images: Any, found: Sequence[dict[str, Any]], folder: Path) -> None:
+    def draw(self, images: Any, found: Sequence[dict[str, Any]], folder: Pictures) -> None:
         draw_masks(images, found, self.config.names, folder)
 
-    def write(self, images: Any, found: Sequence[dict[str, Any]], folder: Path) -> None:
+    def write(self, images: Any, found: Sequence[dict[str, Any]], folder: Pictures) -> None:
         write_masks(images, found, folder)
 
     def as_line(self, answer: dict[str, Any]) -> str:

@@ -20,6 +20,7 @@ from keras_tfm.data.sources.segments import KINDS as KINDS_OF_SETS
 from keras_tfm.data.sources.segments import Segments, is_coco, read_segments
 from keras_tfm.heads.map_decoders import maps_of
 from keras_tfm.tasks.images.canvas_task import CanvasTask, distinct
+from keras_tfm.tasks.images.drawing import Pictures
 from keras_tfm.tasks.images.image_task import check_reads_images, shape_and_preprocessing
 from keras_tfm.tasks.segmentation.config import (
     SegmentationTraining,
@@ -238,8 +239,8 @@ class Segmenter(CanvasTask):
     def predict(
         self,
         images: Any,
-        draw: Path | None = None,
-        masks: Path | None = None,
+        draw: Pictures | None = None,
+        masks: Pictures | None = None,
         batch_size: int = 16,
         sizes: np.ndarray | None = None,
         threshold: float | None = None,
@@ -247,10 +248,10 @@ class Segmenter(CanvasTask):
         """What is seen in each image, at its own size; instances, and panoptic segments, of a score of
         `threshold`, by default the configuration's, and above.
 
-        With `draw`, a folder, pictures with the masks over them are written there, and with `masks` the
-        masks: PNGs of the classes' values, or of the numbers of segments from 1, in the order of the answer,
-        as R + 256 G + 256² B; the surest of instances that overlap is on top. `sizes` (N, 2) are the own ones
-        of images that stand on the model's canvas already.
+        With `draw`, a folder or a file for each, pictures with the masks over them are written there, and
+        with `masks` the masks: PNGs of the classes' values, or of the numbers of segments from 1, in the
+        order of the answer, as R + 256 G + 256² B; the surest of instances that overlap is on top. `sizes`
+        (N, 2) are the own ones of images that stand on the model's canvas already.
         """
         if threshold is None:
             threshold = self.config.threshold
@@ -258,12 +259,11 @@ class Segmenter(CanvasTask):
             raise ValueError(
                 "`threshold` is of instances and panoptic segments; classes of pixels have none."
             )
-        images = self.check_images(images)
         found = list(self._answers(images, sizes, threshold, batch_size))
         if draw is not None:
-            self.kind.draw(images, found, draw)
+            self.kind.draw(self.check_images(images), found, draw)
         if masks is not None:
-            self.kind.write(images, found, masks)
+            self.kind.write(self.check_images(images), found, masks)
         return found
 
     def _answers(

@@ -14,6 +14,7 @@ from keras_tfm.data.sources.segments import INSTANCES, PANOPTIC, WORDS, Segments
 from keras_tfm.serving.examples import shown
 from keras_tfm.tasks.images.average_precision import mask_precision
 from keras_tfm.tasks.images.canvas_task import refuse_many, sizes_of
+from keras_tfm.tasks.images.drawing import Pictures
 from keras_tfm.tasks.segmentation.drawing import draw_segments, write_numbers
 from keras_tfm.tasks.segmentation.examples import checked_sets
 from keras_tfm.tasks.segmentation.kind import SegmentationKind
@@ -23,7 +24,6 @@ from keras_tfm.tasks.segmentation.segments import (
     panoptic_map,
     panoptic_quality,
 )
-from keras_tfm.training.folder import Path
 
 MOST = 100  # instances of an image that are told at most, as COCO counts them
 SCORED = ("scores", "areas", "boxes")  # the entries of an answer that are numbers for each segment
@@ -100,10 +100,10 @@ class SegmentSetKind(SegmentationKind):
         parts = {name: found[name] for name in SCORED}
         return {self.covers: found[self.covers], "labels": labels, **parts}
 
-    def draw(self, images: Any, found: Sequence[dict[str, Any]], folder: Path) -> None:
+    def draw(self, images: Any, found: Sequence[dict[str, Any]], folder: Pictures) -> None:
         draw_segments(images, found, [np.asarray(self.masks_of(answer)) for answer in found], folder)
 
-    def write(self, images: Any, found: Sequence[dict[str, Any]], folder: Path) -> None:
+    def write(self, images: Any, found: Sequence[dict[str, Any]], folder: Pictures) -> None:
         write_numbers(images, [self.numbers_of(answer) for answer in found], folder)
 
     @abc.abstractmethod

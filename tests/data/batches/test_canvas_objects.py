@@ -38,7 +38,9 @@ def changed(images, targets, sizes=None, keep_aspect=False, **options):
     """The images and targets of a batch, in the order in which they are drawn."""
     sizes = [SHAPE[:2]] * len(images) if sizes is None else sizes
     canvas = Canvas(mean=(0.0,), std=(1.0,), keep_aspect=keep_aspect)
-    batches = CanvasBatches(images, sizes, targets, canvas, SHAPE, len(images), seed=1, **options)
+    batches = CanvasBatches(
+        images, sizes, targets, canvas, SHAPE, len(images), seed=1, are_objects=True, **options
+    )
     inputs, moved = next(iter(batches.dataset()))
     return inputs["images"].numpy(), moved.numpy()
 
@@ -87,7 +89,8 @@ def test_an_object_whose_centre_is_cut_off_is_none():
 def test_epochs_differ_and_repeat():
     images, targets = draw(6)
     sizes = np.array([[16, 24]] * 6, "int64")
-    batches = CanvasBatches(images, sizes, targets, Canvas(), SHAPE, 4, seed=3, flips=True, areas=(0.5, 1.0))
+    options = {"seed": 3, "flips": True, "areas": (0.5, 1.0), "are_objects": True}
+    batches = CanvasBatches(images, sizes, targets, Canvas(), SHAPE, 4, **options)
     (first, boxes), *rest = batches.dataset(0)
     assert not rest and first["images"].shape == (4, *SHAPE) and boxes.shape == (4, 2, 5)
     assert first["pixel_mask"].numpy().all()
@@ -97,6 +100,6 @@ def test_epochs_differ_and_repeat():
     batches.inputs = ("images", "objects")
     (told, boxes), *_ = batches.dataset(0)
     assert told.keys() == {"images", "objects"} and np.array_equal(told["objects"], boxes)
-    plain = list(CanvasBatches(images, sizes, targets, Canvas(), SHAPE, 4).dataset())
+    plain = list(CanvasBatches(images, sizes, targets, Canvas(), SHAPE, 4, are_objects=True).dataset())
     assert [len(x) for _, x in plain] == [4, 2]
     np.testing.assert_array_equal(np.concatenate([x for _, x in plain]), targets)

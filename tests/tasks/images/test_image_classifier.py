@@ -104,6 +104,7 @@ def test_image_files_are_answered_too(task, tmp_path):
     for form in (files, paths, list(map(str, paths)), ImageFiles(paths, (99, 9, 1))):
         np.testing.assert_allclose(task.probabilities(form, batch_size=2), expected, atol=1e-6)
     assert task.predict(paths[1]).tolist() == task.predict(images[1:2]).tolist()
+    assert not task.refusals(paths[1]) and task.inspect(str(paths[1])).examples == [str(paths[1])]
     paths[2].write_bytes(b"")
     mixed = [files[0], images[0], paths[2]]
     assert task.refusals(mixed) == {2: "expected a whole PNG or JPEG image"} and not task.refusals(images)

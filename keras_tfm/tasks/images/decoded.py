@@ -1,0 +1,64 @@
+"""The reader of images where TensorFlow is: files are decoded as in training and in SavedModels."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_tfm.data.sources.image_files import ImageFiles
+from keras_tfm.data.sources.preprocessing import Preprocessing
+from keras_tfm.serving.examples import Refused, check, not_image
+from keras_tfm.serving.readers import Read, Reader, from_0_to_1, portion_of, refused_or
+
+
+class DecodedImages(Reader):
+    """Files of any size, given by paths or bytes, as 8-bit pixels (H, W, C) of a `shape`; arrays of any size
+    and this number of channels as they are, until they are joined.
+    """
+
+    def __init__(self, shape: tuple[int, int, int], preprocessing: Preprocessing):
+        self.shape, self.preprocessing = shape, preprocessing
+        self.portion = portion_of(shape)
+
+    def read(self, examples: Sequence[Any]) -> list:
+        places = [place for place, example in enumerate(examples) if is_file(example)]
+        sources = [examples[place] for place in places]
+        images, problems = ImageFiles(sources, self.shape, self.preprocessing).read()
+        files = {
+            place: Refused(problems[row]) if row in problems else Read([images[row]])
+            for row, place in enumerate(places)
+        }
+        return [files.get(place) or refused_or(self.read_one, x) for place, x in enumerate(examples)]
+
+    def row(self, example: Any) -> np.ndarray:
+        check(example, not_image)
+        image = np.asarray(example)
+        image = image[..., None] if image.ndim == 2 else image
+        channels = self.shape[-1]
+        if image.shape[-1] != channels or not image.size:
+            expected = "(H, W) or (H, W, 1)" if channels == 1 else f"(H, W, {channels})"
+            raise Refused(f"expected an image of the shape {expected}, got {np.shape(example)}")
+        return image
+
+    def join(self, rows: Sequence[np.ndarray], widths: Any = None) -> dict[str, np.ndarray]:
+        alike = len({(row.shape, row.dtype) for row in rows}) == 1
+        parts = [np.stack(rows)] if alike else [row[None] for row in rows]
+        return {"images": np.concatenate([self._fitted(part) for part in parts])}
+
+    def _fitted(self, images: np.ndarray) -> np.ndarray:
+        """Images (B, H, W, C) as numbers from 0 to 1, of the model's size."""
+        return from_0_to_1(self.preprocessing.fitted(tf.constant(images), *self.shape[:2]).numpy())
+
+
+def is_file(image: Any) -> bool:
+    """Whether `image` is a file, given by its path or its bytes, rather than an array."""
+    return isinstance(image, str | bytes | os.PathLike)
+
+
+def listed_images(images: Any) -> Any:
+    """A single file as a list, and `ImageFiles` as their sources; all else as it is."""
+    if is_file(images):
+        return [images]
+    return images.sources if isinstance(images, ImageFiles) else images
