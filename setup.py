@@ -23,7 +23,9 @@ REQUIREMENTS = [
     # The trainer overrides private methods of keras.Model: Keras is held to the minor version read here.
     # tensorflow-text is bound to TensorFlow's minor version.
     "tensorflow>=2.21,<2.22",
-    "tensorflow-text>=2.21,<2.22",  # the kernels of the tokenizers; KerasHub does without it
+    # The tokenizers' kernels in graphs. It comes later than TensorFlow does for a new Python, and all but
+    # SavedModels and streams of texts does without it.
+    "tensorflow-text>=2.21,<2.22; python_version < '3.14'",
     "keras>=3.15,<3.16",
     "keras-nlp>=0.32,<0.33",  # brings keras-hub, whose layers and tokenizers go with these
     "tensorflow-datasets>=4.9.9,<5",

@@ -1,10 +1,17 @@
-"""Private names of tensorflow-text 2.21."""
+"""tensorflow-text 2.21, and its private names. Imported late: few need it, and it may be missing."""
 
 import tensorflow as tf
-from tensorflow_text import SentencepieceTokenizer
-from tensorflow_text.python.ops import regex_split_ops, sentencepiece_tokenizer
 
-ATTRIBUTES: dict = {SentencepieceTokenizer: ("_model_resource",)}
+try:
+    import tensorflow_text as tf_text
+    from tensorflow_text.python.ops import regex_split_ops, sentencepiece_tokenizer
+except ImportError as error:
+    raise ImportError(
+        f"expected tensorflow-text, which reads texts in a SavedModel or another graph; got: {error} "
+        "(pip install tensorflow-text, of TensorFlow's minor version; other formats need none)"
+    ) from error
+
+ATTRIBUTES: dict = {tf_text.SentencepieceTokenizer: ("_model_resource",)}
 READ: dict = {regex_split_ops.regex_split_with_offsets: "99cc378b562548c2"}
 
 

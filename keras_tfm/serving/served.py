@@ -102,7 +102,13 @@ class SavedModel:
 
         with contextlib.suppress(ImportError):  # only the models of texts need its operations
             import tensorflow_text  # noqa: F401
-        self._loaded = tf.saved_model.load(str(folder))  # kept: its signatures refer to it weakly
+        try:
+            self._loaded = tf.saved_model.load(str(folder))  # kept: its signatures refer to it weakly
+        except RuntimeError as error:  # TensorFlow's for an unknown operation
+            raise ImportError(
+                f"{folder}: TensorFlow lacks an operation of it, as it does of models that read texts where "
+                f"tensorflow-text is missing (pip install tensorflow-text): {error!s:.120}"
+            ) from error
         self._constant, self._signatures = tf.constant, self._loaded.signatures
         if "serving_default" not in self._signatures:
             raise ValueError(f"{folder}: expected a SavedModel with the signature serving_default")

@@ -1,5 +1,6 @@
 """Texts as token ids, and token ids as texts, as the tokenizers of this project make them."""
 
+import itertools
 import json
 from typing import Any, Literal
 
@@ -44,8 +45,36 @@ def symbols_of(folder):
 
 def by_tokenizers(folder, ordinary: bool | list[str] = False):
     """A function of texts that gives the ids of each; `ordinary` is that of `tokenizer_of`."""
-    encode = _encoded_by(tokenizer_of(folder, ordinary))
-    return lambda texts: [found.ids for found in encode(texts)]
+    tokenizer = tokenizer_of(folder, ordinary)
+    encode = _encoded_by(tokenizer)
+
+    def ids(texts):
+        return [found.ids for found in encode(texts)]
+
+    return by_words(ids) if reads_words_alone(json.loads(tokenizer.to_str())) else ids
+
+
+def reads_words_alone(content):
+    """Whether a tokenizer with this tokenizer.json reads what stands between spaces without its neighbours:
+    BERT's do, unless an added token holds or takes white space.
+    """
+    kinds = [(content[part] or {}).get("type") for part in ("normalizer", "pre_tokenizer", "model")]
+    added = content["added_tokens"]
+    return kinds == ["BertNormalizer", "BertPreTokenizer", "WordPiece"] and not any(
+        token["lstrip"] or token["rstrip"] or " " in token["content"] for token in added
+    )
+
+
+def by_words(ids):
+    """`ids` where a text's are those of its words, one after the other: each distinct word is read once."""
+
+    def of_texts(texts):
+        split = [text.split(" ") for text in texts]
+        words = list(dict.fromkeys(itertools.chain.from_iterable(split)))
+        known = dict(zip(words, ids(words), strict=True))
+        return [list(itertools.chain.from_iterable(map(known.__getitem__, words))) for words in split]
+
+    return of_texts
 
 
 def spans_by_tokenizers(folder, ordinary: bool | list[str] = True):
@@ -72,7 +101,7 @@ def by_sentencepiece(folder):
     is.
     """
     model = sentencepiece_of(folder)
-    return lambda texts: [model.encode(" " + text.replace("▁", "\0")) if text else [] for text in texts]
+    return lambda texts: model.encode([text and " " + text.replace("▁", "\0") for text in texts])
 
 
 def spans_by_sentencepiece(folder):

@@ -15,7 +15,6 @@ import tensorflow as tf
 
 from keras_tfm.configs import brief
 from keras_tfm.data.tokenizers.tokenizer import beside, merged
-from keras_tfm.private.tensorflow_text import split
 
 # White space according to Unicode; in TensorFlow's expressions \s matches only that of ASCII.
 SPACE = r"\t\n\v\f\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
@@ -201,6 +200,8 @@ class _Finder:
 
     def _parts(self, strings: tf.Tensor) -> tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]:
         """The parts (B, parts) of strings, and of each part whether it is a token and which one, (parts,)."""
+        from keras_tfm.private.tensorflow_text import split
+
         parts, *_ = split(strings, self._pattern, kept=self._pattern)
         is_token = tf.strings.regex_full_match(parts.flat_values, self._pattern)
         place = tf.searchsorted(self._hashes, _hashes(parts.flat_values))

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_text as tf_text
 
 from keras_tfm.configs import brief, checked
 from keras_tfm.data.sources.lines import DataError
@@ -28,12 +27,12 @@ from keras_tfm.data.tokenizers.added import (
     special_tokens,
 )
 from keras_tfm.data.tokenizers.bert_characters import NUM_CHARACTERS, characters, stands_alone
+from keras_tfm.data.tokenizers.kernels import Kernel
 from keras_tfm.data.tokenizers.offsets import encoded_size, original_offsets
 from keras_tfm.data.tokenizers.published import Published, tokens_of_file, write_options
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer, merged
 from keras_tfm.data.tokenizers.unigram import common_characters, require_size, sample_of
 from keras_tfm.data.tokenizers.word_pieces import learn_word_pieces
-from keras_tfm.private.tensorflow_text import split
 from keras_tfm.training.safetensors import read_json
 
 PARTS = ("model", "normalizer", "pre_tokenizer")  # of tokenizer.json
@@ -100,14 +99,7 @@ class BERTTokenizer(Tokenizer):
             AddedTokens(tokens, lambda texts: [text.decode() for text in self._normal(texts).numpy()])
             for tokens in (added, [token for token in added if token.content not in SPECIAL])
         )
-        self._pieces = tf_text.FastWordpieceTokenizer(
-            vocabulary,
-            token_out_type=tf.int32,
-            unknown_token="[UNK]",
-            max_bytes_per_word=4 * MAX_CHARACTERS,
-            no_pretokenization=True,
-            support_detokenization=False,
-        )
+        self._pieces = Kernel(functools.partial(_kernel, vocabulary))
         in_texts = [*(piece.removeprefix("##") for piece in vocabulary), *self._tokens[len(vocabulary) :]]
         self._words = tf.constant(in_texts)
         self.begins_word = tf.constant([x == y for x, y in zip(in_texts, self._tokens, strict=True)])
@@ -250,7 +242,7 @@ class BERTTokenizer(Tokenizer):
         unique, places = tf.unique(chunks.flat_values)
         words = tf.strings.split(self.normalize(unique))  # (unique chunks, words)
         known = tf.where(_is_long(words.flat_values), "[UNK]", words.flat_values)
-        pieces = merged(self._pieces.tokenize(words.with_flat_values(known)))
+        pieces = merged(self._pieces().tokenize(words.with_flat_values(known)))
         return merged(chunks.with_flat_values(tf.gather(pieces, places)))
 
     def tokenize_with_offsets(self, strings) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
@@ -263,10 +255,12 @@ class BERTTokenizer(Tokenizer):
 
     def _tokenize_words_with_offsets(self, texts) -> Spans:
         """The pieces of normalised texts, in which spaces separate the words."""
+        from keras_tfm.private.tensorflow_text import split
+
         words, begins, ends = split(texts, " ")  # (B, words)
         is_long, limits = _is_long(words.flat_values), (ends - begins).flat_values
         known = tf.where(is_long, "[UNK]", words.flat_values)
-        pieces, starts, ends = self._pieces.tokenize_with_offsets(known)  # (words, pieces)
+        pieces, starts, ends = self._pieces().tokenize_with_offsets(known)  # (words, pieces)
         rows = pieces.value_rowids()
         ends = tf.where(tf.gather(is_long, rows), tf.gather(limits, rows), ends.flat_values)
         of_words = tf.gather(begins.flat_values, rows)
@@ -288,6 +282,19 @@ class BERTTokenizer(Tokenizer):
         words, begins = tf.gather(self._words, token_ids), tf.gather(self.begins_word, token_ids)
         spaced = tf.where(begins.flat_values, " " + words.flat_values, words.flat_values)
         return tf.strings.strip(tf.strings.reduce_join(words.with_flat_values(spaced), axis=1))
+
+
+def _kernel(vocabulary: Sequence[str]) -> Any:
+    from keras_tfm.private.tensorflow_text import tf_text
+
+    return tf_text.FastWordpieceTokenizer(
+        vocabulary,
+        token_out_type=tf.int32,
+        unknown_token="[UNK]",
+        max_bytes_per_word=4 * MAX_CHARACTERS,
+        no_pretokenization=True,
+        support_detokenization=False,
+    )
 
 
 def _is_long(words: tf.Tensor) -> tf.Tensor:

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_text as tf_text
 
 from keras_tfm.configs import brief
 from keras_tfm.data.sources.lines import DataError
@@ -28,6 +27,7 @@ from keras_tfm.data.tokenizers.added import (
     in_order,
     special_tokens,
 )
+from keras_tfm.data.tokenizers.kernels import sentencepiece_kernel
 from keras_tfm.data.tokenizers.merges import (
     NAMES,
     by_id,
@@ -39,10 +39,8 @@ from keras_tfm.data.tokenizers.merges import (
 )
 from keras_tfm.data.tokenizers.offsets import encoded_size, original_offsets
 from keras_tfm.data.tokenizers.published import Published, write_options
-from keras_tfm.data.tokenizers.sentence_pieces import SharedModel
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer, merged
 from keras_tfm.data.tokenizers.unigram import require_size
-from keras_tfm.private.tensorflow_text import split, use_model
 from keras_tfm.serving.examples import refuse_single
 
 END = "<|endoftext|>"
@@ -165,8 +163,7 @@ class ByteLevelTokenizer(Tokenizer):
         self._spelled = np.array([*spelled, "\ufffd".encode()], object)
         self._names = np.array([name.encode() for name in NAMES], object)
         model = merging_model(tokens, made)
-        self._pieces = tf_text.SentencepieceTokenizer(model=model, out_type=tf.int32)
-        use_model(self._pieces, SharedModel(model))
+        self._pieces = sentencepiece_kernel(model, tf.int32)
 
     @classmethod
     def train(cls, lines: Iterable[str], vocabulary_size: int = 8000) -> "ByteLevelTokenizer":
@@ -344,11 +341,13 @@ class ByteLevelTokenizer(Tokenizer):
         return self._tokenize_as_is(_with_space(strings))
 
     def _tokenize_as_is(self, strings) -> tf.RaggedTensor:
+        from keras_tfm.private.tensorflow_text import split
+
         strings = tf.strings.regex_replace(strings, _LAST_SPACE, r"\1" + MARK + r"\2")
         words, *_ = split(strings, f"{_WORDS}|{_MARK}", kept=_WORDS)
         letters = tf.strings.bytes_split(tf.strings.regex_replace(words.flat_values, NUL, "\0"))
         letters = letters.with_flat_values(self._spell(letters.flat_values))
-        token_ids = self._pieces.tokenize(joined(letters)) - 1
+        token_ids = self._pieces().tokenize(joined(letters)) - 1
         return merged(words.with_flat_values(token_ids))
 
     def _spell(self, letters):

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tensorflow_text as tf_text
 
 from keras_tfm.configs import brief
 from keras_tfm.data.sources.lines import DataError
@@ -31,6 +30,7 @@ from keras_tfm.data.tokenizers.added import (
     in_order,
     special_tokens,
 )
+from keras_tfm.data.tokenizers.kernels import sentencepiece_kernel
 from keras_tfm.data.tokenizers.merges import (
     NAMES,
     joined,
@@ -41,10 +41,8 @@ from keras_tfm.data.tokenizers.merges import (
 )
 from keras_tfm.data.tokenizers.offsets import encoded_size, original_offsets
 from keras_tfm.data.tokenizers.published import Published, write_options
-from keras_tfm.data.tokenizers.sentence_pieces import SharedModel
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer, merged
 from keras_tfm.data.tokenizers.unigram import require_size
-from keras_tfm.private.tensorflow_text import split, use_model
 from keras_tfm.serving.examples import refuse_single
 
 START, END = "<|startoftext|>", "<|endoftext|>"
@@ -130,8 +128,7 @@ class CLIPTokenizer(Tokenizer):
         self._names = np.array([name.encode() for name in (*NAMES, *LAST.values())], object)
         pieces = [token if token in plain else _private(token) for token in tokens]
         model = merging_model(pieces, {_private(name): rank for name, rank in made.items()})
-        self._pieces = tf_text.SentencepieceTokenizer(model=model, out_type=tf.int32)
-        use_model(self._pieces, SharedModel(model))
+        self._pieces = sentencepiece_kernel(model, tf.int32)
 
     @classmethod
     def train(cls, lines: Iterable[str], vocabulary_size: int = 8_000) -> "CLIPTokenizer":
@@ -247,6 +244,8 @@ class CLIPTokenizer(Tokenizer):
 
     def _normalized(self, strings, read: Callable[[tf.Tensor], Spans], squeezes: bool) -> Spans:
         """What `read` gives for normalised strings, in which one space stands for several if `squeezes`."""
+        from keras_tfm.private.tensorflow_text import tf_text
+
         # One empty string is added: for no strings at all tensorflow_text would read outside its memory.
         composed, sources = tf_text.normalize_utf8_with_offsets_map(tf.concat([strings, [""]], 0), "NFC")
         composed = composed[:-1]
@@ -266,6 +265,8 @@ class CLIPTokenizer(Tokenizer):
 
     def _tokenize_small_with_offsets(self, texts) -> Spans:
         """The pieces of normalised texts."""
+        from keras_tfm.private.tensorflow_text import split
+
         words, begins, _ = split(texts, SPLIT, WORDS)
         pieces = self._merge(words.flat_values)  # (words, pieces)
         widths = pieces.with_flat_values(tf.gather(tf.constant(self._sizes), pieces.flat_values))
@@ -280,6 +281,8 @@ class CLIPTokenizer(Tokenizer):
 
     def normalize(self, strings) -> tf.Tensor:
         """Valid UTF-8 strings (B,), composed (NFC) and lower-cased."""
+        from keras_tfm.private.tensorflow_text import tf_text
+
         return self._small(tf_text.normalize_utf8(strings, "NFC"))
 
     def _normal(self, strings) -> tf.Tensor:
@@ -296,6 +299,8 @@ class CLIPTokenizer(Tokenizer):
 
     def _tokenize(self, strings) -> tf.RaggedTensor:
         """Texts (B,) without added tokens and NUL, as ids (B, None)."""
+        from keras_tfm.private.tensorflow_text import split
+
         words, *_ = split(self.normalize(strings), SPLIT, WORDS)
         token_ids = self._merge(tf.strings.regex_replace(words.flat_values, NUL, "\0"))
         return merged(words.with_flat_values(token_ids))
@@ -307,7 +312,7 @@ class CLIPTokenizer(Tokenizer):
         ends = letters.row_limits()[:, None] - 1
         is_last = tf.scatter_nd(ends, tf.ones_like(ends[:, 0], tf.int32), [tf.size(codes, tf.int64)])
         names = tf.gather(tf.constant(self._names), tf.cast(codes, tf.int32) + len(NAMES) * is_last)
-        return self._pieces.tokenize(joined(letters.with_flat_values(names))) - 1
+        return self._pieces().tokenize(joined(letters.with_flat_values(names))) - 1
 
     def _join(self, token_ids: tf.RaggedTensor) -> tf.Tensor:
         spelled = tf.gather(tf.constant(self._spelled), token_ids.flat_values)
@@ -323,6 +328,8 @@ class CLIPTokenizer(Tokenizer):
 
 def _at_source(sources: tf.Tensor, offsets: tf.RaggedTensor) -> tf.RaggedTensor:
     """Offsets (B, None) in composed strings as offsets in the original strings; `sources` has B + 1 maps."""
+    from keras_tfm.private.tensorflow_text import tf_text
+
     found = tf_text.find_source_offsets(sources, tf.pad(offsets.to_tensor(), [[0, 1], [0, 1]]))
     return tf.RaggedTensor.from_tensor(found[:-1], offsets.row_lengths())
 

@@ -1,6 +1,5 @@
 """SentencePiece's sub-words, trained on the user's own text or published, in a TensorFlow graph."""
 
-import hashlib
 import json
 import pathlib
 import re
@@ -10,12 +9,12 @@ from typing import Any
 import numpy as np
 import sentencepiece
 import tensorflow as tf
-import tensorflow_text as tf_text
 from sentencepiece import sentencepiece_model_pb2
 
 from keras_tfm.configs import brief
 from keras_tfm.data.sources.lines import DataError
 from keras_tfm.data.tokenizers.added import AddedToken, AddedTokens, Spans, in_order
+from keras_tfm.data.tokenizers.kernels import sentencepiece_kernel
 from keras_tfm.data.tokenizers.merges import joined
 from keras_tfm.data.tokenizers.offsets import original_offsets
 from keras_tfm.data.tokenizers.published import Published
@@ -31,7 +30,6 @@ from keras_tfm.data.tokenizers.sentencepiece_files import (
 )
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 from keras_tfm.data.tokenizers.unigram import common_characters, require_size, sample_of, train_unigram
-from keras_tfm.private.tensorflow_text import sentencepiece_model, use_model
 
 # Unicode's rule: a capital sigma becomes a final small sigma if a letter stands before it and none after it,
 # where marks do not count.
@@ -100,7 +98,7 @@ class SentencePieceTokenizer(Tokenizer):
         self._special = np.array([piece.encode() for piece in ids], object)
         self._spelled = np.array([_spelling(proto, piece) for piece in proto.pieces], object)
         self.begins_word = tf.constant([piece.piece.startswith("▁") for piece in proto.pieces])
-        self._pieces = _kernel(model, tf.int32)
+        self._pieces = sentencepiece_kernel(model, tf.int32)
 
     def _set_added(self, usual: list[AddedToken], added: list[AddedToken], pieces: list[str]) -> None:
         """Find the `usual` added tokens, or instead of them `added` ones with the same id, and all others."""
@@ -121,7 +119,9 @@ class SentencePieceTokenizer(Tokenizer):
         self._is_usual = tokens == usual
         characters = {x for piece in pieces for x in piece} if any(t.normalized for t in tokens) else set()
         self._characters: Any = (
-            _kernel(normalizing_model(self._model, characters), tf.string) if characters else None
+            sentencepiece_kernel(normalizing_model(self._model, characters), tf.string)
+            if characters
+            else None
         )
         self._added = AddedTokens(tokens, self._normal_contents)
         self._added_to_texts = AddedTokens((x for x in tokens if not x.special), self._normal_contents)
@@ -220,10 +220,10 @@ class SentencePieceTokenizer(Tokenizer):
         if self._is_lossless:
             strings = tf.strings.regex_replace(strings, "▁", "\0")
             # With a space before the text, its first word has the same pieces as that word in another place.
-            return self._pieces.tokenize(tf.where(strings == "", strings, " " + strings))
+            return self._pieces().tokenize(tf.where(strings == "", strings, " " + strings))
         strings = tf.strings.regex_replace(strings, r"\x00", "\U0010ffff")  # splitting would end at a NUL
         strings = with_final_sigmas(strings) if self._is_canonical else strings
-        return self._added.tokenize(strings, self._pieces.tokenize, self._normal)
+        return self._added.tokenize(strings, self._pieces().tokenize, self._normal)
 
     def tokenize_with_offsets(self, strings) -> Spans:
         # The characters that `tokenize` replaces are replaced here by others of the same number of bytes.
@@ -231,24 +231,24 @@ class SentencePieceTokenizer(Tokenizer):
         if not self._is_lossless:
             texts = with_final_sigmas(strings) if self._is_canonical else strings
             return self._added_to_texts.tokenize_with_offsets(
-                texts, self._pieces.tokenize_with_offsets, self._normalized
+                texts, self._pieces().tokenize_with_offsets, self._normalized
             )
         texts = tf.strings.regex_replace(strings, "▁", "\ufffd")
         texts = tf.where(texts == "", texts, " " + texts)
-        token_ids, *offsets = self._pieces.tokenize_with_offsets(texts)
+        token_ids, *offsets = self._pieces().tokenize_with_offsets(texts)
         starts, ends = (tf.maximum(x - 1, 0) for x in offsets)  # without the space before the text
         return token_ids, starts, ends
 
     def _normal(self, strings) -> tf.Tensor:
         """Strings (B,) as the model normalises them."""
-        return joined(self._characters.tokenize(strings))
+        return joined(self._characters().tokenize(strings))
 
     def _normal_contents(self, contents: list[str]) -> list[str]:
         return [text.decode() for text in self._normal(contents).numpy()]
 
     def _normalized(self, strings, read: Callable[[tf.Tensor], Spans]) -> Spans:
         """What `read` gives for normalised strings, with offsets in the `strings` (B,)."""
-        characters, begins, _ = self._characters.tokenize_with_offsets(strings)  # (B, characters)
+        characters, begins, _ = self._characters().tokenize_with_offsets(strings)  # (B, characters)
         sizes = characters.with_flat_values(tf.cast(tf.strings.length(characters.flat_values), tf.int64))
         token_ids, starts, ends = read(joined(characters))
         ends = tf.maximum(ends, starts + 1)  # the sign of a word's begin may have no character of its own
@@ -312,29 +312,3 @@ def _spelling(proto, piece) -> bytes:
     if piece.type == kinds.BYTE:
         return bytes([int(piece.piece[3:-1], 16)])
     return piece.piece.replace("▁", " ").encode()
-
-
-def _kernel(model: bytes, out_type) -> tf_text.SentencepieceTokenizer:
-    kernel = tf_text.SentencepieceTokenizer(model=model, out_type=out_type)
-    use_model(kernel, SharedModel(model))
-    return kernel
-
-
-class SharedModel(tf.saved_model.experimental.TrackableResource):
-    """A SentencePiece model that lives as long as the process.
-
-    The one that tensorflow_text makes belongs to an eager kernel. It is freed when TensorFlow clears its
-    kernels, for example in `tf.random.set_seed`.
-    """
-
-    def __init__(self, model: bytes, added: Iterable[AddedToken | Mapping] = ()):
-        super().__init__()
-        self._model = model
-        # Made now: if a function's first trace made it, it would belong to that trace.
-        with tf.init_scope():
-            self.resource_handle  # noqa: B018
-
-    def _create_resource(self):
-        return sentencepiece_model(
-            self._model, shared_name=f"sentencepiece_{hashlib.sha256(self._model).hexdigest()}"
-        )
