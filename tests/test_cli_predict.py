@@ -1,20 +1,22 @@
 """`keras-tfm predict`: answers as lines come, as JSON, and with their probabilities."""
 
 import csv
+import dataclasses
+import inspect
 import io
 import json
 import os
 import re
 import subprocess
 import sys
-import types
 
 import pytest
 
 from keras_tfm import tasks
-from keras_tfm.cli import parser, predict
-from keras_tfm.cli.predict import INPUTS, StandardInput, arriving
+from keras_tfm.cli import predict
+from keras_tfm.cli.predict import MOST_AT_ONCE, StandardInput, inputs_of, portions
 from keras_tfm.data import BERTTokenizer, DataError
+from keras_tfm.data.sources.lines import as_inputs, numbered_lines
 from keras_tfm.models import BERT
 from keras_tfm.tasks import TASKS
 from tests.tasks.tiny import TINY
@@ -189,7 +191,23 @@ def test_probabilities(folder, capsys):
 
 
 def test_the_help_names_every_task():
-    assert set(TASKS) <= set(re.findall(r"[a-z-]+", INPUTS))
+    assert set(TASKS) <= set(re.findall(r"[a-z-]+", inputs_of(TASKS)))
+
+
+def test_predict_has_the_options_that_a_task_declares():
+    """With the defaults of its method, which `records` shares."""
+    for task in TASKS.values():
+        for method in (task.predict, task.records):
+            takes = inspect.signature(method).parameters
+            if method is task.predict or "options" not in takes:
+                asked = dataclasses.asdict(task.asking)
+                assert asked == {name: takes[name].default for name in asked}, task.name
+
+
+def arriving(stream, size=MOST_AT_ONCE):
+    """The texts and the places of lines that arrive together."""
+    lines = as_inputs(numbered_lines("-", standard_input=stream))
+    return (tuple(map(list, zip(*part, strict=True))) for part in portions(lines, size, stream.has_line))
 
 
 def test_what_is_there_comes_together():
@@ -206,11 +224,10 @@ def test_what_is_there_comes_together():
         assert list(groups) == [(["five"], ["line 5"])] and stream.has_ended()
 
 
-def test_a_file_on_standard_input_is_read_in_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr(predict, "MOST_AT_ONCE", 1_000)
+def test_a_file_on_standard_input_is_read_in_parts(tmp_path):
     (tmp_path / "many").write_text("".join(f"{i} {'long ' * 20}\n" for i in range(2_500)))
     with open(tmp_path / "many", "rb") as file:
-        groups = list(arriving(StandardInput(file)))
+        groups = list(arriving(StandardInput(file), 1_000))
     assert [len(texts) for texts, _ in groups] == [1_000, 1_000, 500]
     assert [text.split()[0] for texts, _ in groups for text in texts] == [str(i) for i in range(2_500)]
     assert not list(arriving(StandardInput(io.BytesIO(b""))))
@@ -237,13 +254,71 @@ def test_each_line_is_answered_before_the_next_comes(folder):
     assert said == "line 2 gets an empty line: it is blank\n"
 
 
-@pytest.mark.parametrize(("options", "comes"), [((), True), (("--seed", "1"), False), (("--whole",), False)])
-def test_with_a_seed_all_lines_are_read_first(options, comes):
-    """For draws depend on what is answered together, and that would depend on who is quicker."""
-    options_of = {"reads_lines": True, "writes_texts": True, "portion": None}
-    task = types.SimpleNamespace(**options_of, predict=lambda texts, **options: texts)
-    arguments = parser().parse_args(["predict", "RUN", *options])
-    assert predict.Writer(task, arguments).comes_by_lines == comes
+@pytest.fixture(scope="module")
+def generator(tmp_path_factory):
+    """The RUN of an untrained generator of characters."""
+    folder = tmp_path_factory.mktemp("generator") / "run"
+    sizes = {"dim": 16, "num_heads": 2, "intermediate_dim": 16, "num_layers": 1}
+    texts = ["a b c d e f"] * 4
+    tasks.TextGenerator.from_texts(texts, "tiny", tokenizer="characters", max_length=16, **sizes).save(folder)
+    return folder
+
+
+class Pipe:
+    """A stream that gives its content in parts, whatever is asked."""
+
+    def __init__(self, content, size):
+        self.parts = [content[at : at + size] for at in range(0, len(content), size)]
+
+    def fileno(self):
+        raise io.UnsupportedOperation
+
+    def read1(self, most):
+        return self.parts.pop(0) if self.parts else b""
+
+
+def test_with_a_seed_it_does_not_matter_how_lines_come(generator, tmp_path, capsys, monkeypatch):
+    """Draws depend on what is answered together, and on the number of the row."""
+    content, options = "a b\n\nc\nd e\nf\na\n" * 2, ("--temperature", 2, "--max-new-tokens", 8)
+    (tmp_path / "lines").write_text(content)
+
+    def printed(seed, size, *file):
+        capsys.readouterr()
+        monkeypatch.setattr(sys, "stdin", type("Stream", (), {"buffer": Pipe(content.encode(), size)}))
+        assert run("predict", generator, *options, "--seed", seed, *file) == 0
+        return capsys.readouterr().out.splitlines()
+
+    monkeypatch.setattr(predict, "PORTION", 4)
+    from_file = printed(1, 1, "--input", tmp_path / "lines")
+    assert from_file == printed(1, 3) == printed(1, 1_000) and len(from_file) == 12
+    assert from_file != printed(2, 3)
+    assert from_file[:4] == _asked_of_python(generator, content.splitlines()[:4], 1)
+    assert from_file[4:8] == _asked_of_python(generator, content.splitlines()[4:8], 5)
+
+
+def _asked_of_python(generator, lines, seed):
+    """What the generator answers to lines of which blank ones get none."""
+    asked = [line for line in lines if line]
+    answers = iter(tasks.load(generator).generate(asked, 8, temperature=2.0, seed=seed))
+    return [next(answers).replace("\n", " ") if line else "" for line in lines]
+
+
+def test_what_comes_before_a_bad_row_is_answered(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(predict, "PORTION", 4)
+    (tmp_path / "rows.csv").write_text("text,label\n" + "good film,x\n" * 6 + "bad,x,y\nfilm,y\n")
+    out = tmp_path / "answers.csv"
+    for options in ((), ("--out", out)):
+        assert run("predict", folder / "classes", "--input", tmp_path / "rows.csv", *options) == 2
+        output = capsys.readouterr()
+        assert output.err.endswith("rows.csv, line 8: expected 2 columns, got 3\n")
+        assert len(output.out.splitlines()) == (0 if options else 6) and not out.exists()
+
+
+def test_no_more_is_read_than_is_answered():
+    taken = []
+    for number, portion in enumerate(portions(map(lambda x: taken.append(x) or x, range(10)), 4)):
+        assert portion == list(range(10))[4 * number : 4 * number + 4] and len(taken) <= 4 * number + 4
+    assert len(taken) == 10
 
 
 def test_standard_input_has_no_columns(folder, capsys):

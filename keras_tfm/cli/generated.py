@@ -30,18 +30,27 @@ def add_options(
     typed.
     """
     defaults = defaults_of(config_class) if defaults is None else defaults
-    kinds = kinds_of(config_class)
     for name, option in rules_of(config_class, Option):
-        how = _how(kinds[name], option, defaults.get(name))
-        if name not in defaults:
-            how["required"] = True
-        group.add_argument(
-            flag_of(config_class, name),
-            dest=f"{config_class.__name__}.{name}",
-            default=argparse.SUPPRESS,
-            help=_help(option, defaults.get(name), with_from.get(name)).replace("%", "%%"),
-            **how,
-        )
+        how = {} if name in defaults else {"required": True}
+        add_option(group, config_class, name, option, defaults.get(name), with_from.get(name), **how)
+
+
+def add_option(
+    group: Any,
+    config_class: type,
+    name: str,
+    option: Option,
+    default: Any = None,
+    other: Any = None,
+    **how: Any,
+) -> None:
+    """Add the `option` of one field; see `add_options`."""
+    kind = kinds_of(config_class)[name]
+    dest = {"dest": f"{config_class.__name__}.{name}", "default": argparse.SUPPRESS}
+    words = _help(option, default, other).replace("%", "%%")
+    group.add_argument(
+        flag_of(config_class, name), help=words, **{**dest, **_how(kind, option, default), **how}
+    )
 
 
 def given(arguments: argparse.Namespace, config_class: type) -> dict[str, Any]:

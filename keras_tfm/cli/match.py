@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import itertools
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -136,7 +137,9 @@ def run_query(arguments: argparse.Namespace) -> None:
         task.tell_cut([arguments.text])
         (vector,) = task.encode_texts([arguments.text])
     else:
-        (vector,) = task.encode_images(task.read_inputs(arguments.image).examples[:1])
+        (vector,) = task.encode_images(
+            [image for image, _ in itertools.islice(task.read_inputs(arguments.image), 1)]
+        )
     for path, cosine in index.search(vector, top, arguments.exact):
         print(f"{cosine:.4f}\t{path}")
 
@@ -161,7 +164,7 @@ def image_files(task: Any, paths: Sequence[str]) -> Any:
     """The files that `paths` name, as the task reads them; ValueError where there are none."""
     from keras_tfm.data import ImageFiles
 
-    found = task.read_inputs(list(paths)).examples
+    found = [image for image, _ in task.read_inputs(list(paths))]
     if not found or not all(isinstance(image, str | os.PathLike) for image in found):
         raise ValueError(f"--images: expected image files, {'got others' if found else 'there are none'}")
     return ImageFiles(found, task.image_shape, task.preprocessing)

@@ -3,89 +3,42 @@
 import argparse
 import collections
 import contextlib
-import dataclasses
-import inspect
 import io
-import itertools
 import os
 import select
 import sys
-from collections.abc import Iterator
-from typing import Annotated, Any
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from keras_tfm.cli.columns import add_table_options, check_columns, layout_of
-from keras_tfm.cli.console import say, warn
-from keras_tfm.cli.generated import add_options, flag_of, given, in_flags
+from keras_tfm.cli.console import quiet_tensorflow, say, uncollected, warn
+from keras_tfm.cli.generated import add_option, flag_of, given, in_flags
 from keras_tfm.cli.outputs import pictures_in, refuse_file
 from keras_tfm.cli.tables import Write, as_json, check_suffix, holds_values, new_table
 from keras_tfm.cli.verbs import Decoding, add_decoding, add_task_folder, decoding_of, loaded
-from keras_tfm.configs import Between, Config, Count, Option
+from keras_tfm.configs import Option, kinds_of, rules_of
 
-# The text below the options in the help.
-INPUTS = """\
+# The text below the options in the help, around what each task reads.
+BEFORE = """\
 FILE is what the task of RUN reads (plain, .gz or .xz), or a pattern of such files. Labels in it are ignored,
 and may be missing. TABLE is a .tsv, .csv, .jsonl or .parquet file, or tfds:NAME[/CONFIG][:VERSION]#SPLIT.
-  translate, summarize   lines; or a TABLE
-  classify               lines, with a tab between two texts; or a TABLE
-  tag                    lines, or CoNLL columns; or a TABLE with lists of words, or with a word per row
-  answer                 lines: question, tab, context; or JSON in SQuAD's format; or a TABLE
-  choose                 lines: text, tab, choice, tab, choice, ...; or a TABLE with lists of choices
-  recommend              lines with one user each; or a TABLE with users
-  forecast               lines with one series each, comma-separated; or a TABLE with a column of numbers
-  generate, masked-lm, sentence-vectors   lines; or a folder of text files
-  detect                 an image, a folder of images, COCO's JSON, JSON lines with images; or a TABLE
-  segment                an image, a folder of images or with images/, COCO's JSON, JSON lines with images;
-                         or a TABLE
-  classify-images, image-vectors, pretrain-images, match-images, caption
-                         an image; a folder of images, or of such folders; .npz or idx files; or a TABLE,
-                         with images or with paths of them
-
-Lines of standard input are answered as they arrive; with --seed, when all have arrived. (/dev/stdin is read
-like a file.) Each input gets one line of output, that of an image its file's name, a tab and the answer. The
-answer is empty (null with --json) if the input is blank or cannot be answered; the reason is written to
-standard error. --json and --out give the place or the file of each input, its answer and, where the task has
-one, the answer's confidence from 0 to 1; of tag also the words, the scores of their tags and the spans.
+"""
+AFTER = """
+Lines of standard input are answered as they arrive; with --seed as those of a file, {portion:,} together.
+(/dev/stdin is read like a file.) Each input gets one line of output, that of an image its file's name, a tab
+and the answer. The answer is empty (null with --json) if the input is blank or cannot be answered; the reason
+is written to standard error. --json and --out give the place or the file of each input, its answer and, where
+the task has one, the answer's confidence from 0 to 1; of tag also the words, the scores of their tags and the
+spans.
 """
 MOST_TOLD = 20  # how many inputs without an answer are reported one by one
-MOST_AT_ONCE = 1_024  # the largest number of lines of standard input that are answered together
-PORTION = 8_192  # lines of a file whose answers are held at once while they are written to a table
+MOST_AT_ONCE = 1_024  # the largest number of lines of standard input that are answered as they arrive
+PORTION = 8_192  # inputs that are read and answered together, where the task does not say
 # Up to this many answers are computed without XLA, since compiling would take longer than it saves: GPT-2
 # with 86 M weights took 3.2 s per line of 64 tokens without XLA, 1.9 s with it, and 7 s to compile.
 FEW = 4
 PROBABILITY = "probability_"  # what names of columns begin with, before a label
-
-
-@dataclasses.dataclass(frozen=True)
-class Asking(Config):
-    """Options for tasks of all kinds."""
-
-    probabilities: Annotated[
-        bool,
-        Option("the probabilities of all labels too, printed alone as a JSON object (tasks with labels)"),
-    ] = False
-    repair: Annotated[bool, Option("turn an I- tag that goes on with nothing into B- (tag)")] = False
-    num_items: Annotated[Count | None, Option("items per user (recommend)", flag="--items", default="10")] = (
-        None
-    )
-    threshold: Annotated[
-        Annotated[float, Between(0, 1)] | None,
-        Option(
-            "lowest score of the objects or segments that are printed (detect, segment)", default="the task's"
-        ),
-    ] = None
-    draw: Annotated[
-        str | None,
-        Option("folder for pictures with boxes or masks drawn (detect, segment)", default="none"),
-    ] = None
-    masks: Annotated[
-        str | None,
-        Option(
-            "folder for masks, PNG files of class values or numbers of segments (segment)", default="none"
-        ),
-    ] = None
-    batch_size: Annotated[
-        Count | None, Option("number of inputs that are processed at once", default="the task's, 16 or 64")
-    ] = None
 
 
 def add(group: Any, add_verb: Any) -> None:
@@ -93,8 +46,17 @@ def add(group: Any, add_verb: Any) -> None:
     predict = add_verb(
         group, "predict", run, "answer each line of standard input, or of a file, with one line"
     )
+    predict.fill = fill
+
+
+def fill(predict: Any) -> None:
+    """Add the arguments, some of which the tasks declare, and with them TensorFlow is imported."""
+    quiet_tensorflow()
+    with uncollected():
+        from keras_tfm.tasks import TASKS
+
     add_task_folder(predict)
-    predict.epilog = INPUTS
+    predict.epilog = BEFORE + inputs_of(TASKS) + AFTER.format(portion=PORTION)
     predict.formatter_class = argparse.RawDescriptionHelpFormatter
     predict.add_argument(
         "--input",
@@ -124,11 +86,45 @@ def add(group: Any, add_verb: Any) -> None:
         metavar="FILE",
         help="write the inputs and their answers to a table, .csv, .tsv (with quotes) or .jsonl, instead",
     )
-    add_options(predict, Asking)
+    add_asking(predict, TASKS)
     predict.add_argument(
         "--overwrite", action="store_true", help="replace files of --out, --draw and --masks that exist"
     )
     add_decoding(predict)
+
+
+def inputs_of(tasks: Mapping[str, Any]) -> str:
+    """What each of the tasks reads, a line for those that read the same."""
+    named: dict[str, list[str]] = {}
+    for name, task in tasks.items():
+        named.setdefault(task.input_files, []).append(name)
+    lines = []
+    for files, names in named.items():
+        told, margin = ", ".join(names), " " * 25
+        begin = f"  {told:<22} " if len(told) <= 22 else margin
+        lines += [] if begin != margin else [f"  {told}"]
+        lines += textwrap.wrap(files, 110, initial_indent=begin, subsequent_indent=margin)
+    return "\n".join(lines) + "\n"
+
+
+def add_asking(predict: argparse.ArgumentParser, tasks: Mapping[str, Any]) -> None:
+    """Add the options that the tasks declare in `asking`, each once, with the names of those that have it."""
+    from keras_tfm.tasks.options import Asking
+
+    having: dict[str, list[Any]] = {}
+    for task in tasks.values():
+        for name, _ in rules_of(type(task.asking), Option):
+            having.setdefault(name, []).append(task)
+    for name, some in having.items():
+        first = type(some[0].asking)
+        option, others = dict(rules_of(first, Option))[name], [x for x in tasks.values() if x not in some]
+        are_few = len(some) < len(others)
+        told = ", ".join(task.name for task in (some if are_few else others))
+        if told:
+            option = option._replace(help=f"{option.help} ({'' if are_few else 'not '}{told})")
+        usual = list(dict.fromkeys(getattr(task.asking, name) for task in some))
+        default = usual[0] if len(usual) == 1 else " or ".join(map(str, sorted(usual)))
+        add_option(predict, first, name, option, default, dest=f"{Asking.__name__}.{name}")
 
 
 def run(arguments: argparse.Namespace) -> None:
@@ -139,45 +135,76 @@ def run(arguments: argparse.Namespace) -> None:
     task = loaded(arguments.task_folder)
     writer = Writer(task, arguments)
     check_columns(task, arguments.columns, (1, 2, 3))
-    if arguments.out is None:
-        answer_all(task, arguments, writer)
-    else:
-        with new_table(arguments.out, writer.columns) as writer.write:
+    with in_flags(Decoding, type(task.asking)):
+        if arguments.out is None:
             answer_all(task, arguments, writer)
+        else:
+            with new_table(arguments.out, writer.columns) as writer.write:
+                answer_all(task, arguments, writer)
+    if arguments.out is not None:
         say(f"{writer.num_read:,} rows are in {arguments.out}")
 
 
-@in_flags(Decoding, Asking)
 def answer_all(task: Any, arguments: argparse.Namespace, writer: "Writer") -> None:
     """Answer the whole input."""
     from keras_tfm.data.sources.files import read_lines
 
-    layout = layout_of(arguments.columns, arguments)
     if arguments.whole:
         if not task.reads_lines:
             raise ValueError(f"--whole: the task {task.name!r} does not read text")
         text = "\n".join(read_lines(arguments.input))
         if reasons := task.refusals([text], **writer.decoding) | blanks([text]):
             raise ValueError(f"the text gets no answer: {reasons[0]}")
-        writer.answer([text], ["the text"])
-    elif writer.comes_by_lines:
-        if layout is not None:
-            flag = layout.flag if arguments.columns is None else "--columns"
-            raise ValueError(f"{flag}: lines of standard input have none")
-        if sys.stdin is None:
-            raise ValueError("--input: standard input is closed, expected lines; give a file")
-        stream = StandardInput(sys.stdin.buffer)
-        for number, (examples, places) in enumerate(arriving(stream)):
-            writer.answer(examples, places, is_all=number == 0 and stream.has_ended())
+        writer.answer([(text, "the text")], is_all=True)
+    elif arguments.input == "-" and task.reads_lines:
+        answer_standard_input(arguments, writer)
     else:
-        inputs = task.read_inputs(arguments.input, layout)
-        writer.pictures = pictures_in(writer.folders, inputs.examples, arguments.input, arguments.overwrite)
-        count = len(inputs.examples)
-        size = writer.portion or max(1, count)
-        for first in range(0, count, size):
-            rows = slice(first, first + size)
-            writer.answer(inputs.examples[rows], inputs.places[rows], is_all=count <= size)
+        inputs = task.read_inputs(arguments.input, layout_of(arguments.columns, arguments))
+        if writer.folders:  # the names of all pictures are known before the first is written
+            inputs = list(inputs)
+            examples = [example for example, _ in inputs]
+            writer.pictures = pictures_in(writer.folders, examples, arguments.input, arguments.overwrite)
+        for number, portion in enumerate(portions(inputs, writer.size)):
+            writer.answer(portion, is_all=number == 0 and len(portion) <= FEW)
     writer.end()
+
+
+def answer_standard_input(arguments: argparse.Namespace, writer: "Writer") -> None:
+    """Answer lines as they arrive or, since samples depend on which lines are answered together, with a seed
+    in the portions of a file.
+    """
+    from keras_tfm.data.sources.lines import as_inputs, numbered_lines
+
+    if (layout := layout_of(arguments.columns, arguments)) is not None:
+        flag = "--columns" if arguments.columns is not None else layout.flag
+        raise ValueError(f"{flag}: lines of standard input have none")
+    if sys.stdin is None:
+        raise ValueError("--input: standard input is closed, expected lines; give a file")
+    stream = StandardInput(sys.stdin.buffer)
+    lines = as_inputs(numbered_lines("-", standard_input=stream))
+    waits = "seed" in writer.decoding
+    parts = portions(lines, writer.size) if waits else portions(lines, MOST_AT_ONCE, stream.has_line)
+    for number, portion in enumerate(parts):
+        writer.answer(portion, is_all=number == 0 and stream.has_ended())
+
+
+def portions(inputs: Iterable, size: int, has_more: Callable[[], bool] = lambda: True) -> Iterator[list]:
+    """The inputs in lists of `size`, or of fewer where no more are there yet. Those before one that cannot be
+    read come before the error.
+    """
+    portion = []
+    try:
+        for one in inputs:
+            portion.append(one)
+            if len(portion) == size or not has_more():
+                yield portion
+                portion = []
+    except ValueError:
+        if portion:
+            yield portion
+        raise
+    if portion:
+        yield portion
 
 
 class Writer:
@@ -188,48 +215,50 @@ class Writer:
     write: Write
 
     def __init__(self, task: Any, arguments: argparse.Namespace):
+        from keras_tfm.tasks import TASKS
+        from keras_tfm.tasks.options import Asking
+
         self.task, self.arguments = task, arguments
         self.decoding = decoding_of(arguments, task, task.writes_texts)
         self.asking = given(arguments, Asking)
-        takes = inspect.signature(task.predict).parameters
         for name in self.asking:
-            if name not in takes:
-                raise ValueError(f"{flag_of(Asking, name)}: the task {task.name!r} has no such option")
-        # Samples depend on which lines are answered together: with a seed, all lines are read first.
-        can_come = task.reads_lines and not arguments.whole and "seed" not in self.decoding
-        self.comes_by_lines = arguments.input == "-" and can_come
+            if name not in kinds_of(type(task.asking)):
+                known = (type(other.asking) for other in TASKS.values())
+                flag = next(flag_of(kind, name) for kind in known if name in kinds_of(kind))
+                raise ValueError(f"{flag}: the task {task.name!r} has no such option")
+        size, batch = task.portion or PORTION, self.asking.get("batch_size", 1)
+        self.size = max(batch, size - size % batch)  # how many inputs are read and answered together
         self.folders: dict[str, str] = {
             name: self.asking[name] for name in ("draw", "masks") if name in self.asking
         }
         self.pictures: dict[str, list] = {}  # {option: the file of each input's picture}
-        self.portion = None if "seed" in self.decoding else task.portion
-        if can_come and (self.comes_by_lines or arguments.out is not None):
-            self.portion = PORTION
         if len(set(map(os.path.realpath, self.folders.values()))) < len(self.folders):
             raise ValueError(
                 "--draw, --masks: expected two folders, their files have the same names; got one"
             )
         self.num_read = self.num_cut = self.num_refused = 0
 
-    def answer(self, examples: Any, places: list[str], is_all: bool = True) -> None:
-        """Print an answer to each of the examples, whose places in the input are `places`. `is_all` says that
-        no more follow.
+    def answer(self, inputs: Sequence[tuple[Any, str]], is_all: bool) -> None:
+        """Print an answer to each of the inputs, examples with their places. `is_all` says that no more
+        follow. A seed goes on with the number of the row, as within a portion.
         """
         from keras_tfm.jit import brief
 
+        decoding = dict(self.decoding)
+        if "seed" in decoding:
+            decoding["seed"] = (decoding["seed"] + self.num_read) % 2**31
+        examples = [example for example, _ in inputs]
         reasons = blanks(examples)
         rows = [row for row in range(len(examples)) if row not in reasons]
         asked = examples if not reasons else [examples[row] for row in rows]
-        refusals, num_cut, answered = self.task.inspect(asked, **self.decoding)
+        refusals, num_cut, answered = self.task.inspect(asked, **decoding)
         reasons |= {rows[place]: reason for place, reason in refusals.items()}
         for row, reason in sorted(reasons.items()):
             self.num_refused += 1
             if self.num_refused <= MOST_TOLD:
-                warn(f"{places[row]} gets an empty {self._unit}: {reason}")
+                warn(f"{inputs[row][1]} gets an empty {self._unit}: {reason}")
         first, self.num_read = self.num_read, self.num_read + len(examples)
         self.num_cut += num_cut
-        if self.portion is None:
-            self._tell_of_all()
         pictures = {
             name: [path for row, path in enumerate(paths[first : self.num_read]) if row not in reasons]
             for name, paths in self.pictures.items()
@@ -237,18 +266,14 @@ class Writer:
         answers: Iterator[Any] = iter(())
         if len(answered):
             with brief() if is_all and len(answered) <= FEW else contextlib.nullcontext():
-                answers = iter(self._ask(answered, **self.decoding, **{**self.asking, **pictures}))
-        for row, (example, place) in enumerate(zip(examples, places, strict=True)):
+                answers = iter(self._ask(answered, **decoding, **{**self.asking, **pictures}))
+        for row, (example, place) in enumerate(inputs):
             self._tell(example, place, None if row in reasons else next(answers))
         if self.arguments.out is None:
             sys.stdout.flush()
 
     def end(self) -> None:
         """Report what concerns all examples."""
-        if self.portion is not None:
-            self._tell_of_all()
-
-    def _tell_of_all(self) -> None:
         if self.num_refused > MOST_TOLD:
             warn(f"{self.num_refused - MOST_TOLD:,} more get an empty {self._unit}")
         if self.num_cut:
@@ -322,23 +347,6 @@ def is_name(example: Any) -> bool:
 def blanks(examples: Any) -> dict[int, str]:
     """{row: reason} of the texts that are blank."""
     return {row: "it is blank" for row, x in enumerate(examples) if isinstance(x, str) and not x.strip()}
-
-
-def arriving(stream: "StandardInput") -> Iterator[tuple[list[str], list[str]]]:
-    """Lines and their places, in groups: it waits for the first line, and adds those that have arrived with
-    it.
-    """
-    from keras_tfm.data.sources.lines import numbered_lines
-
-    lines = numbered_lines("-", standard_input=stream)
-
-    def what_is_there() -> Iterator[tuple[int, str]]:
-        yield from itertools.islice(lines, 1)
-        while stream.has_line():
-            yield from itertools.islice(lines, 1)
-
-    while group := list(itertools.islice(what_is_there(), MOST_AT_ONCE)):
-        yield [text for _, text in group], [f"line {number}" for number, _ in group]
 
 
 class StandardInput:

@@ -128,9 +128,9 @@ def run_neighbours(arguments: argparse.Namespace) -> None:
 
 def _texts(paths: Iterable[str], words_by: str) -> Iterator[str | list[str]]:
     """The texts in files, one after another as they are read; DataError for an empty file."""
-    from keras_tfm.data.sources.documents import read_texts, text_files
+    from keras_tfm.data.sources.documents import read_texts
     from keras_tfm.data.sources.files import read_lines
-    from keras_tfm.data.sources.lines import DataError, files_of
+    from keras_tfm.data.sources.lines import DataError, files_of, text_files
     from keras_tfm.data.sources.rows import has_names
 
     for file in (file for path in files_of(paths) for file in text_files(path)):

@@ -56,7 +56,6 @@ from keras_tfm.data.sources.images import (
     read_labelled_images,
     read_unlabelled_images,
 )
-from keras_tfm.data.sources.inputs import Inputs
 from keras_tfm.data.sources.labelled import LabelledTexts, TaggedWords, read_labelled_texts, read_tagged_words
 from keras_tfm.data.sources.lines import DataError
 from keras_tfm.data.sources.mask_files import MaskFiles
@@ -102,7 +101,6 @@ __all__ = [
     "ImageFiles",
     "ImageTextBatches",
     "ImageTexts",
-    "Inputs",
     "LabelledImages",
     "LabelledTexts",
     "Layout",

@@ -17,10 +17,6 @@ class ReadExamples(list):
         found = super().__getitem__(rows)
         return ReadExamples(found, self.read[rows]) if isinstance(rows, slice) else found
 
-    def __getitem__(self, rows):
-        found = super().__getitem__(rows)
-        return ReadExamples(found, self.read[rows]) if isinstance(rows, slice) else found
-
 
 class Answerer:
     """`answerer(examples)` gives {name: array} with a row for each of the examples.

@@ -13,6 +13,7 @@ from keras_tfm.serving.answers import ANSWERS
 from keras_tfm.serving.entries import chosen
 from keras_tfm.serving.examples import check_batch_size, listed, refuse_rows
 from keras_tfm.serving.readers import READERS
+from keras_tfm.tasks.options import Batched
 from keras_tfm.tasks.signatures import Arrays, Inspection, Signature
 from keras_tfm.tasks.task import Task
 
@@ -24,6 +25,7 @@ class AskedTask(Task):
     the same signature. What `inspect` has read, `predict` does not read again.
     """
 
+    asking = Batched()
     _at_work: tuple[Any, Answerer] | None = None  # the configuration that the answerer was made for, and it
 
     @property

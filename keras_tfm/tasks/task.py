@@ -9,20 +9,20 @@ import pathlib
 import tempfile
 import types
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import keras
 import tensorflow as tf
 
 import keras_tfm.models
 from keras_tfm.configs import Config, brief, meant, refuse_sizes
-from keras_tfm.data.sources.files import DataError
-from keras_tfm.data.sources.inputs import Inputs, read_input_lines
+from keras_tfm.data.sources.lines import DataError, Inputs, read_input_lines
 from keras_tfm.data.sources.rows import Layout
 from keras_tfm.data.tokenizers.kinds import load_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.heads.language_model import LanguageModel
 from keras_tfm.serving.examples import check_batch_size, listed, reasons, refuse_rows
+from keras_tfm.tasks.options import Asking
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Inspection, Signature
 from keras_tfm.tasks.task_folder import TaskError, check_files, digest_of, read_config
 from keras_tfm.training.card import card, write_card
@@ -64,6 +64,8 @@ class Task(abc.ABC):
     tokenizer: Any = None
     is_trained: bool = True
     record: Mapping[str, Any] = types.MappingProxyType({})  # the content of training.json
+    asking: ClassVar[Asking] = Asking()  # the options of `predict` on the command line
+    input_files: ClassVar[str] = "lines; or a folder of text files"  # what `read_inputs` reads, in one line
     reads_lines: bool = True  # whether `predict` takes a line of text as an example
     portion: Any = None  # how many inputs of a file are read and answered at once; None for all
     writes_texts: bool = False  # whether it answers by decoding: its signature's function is a `Writing`
@@ -123,8 +125,8 @@ class Task(abc.ABC):
         return endpoints_of(self.signature())
 
     def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
-        """Read what `predict` takes from a file: lines of text, or a file as for training, whose labels are
-        ignored.
+        """Yield what `predict` takes from a file, each example with its place: lines of text, or a file as
+        for training, whose labels are ignored.
         """
         refuse_columns(columns, "lines of text have none")
         return read_input_lines(path)

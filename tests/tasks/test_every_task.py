@@ -13,10 +13,11 @@ import tensorflow as tf
 
 from keras_tfm import tasks
 from keras_tfm.cli import main
-from keras_tfm.data import Answer, BERTTokenizer, CLIPTokenizer, Layout, train_tokenizer
+from keras_tfm.data import Answer, BERTTokenizer, CLIPTokenizer, DataError, Layout, train_tokenizer
 from keras_tfm.models import BERT, DETR, DETRConfig, MaskFormer, MaskFormerConfig, MiT, MiTConfig
 from keras_tfm.tasks import task as base
 from keras_tfm.word_vectors import TfIdf
+from tests.data.sources.parts import parts
 from tests.tasks.image_text.test_captioner import fresh as fresh_captioner
 from tests.tasks.image_text.test_matcher import SENTENCES, drawn, fresh
 from tests.tasks.tiny import TINY
@@ -362,28 +363,55 @@ CONLL = "-DOCSTART- -X- O\n\nthe DT O\ncat NN B-X\n\n\ndog NN B-Y\n"
 )
 def test_predict_takes_what_train_took(name, file, content, expected, tmp_path):
     (tmp_path / file).write_text(content, "utf-8")
-    examples, places = made(name).read_inputs(tmp_path / file)
+    examples, places = parts(made(name).read_inputs(tmp_path / file))
     assert examples == expected and len(places) == len(examples)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "content"),
+    [
+        ("translate", "a.txt", "the cat"),
+        ("translate", "a.tsv", "the cat\tx\nthe dog\ty"),
+        ("classify", "a.txt", "the cat"),
+        ("classify", "a.csv", "the cat,x"),
+        ("classify", "a.jsonl", '{"text": "the cat"}'),
+        ("tag", "a.txt", "the cat"),
+        ("tag", "b.txt", "the O\ncat O\nthe cat sat"),  # may be CoNLL columns, until a line has three words
+        ("tag", "a.csv", "word,tag\nthe,O\n\ncat,O"),
+        ("answer", "a.txt", "who sat\tthe cat"),
+        ("choose", "a.jsonl", '{"text": "who", "choices": ["a", "b"]}'),
+        ("recommend", "a.csv", "user,item,rating\na,x,1"),
+        ("recommend", "b.csv", "a,x,1"),
+        ("generate", "a.txt", "the cat"),
+    ],
+)
+def test_inputs_are_read_when_they_are_asked_for(name, file, content, tmp_path):
+    """A mistake is raised at its place, after what comes before it."""
+    (tmp_path / file).write_bytes(content.encode() + b"\n\xff\n")
+    inputs, found = made(name).read_inputs(tmp_path / file), []
+    with pytest.raises(DataError, match="expected UTF-8, got byte 0xff"):
+        found.extend(inputs)
+    assert found
 
 
 def test_columns_folders_and_images_are_inputs_too(tmp_path):
     (tmp_path / "a.csv").write_text("a,b,c\nthe cat,sat,x\n", "utf-8")
     for name, columns, expected in (("pairs", ["a", "b"], ("the cat", "sat")), ("classify", [1], "b"),
                                     ("pairs", ["b", "a", "c"], ("sat", "the cat"))):  # fmt: skip
-        assert made(name).read_inputs(tmp_path / "a.csv", columns).examples[0] == expected
+        assert parts(made(name).read_inputs(tmp_path / "a.csv", columns))[0][0] == expected
     (tmp_path / "b.txt").write_text("one\n\ntwo\n", "utf-8")
     (tmp_path / "c.txt").write_text("three\n", "utf-8")
-    examples, places = made("masked-lm").read_inputs(tmp_path)
+    examples, places = parts(made("masked-lm").read_inputs(tmp_path))
     assert examples == ["one", "", "two", "three"] and places[-1] == f"{tmp_path / 'c.txt'}, line 1"
     for name in ("tag", "answer", "generate"):
         with pytest.raises(ValueError, match="--columns: "):
-            made(name).read_inputs(tmp_path / "b.txt", ["a", "b"])
+            parts(made(name).read_inputs(tmp_path / "b.txt", ["a", "b"]))
         with pytest.raises(ValueError, match="--no-header: "):
-            made(name).read_inputs(tmp_path / "b.txt", Layout(header=False))
+            parts(made(name).read_inputs(tmp_path / "b.txt", Layout(header=False)))
     (tmp_path / "images" / "a").mkdir(parents=True)
     for path in ("images/a/1.png", "images/2.png"):
         (tmp_path / path).write_bytes(tf.io.encode_png(np.zeros((9, 9, 1), "uint8")).numpy())
-    images, places = made("classify-images").read_inputs(tmp_path / "images")
+    images, places = parts(made("classify-images").read_inputs(tmp_path / "images"))
     assert list(map(str, images)) == places and [path[-5:] for path in places] == ["2.png", "1.png"]
 
 

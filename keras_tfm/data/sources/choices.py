@@ -1,14 +1,24 @@
 """Texts, and several possible continuations or answers of each, from files."""
 
+import json
 from typing import NamedTuple
 
 from keras_tfm.data.sources.labelled import LABELS
-from keras_tfm.data.sources.lines import Paths, check_text
-from keras_tfm.data.sources.rows import ColumnNames, Columns, one_of_each, parse_layout, read_all
+from keras_tfm.data.sources.lines import Inputs, Path, Paths, check_text
+from keras_tfm.data.sources.rows import (
+    ColumnNames,
+    Columns,
+    Row,
+    one_of_each,
+    parse_layout,
+    read_all,
+    read_inputs,
+    without_labels,
+)
 
 TEXTS = ("text", "question", "context", "premise", "sentence")
 CHOICES = ("choices", "endings", "options", "answers")
-known_columns = one_of_each(TEXTS, CHOICES, LABELS)
+COLUMNS = ("text", "choices", "label")
 
 
 class Choices(NamedTuple):
@@ -43,7 +53,7 @@ def read_choices(paths: Paths, columns: ColumnNames = None) -> Choices:
     >>> keras_tfm.data.read_choices("choices.jsonl")
     Choices(texts=['The sun is'], choices=[['hot', 'cold']], labels=[0])
     """
-    chosen = Columns(("text", "choices", "label"), known_columns, parse_layout(columns, counts=(3,)))
+    chosen = Columns(COLUMNS, one_of_each(TEXTS, CHOICES, LABELS), parse_layout(columns, counts=(3,)))
     examples = Choices([], [], [])
     for row in read_all(paths, chosen, "texts with choices"):
         _, choices, label = row.cells
@@ -60,3 +70,17 @@ def read_choices(paths: Paths, columns: ColumnNames = None) -> Choices:
         )
         examples.labels.append(number)
     return examples
+
+
+def read_unlabelled_choices(path: Path, columns: ColumnNames = None) -> Inputs:
+    """(text, choices) to answer, from tables, or the lines of text files: a text and its choices, with tabs
+    between.
+    """
+
+    def example(row: Row) -> tuple[str, list[str]]:
+        choices = row.cells[1]
+        if not isinstance(choices, list) or not all(isinstance(choice, str) for choice in choices):
+            row.refuse(f"expected a list of strings as choices, got {json.dumps(choices, default=repr)[:60]}")
+        return row.text_or_blank(0), choices
+
+    return read_inputs(path, without_labels(COLUMNS, 1, one_of_each(TEXTS, CHOICES), columns), example)

@@ -64,6 +64,34 @@ def parse_sentences(
     return Sentences(words, tags)
 
 
+def held_if_tagged(
+    lines: Iterable[tuple[int, str]], labels: Sequence[str]
+) -> tuple[list[tuple[int, str]], bool]:
+    """The numbered lines of a file up to the first that no CoNLL columns have, or all; and whether they are
+    CoNLL columns, see `is_tagged`.
+    """
+    held, width = [], 0
+    for number, text in lines:
+        held.append((number, text))
+        cells = cells_of(text)
+        if not cells or cells[0] == DOCUMENT or cells[0][0] == "#":
+            continue
+        width = width or len(cells)
+        is_universal = width == NUM_OF_UNIVERSAL
+        if is_universal and RANGE.fullmatch(cells[0]):
+            continue
+        if len(cells) != width or width < 2:
+            return held, False
+        tags = [*cells[-2:], cells[UPOS]] if is_universal else cells[-2:]
+        if not any(_is_tag(tag, labels) for tag in tags):
+            return held, False
+    return held, is_tagged([text for _, text in held], labels)
+
+
+def _is_tag(cell: str, labels: Sequence[str]) -> bool:
+    return cell in labels or OUTSIDE.fullmatch(cell) is not None
+
+
 def is_tagged(lines: Iterable[str], labels: Sequence[str]) -> bool:
     """Whether lines are CoNLL columns and not sentences: all have the same number of columns, at least two,
     and each tag is one of `labels`, "O", or of the B-, I- kind.
@@ -73,7 +101,7 @@ def is_tagged(lines: Iterable[str], labels: Sequence[str]) -> bool:
     if len(set(map(len, rows))) != 1 or len(rows[0]) < 2:
         return False
     _, tag = _columns(found)
-    return all(row[tag] in labels or OUTSIDE.fullmatch(row[tag]) for row in rows)
+    return all(_is_tag(row[tag], labels) for row in rows)
 
 
 def _sentences(lines: Iterable[tuple[int, str]]) -> list[list[Line]]:

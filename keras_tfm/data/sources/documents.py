@@ -1,12 +1,10 @@
 """Plain text to texts and documents, and documents to sentences."""
 
-import os
-import pathlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from keras_tfm.data.sources.files import read_lines
-from keras_tfm.data.sources.lines import DataError, Paths, files_of
+from keras_tfm.data.sources.lines import DataError, Paths, files_of, text_files
 from keras_tfm.data.sources.rows import (
     ColumnNames,
     Columns,
@@ -18,7 +16,6 @@ from keras_tfm.data.sources.rows import (
 )
 
 TEXTS = ("text", "document", "article", "content", "body", "sentence")
-TEXT_FILES = (".txt", ".txt.gz", ".txt.xz")
 
 # White space between the end of a sentence and a possible beginning; none is needed after Chinese
 # and Japanese marks. Initials and the commonest titles do not end a sentence.
@@ -113,15 +110,3 @@ def split_sentences(document: str) -> list[str]:
     ['Dr. Who came.', 'Then she left!']
     """
     return [sentence for line in document.splitlines() for sentence in ENDS.split(line) if sentence.strip()]
-
-
-def text_files(path: str) -> Sequence[str]:
-    """The text files in a folder, sorted by name, or the path itself; DataError for a folder without text
-    files.
-    """
-    if not os.path.isdir(path):
-        return [path]
-    files = sorted(str(file) for file in pathlib.Path(path).iterdir() if file.name.endswith(TEXT_FILES))
-    if not files:
-        raise DataError(path, None, f"expected text files, {', '.join(TEXT_FILES)}; the folder has none")
-    return files

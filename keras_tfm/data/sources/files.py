@@ -13,6 +13,7 @@ from babel import Locale
 
 from keras_tfm.data.sources.lines import (
     DataError,
+    Inputs,
     Path,
     Paths,
     check_text,
@@ -26,9 +27,12 @@ from keras_tfm.data.sources.rows import (
     ColumnNames,
     Columns,
     is_table,
+    one_of_each,
     parse_layout,
     read_all,
+    read_inputs,
     refuse_columns_of_text,
+    without_labels,
 )
 
 # Column names that mark a first row as a header, as do languages ("en", "pt-BR", "German").
@@ -93,6 +97,13 @@ def read_pairs(paths: Paths, columns: ColumnNames = None) -> Pairs:
     if not pairs.sources:
         raise DataError(files[0], None, "expected pairs of texts, the file is empty")
     return pairs
+
+
+def read_sources(path: Path, columns: ColumnNames = None) -> Inputs:
+    """Sources to answer: the lines of a text file, or the source column of a table."""
+    find = one_of_each(sorted({source for source, _ in KNOWN_COLUMNS}))
+    chosen = without_labels(("source", "target"), 1, lambda cells: known_pair(cells) or find(cells), columns)
+    return read_inputs(path, chosen, lambda row: row.text_or_blank(0))
 
 
 def read_lines(path: Path) -> Iterator[str]:

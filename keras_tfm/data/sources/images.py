@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from keras_tfm.data.sources import image_arrays
 from keras_tfm.data.sources.image_files import ImageFiles, readable
-from keras_tfm.data.sources.lines import DataError, Path, Paths, files_of
+from keras_tfm.data.sources.lines import DataError, Inputs, Path, Paths, files_of
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.sources.rows import (
     ColumnNames,
@@ -115,7 +115,8 @@ def read_unlabelled_images(
     files = files_of(paths)
     beside = {image_arrays.labels_beside(file) for file in files if image_arrays.is_idx(file)}
     files = [file for file in files if file not in beside] or files
-    images, places = read_images(files, shape, columns, preprocessing)
+    found = list(read_images(files, shape, columns, preprocessing))
+    images, places = [image for image, _ in found], [place for _, place in found]
     are_arrays = {isinstance(image, np.ndarray) for image in images}
     if len(are_arrays) != 1:
         problem = "expected images, there are none" if not images else "expected arrays alone, or files alone"
@@ -229,9 +230,9 @@ def read_images(
     shape: tuple[int, int, int],
     columns: ColumnNames = None,
     preprocessing: Preprocessing = STRETCHED,
-) -> tuple[list, list[str]]:
-    """Images to answer, and their places: image files, given by paths, patterns or folders (and the folders
-    in them, sorted by name); rows of tables as in `read_labelled_images`; .npz and idx files.
+) -> Inputs:
+    """Images to answer, each with its place: image files, given by paths, patterns or folders (and the
+    folders in them, sorted by name); rows of tables as in `read_labelled_images`; .npz and idx files.
 
     Each image is a path, the bytes of a file, or an array of the `shape`. Of two `columns`, as for training,
     that of the labels is ignored.
@@ -239,19 +240,17 @@ def read_images(
     layout = parse_layout(columns, counts=(1, 2))
     layout = dataclasses.replace(layout, columns=layout.columns and layout.columns[:1])
     chosen = Columns(("image",), one_of_each(IMAGES), layout)
-    images: list = []
-    places: list[str] = []
     files = files_of(path)
     for found in files:
         refuse_special(found)
         if is_table(found):
             for row in read_all(found, chosen, "images"):
-                images.append(source_of(row))
-                places.append(_place_of(row, images[-1]))
+                source = source_of(row)
+                yield source, _place_of(row, source)
         elif image_arrays.is_array_file(found):
             arrays = image_arrays.read_arrays(found, layout.names_in(found))
-            images += list(image_arrays.fit_arrays(arrays.images, *shape, preprocessing))
-            places += [f"{found}, image {number}" for number in range(1, len(arrays.images) + 1)]
+            fitted = image_arrays.fit_arrays(arrays.images, *shape, preprocessing)
+            yield from ((image, f"{found}, image {number}") for number, image in enumerate(fitted, start=1))
         else:
             inside = _image_files(pathlib.Path(found))
             is_alone = inside == [pathlib.Path(found)] and len(files) == 1
@@ -262,9 +261,7 @@ def read_images(
                     problem = f"cannot be read: {error.strerror or error}"
                 if problem:
                     raise DataError(found, None, problem)
-            images += inside
-            places += map(str, inside)
-    return images, places
+            yield from ((file, str(file)) for file in inside)
 
 
 def refuse_special(path: str) -> None:

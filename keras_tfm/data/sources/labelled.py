@@ -1,11 +1,24 @@
 """Texts with labels, and words with tags, from files."""
 
+import dataclasses
+import itertools
 import math
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from keras_tfm.data.sources.conll import parse_sentences
+from keras_tfm.data.sources.conll import held_if_tagged, parse_sentences
 from keras_tfm.data.sources.headers import refuse_names, refuse_order
-from keras_tfm.data.sources.lines import DataError, Paths, check_text, files_of, numbered_lines
+from keras_tfm.data.sources.lines import (
+    DataError,
+    Inputs,
+    Path,
+    Paths,
+    as_inputs,
+    check_text,
+    files_of,
+    inputs_in,
+    numbered_lines,
+)
 from keras_tfm.data.sources.multi_hot import read_multi_hot
 from keras_tfm.data.sources.rows import (
     ColumnNames,
@@ -17,6 +30,9 @@ from keras_tfm.data.sources.rows import (
     one_of_each,
     parse_layout,
     read_all,
+    read_inputs,
+    read_rows,
+    without_labels,
 )
 from keras_tfm.data.sources.word_tables import is_word_table, read_word_table
 
@@ -110,6 +126,27 @@ def read_labelled_texts(paths: Paths, columns: ColumnNames = None, problem: str 
     return examples
 
 
+def read_unlabelled_texts(path: Path, columns: ColumnNames = None, pairs: bool = False) -> Inputs:
+    """Texts, or `pairs` of them, to answer: the lines of text files, with a tab within a pair, or the columns
+    of tables.
+    """
+    names = ("text", "text", "label") if pairs else ("text", "label")
+    count = len(names) - 1
+
+    def known(cells: list[str]) -> tuple[int, ...] | None:
+        found = known_columns(cells)
+        if found is not None and len(found) > count:
+            return found
+        texts = next((group for group in TEXTS if len(group) == count and set(group) <= set(cells)), None)
+        return texts and tuple(map(cells.index, texts))
+
+    def example(row: Row) -> str | tuple[str, ...]:
+        texts = tuple(map(row.text_or_blank, range(count)))
+        return texts if pairs else texts[0]
+
+    return read_inputs(path, without_labels(names, 1, known, columns), example)
+
+
 def _of_multi_hot(path: str, layout: Layout) -> tuple[list[str], list[list[str]]] | None:
     """What `read_multi_hot` makes of a table that has a known column of texts, and none of labels."""
     if layout.columns is not None or layout.header is False:
@@ -174,13 +211,12 @@ def read_tagged_words(paths: Paths, columns: ColumnNames = None) -> TaggedWords:
     examples = TaggedWords([], [])
     for path in files_of(paths):
         if is_word_table(path, layout):
-            sentences = TaggedWords(*read_word_table(path, layout))
+            sentences = _listed(read_word_table(path, layout))
         elif len(layout.columns or ()) == 3:
             expected = "the columns of words and of tags; that of sentences is for .csv and .tsv files"
             raise DataError(path, None, f"--columns: expected two, {expected}; got three")
         elif has_names(path):
-            rows = [_tagged(row) for row in read_all(path, chosen, "tagged words")]
-            sentences = TaggedWords([words for words, _ in rows if words], [tags for _, tags in rows if tags])
+            sentences = _listed(map(_tagged, read_all(path, chosen, "tagged words")))
         else:
             sentences = TaggedWords(*parse_sentences(path, numbered_lines(path), layout.positions_in(path)))
         if not sentences.words:
@@ -188,6 +224,40 @@ def read_tagged_words(paths: Paths, columns: ColumnNames = None) -> TaggedWords:
         for column, more in zip(examples, sentences, strict=True):
             column.extend(more)
     return examples
+
+
+def _listed(sentences: Iterable[tuple[list[str], list[str]]]) -> TaggedWords:
+    """The words and the tags of those sentences that have any."""
+    kept = [sentence for sentence in sentences if sentence[0]]
+    return TaggedWords([words for words, _ in kept], [tags for _, tags in kept])
+
+
+def read_unlabelled_words(path: Path, labels: Sequence[str], columns: ColumnNames = None) -> Inputs:
+    """Sentences to tag: lines of text files, sentences in CoNLL columns, or words or lists of words from
+    tables.
+
+    A file is taken for CoNLL columns, and held whole, if `columns` are chosen, of which the second holds tags
+    and is ignored, or if every line ends in a tag, one of `labels` or of their kind.
+    """
+    layout = parse_layout(columns, counts=(1, 2, 3))
+    words_alone = dataclasses.replace(layout, columns=layout.columns and layout.columns[:1])
+
+    def read(file: str) -> Inputs:
+        if is_word_table(file, layout, always=()):
+            return numbered(words for words, _ in read_word_table(file, layout, has_tags=False))
+        if has_names(file):
+            rows = read_rows(file, Columns(("words",), one_of_each(WORDS), words_alone))
+            return ((words_of(row), row.place) for row in rows)
+        lines, positions = numbered_lines(file), words_alone.positions_in(file)
+        held, has_columns = (list(lines), True) if positions else held_if_tagged(lines, labels)
+        if has_columns:
+            return numbered(parse_sentences(file, held, positions and positions * 2).words)
+        return as_inputs(itertools.chain(held, lines))
+
+    def numbered(sentences: Iterable[list[str]]) -> Inputs:
+        return ((words, f"sentence {number}") for number, words in enumerate(sentences, start=1))
+
+    return inputs_in(files_of(path), read)
 
 
 def words_of(row: Row) -> list[str]:

@@ -11,9 +11,10 @@ import json
 import logging
 import lzma
 import os
+import pathlib
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -24,6 +25,10 @@ LOG = logging.getLogger(__name__)
 Path = str | os.PathLike[str]
 Paths = Path | Iterable[Path]  # one or several, which may be patterns
 
+# Examples to answer, each with its place, "line 3" for instance.
+Inputs = Iterator[tuple[Any, str]]
+
+TEXT_FILES = (".txt", ".txt.gz", ".txt.xz")
 LINES = (".jsonl", ".jsonl.gz", ".jsonl.xz")  # how the names of JSON lines end
 PREPARED = "tfds:"  # prefix for data sets of TensorFlow Datasets
 
@@ -59,6 +64,38 @@ def files_of(paths: Paths) -> list[str]:
             raise DataError(path, None, "expected files, but nothing matches the pattern")
         files += found
     return files
+
+
+def text_files(path: str) -> Sequence[str]:
+    """The text files in a folder, sorted by name, or the path itself; DataError for a folder without text
+    files.
+    """
+    if not os.path.isdir(path):
+        return [path]
+    files = sorted(str(file) for file in pathlib.Path(path).iterdir() if file.name.endswith(TEXT_FILES))
+    if not files:
+        raise DataError(path, None, f"expected text files, {', '.join(TEXT_FILES)}; the folder has none")
+    return files
+
+
+def read_input_lines(path: Path) -> Inputs:
+    """The lines of a text file (plain, .gz or .xz), of all files of a pattern or folder, or of standard input
+    for "-", each with its place.
+    """
+    files = [file for found in files_of(path) for file in text_files(found)]
+    return inputs_in(files, lambda file: as_inputs(numbered_lines(file)))
+
+
+def as_inputs(lines: Iterable[tuple[int, str]]) -> Inputs:
+    """Numbered lines as examples with their places."""
+    return ((text, f"line {number}") for number, text in lines)
+
+
+def inputs_in(files: Sequence[str], read: Callable[[str], Inputs]) -> Inputs:
+    """What `read` finds in each of the files; of several files, a place names its own."""
+    for file in files:
+        for example, place in read(file):
+            yield example, place if len(files) == 1 else f"{file}, {place}"
 
 
 def numbered_lines(

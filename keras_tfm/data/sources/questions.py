@@ -1,19 +1,33 @@
 """Questions about texts, from files in SQuAD's format (Rajpurkar et al. 2016, 2018)."""
 
+import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from keras_tfm.configs import parse_json
-from keras_tfm.data.sources.lines import DataError, Paths, check_text, files_of, numbered_lines, tell_left_out
+from keras_tfm.data.sources.lines import (
+    DataError,
+    Inputs,
+    Path,
+    Paths,
+    as_inputs,
+    check_text,
+    files_of,
+    inputs_in,
+    numbered_lines,
+    tell_left_out,
+)
 from keras_tfm.data.sources.rows import (
     ColumnNames,
     Columns,
     Row,
     has_names,
     kind_of,
+    one_of_each,
     parse_layout,
     read_all,
+    read_rows,
     refuse_columns_of_text,
 )
 
@@ -96,6 +110,27 @@ def read_questions(paths: Paths, columns: ColumnNames = None) -> Questions:
             raise first or DataError(path, None, "expected questions, the file has none")
         tell_left_out(problems, count, "questions")
     return examples
+
+
+def read_unanswered(path: Path) -> Inputs:
+    """(question, context) to answer, from files in SQuAD's format or tables, or the lines of text files, with
+    a tab between.
+    """
+    return inputs_in(files_of(path), _unanswered)
+
+
+def _unanswered(file: str) -> Inputs:
+    is_json = kind_of(file) == ".json"
+    if has_names(file) and not is_json:
+        chosen = Columns(COLUMNS[:2], one_of_each(["question"], ["context"]))
+        return (((row.text(0), row.text(1)), row.place) for row in read_rows(file, chosen))
+    lines = numbered_lines(file, MAX_BYTES)
+    begin = list(itertools.islice(lines, 1))
+    whole = itertools.chain(begin, lines)
+    if not is_json and (not begin or begin[0][1].lstrip()[:1] != "{"):
+        return as_inputs(whole)
+    asked = parse_questions(file, whole)
+    return ((question_of(file, record, context, place), place) for record, context, place in asked)
 
 
 def _of_table(path: str, columns: Columns) -> Iterator[tuple[str, Callable]]:

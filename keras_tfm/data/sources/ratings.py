@@ -7,8 +7,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_tfm.data.sources.lines import DataError, Paths
-from keras_tfm.data.sources.rows import ColumnNames, Columns, Row, one_of_each, parse_layout, read_all
+from keras_tfm.data.sources.lines import DataError, Inputs, Path, Paths
+from keras_tfm.data.sources.rows import (
+    ColumnNames,
+    Columns,
+    Row,
+    one_of_each,
+    parse_layout,
+    read_all,
+    read_inputs,
+    without_labels,
+)
 
 USERS = ("user", "user_id", "userid", "reader", "reviewer", "reviewer_id")
 ITEMS = (
@@ -16,7 +25,7 @@ ITEMS = (
     "product", "product_id", "productid", "asin",
 )  # fmt: skip
 RATINGS = ("rating", "ratings", "score", "stars", "book_rating")
-known_columns = one_of_each(USERS, ITEMS, RATINGS)
+COLUMNS = ("user", "item", "rating")
 LARGEST = float(np.finfo("float32").max)
 
 
@@ -55,7 +64,8 @@ def read_ratings(
     >>> keras_tfm.data.read_ratings("ratings.csv", lowest=1, highest=5)
     Ratings(users=['ana', 'ben'], items=['1984', '1984'], ratings=array([5., 3.], dtype=float32))
     """
-    chosen = Columns(("user", "item", "rating"), known_columns, parse_layout(columns, counts=(3,)))
+    known = one_of_each(USERS, ITEMS, RATINGS)
+    chosen = Columns(COLUMNS, known, parse_layout(columns, counts=(3,)))
     users: list[str] = []
     items: list[str] = []
     ratings, lines = array("f"), array("q")
@@ -81,6 +91,13 @@ def read_ratings(
         pair = f"{users[second]!r} rated {items[second]!r} before, in {place}"
         raise DataError(path, lines[second], f"expected a pair once, {pair}", unit)
     return Ratings(users, items, np.array(ratings, "float32"))
+
+
+def read_users(path: Path, columns: ColumnNames = None) -> Inputs:
+    """Ids of users to answer: the lines of text files, or the user column of tables."""
+    return read_inputs(
+        path, without_labels(COLUMNS, 2, one_of_each(USERS), columns), lambda row: identifier(row, 0)
+    )
 
 
 def identifier(row: Row, place: int) -> str:

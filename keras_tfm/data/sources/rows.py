@@ -20,11 +20,15 @@ from keras_tfm.data.sources.lines import (
     MAX_LINE_BYTES,
     PREPARED,
     DataError,
+    Inputs,
+    Path,
     Paths,
     check_text,
     files_of,
+    inputs_in,
     json_lines,
     numbered_lines,
+    read_input_lines,
     tell_blank_lines,
 )
 from keras_tfm.data.sources.named_sets import NamedSet, open_parquet, open_prepared
@@ -95,8 +99,9 @@ ColumnNames = Sequence[str | int] | Layout | None
 class Columns(NamedTuple):
     """Which columns of a table are read: those that the `layout` chooses, all by name or all by position from
     0; else those that `known(lower-cased first row)` finds; else the first ones, if the table has as many
-    columns as `names`. Blank lines are skipped or, unless `skips_blank`, only at the end; with `tells_blank`
-    a warning counts them.
+    columns as `names`. The last `num_labels` of them hold labels, which are not read and may be missing.
+    Blank lines are skipped or, unless `skips_blank`, only at the end; with `tells_blank` a warning counts
+    them.
     """
 
     names: tuple[str, ...]
@@ -104,6 +109,16 @@ class Columns(NamedTuple):
     layout: Layout = Layout()
     skips_blank: bool = True
     tells_blank: bool = True
+    num_labels: int = 0
+
+    @property
+    def num_read(self) -> int:
+        """How many columns are read."""
+        return len(self.names) - self.num_labels
+
+    def unlabelled(self, found: Sequence) -> Sequence:
+        """Those of the columns that are read; `known` may find more than `names`."""
+        return found[: self.num_read] if self.num_labels else found
 
 
 class Row(NamedTuple):
@@ -129,6 +144,11 @@ class Row(NamedTuple):
         """The cell at `place`; DataError unless it is a text that is not blank."""
         return check_text(self.cells[place], self.path, self.number, self.names[place], self.unit)
 
+    def text_or_blank(self, place: int) -> str:
+        """The cell at `place`; DataError unless it is a text, which may be blank."""
+        text = self.cells[place]
+        return text if isinstance(text, str) and (not text or text.isspace()) else self.text(place)
+
     def as_number(self, place: int) -> float:
         """The cell at `place` as a number; NaN if it is not a finite number."""
         value = self.cells[place]
@@ -153,6 +173,26 @@ def one_of_each(*groups: Sequence[str]) -> Found:
         return tuple(place for (place,) in found) if all(found) else None
 
     return find
+
+
+def without_labels(
+    names: tuple[str, ...], num_labels: int, known: Found, columns: ColumnNames = None
+) -> Columns:
+    """What `predict` reads of the columns `names`: all but the last, `num_labels` with labels, which may be
+    missing. `columns` may name them too.
+    """
+    count = len(names) - num_labels
+    layout = parse_layout(columns, range(count, len(names) + 1))
+    layout = dataclasses.replace(layout, columns=layout.columns and layout.columns[:count])
+    return Columns(names, known, layout, num_labels=num_labels)
+
+
+def read_inputs(path: Path, columns: Columns, example: Callable[[Row], Any]) -> Inputs:
+    """What `predict` answers: the `example` in each row of tables, or the lines of text files."""
+    files = files_of(path)
+    if not all(map(is_table, files)):
+        return read_input_lines(path)
+    return inputs_in(files, lambda file: ((example(row), row.place) for row in read_rows(file, columns)))
 
 
 def read_all(paths: Paths, columns: Columns, what: str, unknown: str | None = None) -> Iterator[Row]:
@@ -361,12 +401,13 @@ def _choose_columns(
     is_header = known is not None if layout.header is None else layout.header
     chosen, hint = layout.columns, _hint(first_row, separator)
     if chosen is None:
-        if known is None and len(cells) != len(columns.names):
-            if len(cells) > len(columns.names):
-                hint = f"; choose {COUNTS[len(columns.names)]} of them by name or position"
-            expected = f"{_counted(len(columns.names))}, {' and '.join(columns.names)}"
+        count = columns.num_read
+        if known is None and not count <= len(cells) <= len(columns.names):
+            if len(cells) > count:
+                hint = f"; choose {COUNTS[count]} of them by name or position"
+            expected = f"{_counted(count)}, {' and '.join(columns.names[:count])}"
             raise DataError(path, line, f"expected {expected}, got {len(cells)}{hint}")
-        return known or range(len(cells)), is_header
+        return columns.unlabelled(known or range(len(cells))), is_header
     if isinstance(chosen[0], int):
         if max(chosen) >= len(cells):
             got = f"got {_counted(len(cells))}{hint}"
@@ -393,10 +434,7 @@ def _hint(first_row: list[str], separator: str) -> str:
 
 
 def _named_rows(path: str, table: NamedSet, columns: Columns) -> Iterator[Row]:
-    names = columns.layout.names_in(path)
-    if names is None:
-        fits = table.usual is not None and len(table.usual) == len(columns.names)
-        names = list(table.usual or ()) if fits else _default_names(table.names, columns, path, None)
+    names = columns.layout.names_in(path) or _default_names(table.names, columns, path, None, table.usual)
     for name in names:
         if name not in table.names:
             got = ", ".join(table.names)[:200]
@@ -437,11 +475,17 @@ def _array_of_json(path: str) -> Iterator[tuple[int, Any]]:
     return iter(enumerate(content, start=1))
 
 
-def _default_names(names: list[str], columns: Columns, path: str, line: int | None) -> list[str]:
-    known = columns.known([name.lower() for name in names])
-    if known is None and len(names) == len(columns.names):
-        known = tuple(range(len(names)))
-    if known is None:
-        expected = " and ".join(columns.names)
-        raise DataError(path, line, f"expected columns {expected}, got {', '.join(names)[:200]!r}")
-    return [names[position] for position in known]
+def _default_names(
+    names: list[str], columns: Columns, path: str, line: int | None, usual: Sequence[str] | None = None
+) -> list[str]:
+    """The columns to read: the `usual` ones, those with known names, or all, if their number fits."""
+    known, count = columns.known([name.lower() for name in names]), columns.num_read
+    for width in range(len(columns.names), count - 1, -1):
+        if usual is not None and len(usual) == width:
+            return list(columns.unlabelled(usual))
+        if known is not None:
+            return [names[position] for position in columns.unlabelled(known)]
+        if len(names) == width:
+            return list(columns.unlabelled(names))
+    expected = " and ".join(columns.names[:count])
+    raise DataError(path, line, f"expected columns {expected}, got {', '.join(names)[:200]!r}")

@@ -5,8 +5,7 @@ import math
 import numpy as np
 
 from keras_tfm.configs import number_in
-from keras_tfm.data.sources.inputs import Inputs, read_input_lines
-from keras_tfm.data.sources.lines import Paths, files_of
+from keras_tfm.data.sources.lines import Inputs, Path, Paths, files_of, read_input_lines
 from keras_tfm.data.sources.rows import ColumnNames, Columns, Row, is_table, parse_layout, read_all
 
 VALUES = ("value", "values", "y", "close", "count", "price", "target", "temperature")
@@ -40,11 +39,11 @@ def known_series(cells: list[str]) -> tuple[int, ...] | None:
     return None if name is None else (cells.index(name),)
 
 
-def read_histories(path, columns: ColumnNames = None) -> Inputs:
+def read_histories(path: Path, columns: ColumnNames = None) -> Inputs:
     """Series to continue: lines of numbers, separated by commas or spaces, or the column of one table."""
     files = files_of(path)
     if len(files) == 1 and is_table(files[0]):
-        return Inputs([read_series(files, columns)], ["the series"])
+        return iter([(read_series(files, columns), "the series")])
     return read_input_lines(path)
 
 

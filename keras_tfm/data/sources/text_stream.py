@@ -9,8 +9,14 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.data.sources.documents import text_files
-from keras_tfm.data.sources.lines import DataError, Paths, files_of, numbered_lines, refuse_utf_16
+from keras_tfm.data.sources.lines import (
+    DataError,
+    Paths,
+    files_of,
+    numbered_lines,
+    refuse_utf_16,
+    text_files,
+)
 from keras_tfm.data.sources.rows import is_table
 
 CHUNK = 1 << 16  # bytes read at once

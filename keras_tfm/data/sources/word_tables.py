@@ -5,8 +5,8 @@ in tables that were made with spreadsheets.
 """
 
 import dataclasses
+from collections.abc import Iterator
 
-from keras_tfm.data.sources.conll import Sentences
 from keras_tfm.data.sources.lines import DataError
 from keras_tfm.data.sources.rows import (
     Columns,
@@ -36,15 +36,18 @@ def is_word_table(path: str, layout: Layout, always: tuple[str, ...] = (".csv",)
     return _header_in(path, layout) is not None
 
 
-def read_word_table(path: str, layout: Layout, has_tags: bool = True) -> Sentences:
-    """The words of each sentence and their tags; without `has_tags` no tags, which may then be missing.
+def read_word_table(
+    path: str, layout: Layout, has_tags: bool = True
+) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield the words of each sentence and their tags; without `has_tags` no tags, which may then be missing.
 
     The columns of a `layout` are those of the sentence (or none), the word and the tag. DataError for a blank
     word or tag.
     """
     columns = _columns(path, layout, has_tags)
-    has_sentences, found = "sentence" in columns.names, Sentences([], [])
-    before, sentence = -1, ""
+    has_sentences, before, sentence = "sentence" in columns.names, -1, ""
+    words: list[str] = []
+    tags: list[str] = []
     for row in read_rows(path, columns):
         cells = dict(zip(columns.names, (str(cell).strip() for cell in row.cells), strict=True))
         for name in ("word", "tag"):
@@ -53,13 +56,14 @@ def read_word_table(path: str, layout: Layout, has_tags: bool = True) -> Sentenc
         is_new = row.number > before + 1 and not has_sentences
         if has_sentences and cells["sentence"]:
             is_new, sentence = cells["sentence"] != sentence, cells["sentence"]
-        if is_new or not found.words:
-            found.words.append([])
-            found.tags.append([])
-        found.words[-1].append(cells["word"])
-        found.tags[-1] += [cells["tag"]] if has_tags else []
+        if is_new and words:
+            yield words, tags
+            words, tags = [], []
+        words.append(cells["word"])
+        tags += [cells["tag"]] if has_tags else []
         before = row.number
-    return found
+    if words:
+        yield words, tags
 
 
 def _columns(path: str, layout: Layout, has_tags: bool) -> Columns:

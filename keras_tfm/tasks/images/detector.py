@@ -16,7 +16,7 @@ from keras_tfm.configs import Between, Option, Size, meant
 from keras_tfm.data.batches.canvas import CanvasBatches
 from keras_tfm.data.batches.targets import object_targets
 from keras_tfm.data.sources.canvas import Canvas
-from keras_tfm.data.sources.inputs import Inputs
+from keras_tfm.data.sources.lines import Inputs
 from keras_tfm.data.sources.objects import KINDS, Objects, checked_boxes, found_in, read_objects
 from keras_tfm.heads.boxes import corners_of
 from keras_tfm.heads.object_detector import ObjectDetector, ReferencedDetector, detector_around
@@ -30,6 +30,7 @@ from keras_tfm.tasks.images.canvas_task import CanvasTask, canvas_batches, disti
 from keras_tfm.tasks.images.drawing import Pictures, draw_objects
 from keras_tfm.tasks.images.image_task import check_reads_images, shape_and_preprocessing
 from keras_tfm.tasks.learning import ModelOptions
+from keras_tfm.tasks.options import Finding
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import (
     describe_backbone,
@@ -131,6 +132,8 @@ class Detector(CanvasTask):
     )
     help = "train a detector: boxes around objects in images, and what they are"
     files = KINDS
+    input_files = "an image, a folder of images, COCO's JSON, JSON lines with images; or a TABLE"
+    asking = Finding()
     examples_class = Objects
     training = DetectionTraining(
         epochs=50, patience=None, learning_rate=3e-4, schedule="cosine", weight_decay=1e-4
@@ -359,8 +362,7 @@ class Detector(CanvasTask):
     def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
         if os.fspath(path).lower().endswith((".json", ".jsonl", ".jsonl.gz", ".jsonl.xz")):
             refuse_columns(columns, f"{self.name!r} reads no tables: {self.files}")
-            pictures = found_in(os.fspath(path))
-            return Inputs([picture.source for picture in pictures], [picture.place for picture in pictures])
+            return ((picture.source, picture.place) for picture in found_in(os.fspath(path)))
         return super().read_inputs(path, columns)
 
     def export_endpoints(self) -> Endpoints:

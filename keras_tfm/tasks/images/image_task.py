@@ -13,7 +13,7 @@ import tensorflow as tf
 from keras_tfm.data.batches.images import check_images
 from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.images import decode_images, read_images
-from keras_tfm.data.sources.inputs import Inputs
+from keras_tfm.data.sources.lines import Inputs
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.log import Bar
 from keras_tfm.serving.answering import Answerer
@@ -21,6 +21,7 @@ from keras_tfm.serving.examples import check_batch_size, check_column, listed, n
 from keras_tfm.serving.readers import portion_of
 from keras_tfm.tasks.asking import AskedTask
 from keras_tfm.tasks.images.decoded import DecodedImages, is_file, listed_images
+from keras_tfm.tasks.options import Batched
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Inspection, Signature
 from keras_tfm.tasks.task import Task
 from keras_tfm.training.folder import Path
@@ -39,6 +40,11 @@ class ImageTask(AskedTask):
     """
 
     reads_lines = False
+    input_files = (
+        "an image; a folder of images, or of such folders; .npz or idx files; or a TABLE, with images or "
+        "with paths of them"
+    )
+    asking = Batched()
     image_shape: tuple[int, int, int]
 
     def take_images(self, backbone: keras.Model) -> None:
@@ -121,7 +127,7 @@ class ImageTask(AskedTask):
                 bar.update(len(read))
 
     def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
-        return Inputs(*read_images(path, self.image_shape, columns, self.preprocessing))
+        return read_images(path, self.image_shape, columns, self.preprocessing)
 
     @property
     def file_fields(self) -> dict[str, Any]:

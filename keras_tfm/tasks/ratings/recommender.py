@@ -12,13 +12,21 @@ import numpy as np
 import scipy.sparse
 import tensorflow as tf
 
-from keras_tfm.configs import Between, Config, Option, Size
+from keras_tfm.configs import Between, Config, Count, Option, Size
 from keras_tfm.data.batches.epochs import HeldOut
-from keras_tfm.data.sources.inputs import Inputs, read_users
-from keras_tfm.data.sources.ratings import Ratings, first_problem, rating_problem, read_ratings, repeated
+from keras_tfm.data.sources.lines import Inputs
+from keras_tfm.data.sources.ratings import (
+    Ratings,
+    first_problem,
+    rating_problem,
+    read_ratings,
+    read_users,
+    repeated,
+)
 from keras_tfm.serving.examples import as_numbers, listed, not_id
 from keras_tfm.tasks.baselines import MEAN, Baselines
 from keras_tfm.tasks.learning import TABLES, LearningTask, ModelOptions
+from keras_tfm.tasks.options import Asking
 from keras_tfm.tasks.ratings.ids import Ids, as_ids
 from keras_tfm.tasks.ratings.served_factors import ServedFactors
 from keras_tfm.tasks.ratings.sweeps import best_of_sweeps
@@ -77,6 +85,13 @@ class Recommendation(NamedTuple):
     rating: float
 
 
+@dataclasses.dataclass(frozen=True)
+class Items(Asking):
+    """What is recommended."""
+
+    num_items: Annotated[Count, Option("items per user", flag="--items")] = ANSWERS
+
+
 class Recommender(LearningTask):
     """Predicts ratings, and recommends to each user the best items that he or she has not rated yet.
 
@@ -94,6 +109,8 @@ class Recommender(LearningTask):
     name = "recommend"
     help = "learn from ratings which items each user would like"
     files = f"a user, an item and a rating in {TABLES}; other file names are read as .tsv"
+    input_files = "lines with one user each; or a TABLE with users"
+    asking = Items()
     columns = (3,)
     examples_class = Ratings
     column_kinds = types.MappingProxyType({"users": not_id, "items": not_id})

@@ -5,16 +5,16 @@ import os
 import pathlib
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import keras
 import numpy as np
 
+from keras_tfm.configs import Option
 from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.coco import read_coco
-from keras_tfm.data.sources.inputs import Inputs
-from keras_tfm.data.sources.lines import DataError, files_of
+from keras_tfm.data.sources.lines import DataError, Inputs, files_of
 from keras_tfm.data.sources.masks import KINDS, Masks, has_pairs, images_in, read_masks
 from keras_tfm.data.sources.segments import KINDS as KINDS_OF_SETS
 from keras_tfm.data.sources.segments import Segments, is_coco, read_segments
@@ -22,6 +22,7 @@ from keras_tfm.heads.map_decoders import maps_of
 from keras_tfm.tasks.images.canvas_task import CanvasTask, distinct
 from keras_tfm.tasks.images.drawing import Pictures
 from keras_tfm.tasks.images.image_task import check_reads_images, shape_and_preprocessing
+from keras_tfm.tasks.options import Finding
 from keras_tfm.tasks.segmentation.config import (
     SegmentationTraining,
     SegmenterConfig,
@@ -58,6 +59,16 @@ KINDS_OF_SEGMENTS: dict[str, type[SegmentationKind]] = {
 }
 
 
+@dataclasses.dataclass(frozen=True)
+class Masking(Finding):
+    """What is made of segments."""
+
+    masks: Annotated[
+        str | None,
+        Option("folder for masks, PNG files of class values or numbers of segments", default="none"),
+    ] = None
+
+
 class Segmenter(CanvasTask):
     """Images, as `ImageTask` has them, to their segments, by a `backbone` or one with a head.
 
@@ -87,6 +98,10 @@ class Segmenter(CanvasTask):
         f"need --family {NAMES_OF_SETS}"
     )
     examples_class = Masks
+    input_files = (
+        "an image, a folder of images or with images/, COCO's JSON, JSON lines with images; or a TABLE"
+    )
+    asking = Masking()
     training = SegmentationTraining(
         epochs=50, patience=None, learning_rate=1e-3, schedule="cosine", weight_decay=0.01
     )
@@ -291,7 +306,7 @@ class Segmenter(CanvasTask):
             found = [pair[1:] for pair in read_coco(path).paths()] if is_coco(path) else images_in(path)
             if not found:
                 raise DataError(path, None, "expected images, there are none")
-            return Inputs([image for image, _ in found], [place for _, place in found])
+            return iter(found)
         return super().read_inputs(path, columns)
 
     def export_endpoints(self) -> Endpoints:

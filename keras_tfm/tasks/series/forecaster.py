@@ -15,7 +15,7 @@ import keras_tfm.models
 from keras_tfm.configs import Between, Config, Count, Length, Option, Size
 from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.batches.series import SeriesBatches, windows_of
-from keras_tfm.data.sources.inputs import Inputs
+from keras_tfm.data.sources.lines import Inputs
 from keras_tfm.data.sources.series import parse_numbers, read_histories, read_series
 from keras_tfm.serving.examples import as_numbers
 from keras_tfm.tasks.baselines import LAST_VALUE, MEAN, Baselines
@@ -85,6 +85,7 @@ class Forecaster(TrainableTask):
     name = "forecast"
     help = "train a model that predicts the next values of a series of numbers"
     files = f"a column of numbers, oldest first, in {TABLES}"
+    input_files = "lines with one series each, comma-separated; or a TABLE with a column of numbers"
     columns = (1,)
     unit = "values"
     digits = 6

@@ -3,8 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 
-from keras_tfm.data.sources.documents import text_files
-from keras_tfm.data.sources.lines import files_of
+from keras_tfm.data.sources.lines import files_of, text_files
 from keras_tfm.data.sources.rows import is_table
 from keras_tfm.data.sources.text_stream import TextStream
 from keras_tfm.training.folder import Path

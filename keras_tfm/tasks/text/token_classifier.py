@@ -10,14 +10,15 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.configs import Config, Option
-from keras_tfm.data.sources.inputs import Inputs, read_unlabelled_words
-from keras_tfm.data.sources.labelled import TaggedWords, read_tagged_words
+from keras_tfm.data.sources.labelled import TaggedWords, read_tagged_words, read_unlabelled_words
+from keras_tfm.data.sources.lines import Inputs
 from keras_tfm.heads import TokenCrossEntropy, TokenTagger, token_accuracy
 from keras_tfm.serving.examples import listed, not_texts, words_in
 from keras_tfm.serving.readers import Read
 from keras_tfm.tasks.class_weights import class_weights
 from keras_tfm.tasks.judgements import Judgements, confusion_of, counts_in, counts_of_sets, losses_of
 from keras_tfm.tasks.learning import ROWS
+from keras_tfm.tasks.options import Batched
 from keras_tfm.tasks.records import rounded
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.text.encoder_task import (
@@ -54,6 +55,13 @@ class TokenClassifierConfig(Config):
         check_labels(self.labels)
 
 
+@dataclasses.dataclass(frozen=True)
+class Tagging(Batched):
+    """How words are tagged."""
+
+    repair: Annotated[bool, Option("turn an I- tag that goes on with nothing into B-")] = False
+
+
 class TokenClassifier(EncoderTask):
     """Tags each word of a sentence by an encoder such as BERT with a head on every token.
 
@@ -81,6 +89,8 @@ class TokenClassifier(EncoderTask):
     )
     columns = (2, 3)
     unit = "sentences"
+    input_files = "lines, or CoNLL columns; or a TABLE with lists of words, or with a word per row"
+    asking = Tagging()
     training = ClassTraining(**{**dataclasses.asdict(EncoderTask.training), "epochs": 10})
     config_class = TokenClassifierConfig
     examples_class = TaggedWords

@@ -17,8 +17,8 @@ from keras_tfm.configs import Between, Config, Length, Option, meant
 from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.data.batches.packing import PackedPairs
 from keras_tfm.data.batches.pairs import PairBatches
-from keras_tfm.data.sources.files import Pairs, read_pairs
-from keras_tfm.data.sources.inputs import Inputs, read_sources
+from keras_tfm.data.sources.files import Pairs, read_pairs, read_sources
+from keras_tfm.data.sources.lines import Inputs
 from keras_tfm.data.tokenizers.huggingface import read_huggingface_special_tokens, read_huggingface_tokenizer
 from keras_tfm.data.tokenizers.kinds import load_tokenizer, train_tokenizer
 from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
@@ -28,6 +28,7 @@ from keras_tfm.generation.processors import require
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy, token_accuracy, token_cross_entropy
 from keras_tfm.serving.examples import not_text
 from keras_tfm.tasks.learning import TABLES, VOCABULARY, ModelOptions, Vocabulary
+from keras_tfm.tasks.options import Batched
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import Task, describe_language_model, make_language_model
 from keras_tfm.tasks.text.decoding import check_token_ids, ending, with_languages
@@ -124,6 +125,8 @@ class Translator(WritingTask, TrainableTask):
     name = "translate"
     help = "train a model that maps a text to a text, for example a translator"
     files = f"two parallel text files; or {TABLES}"
+    input_files = "lines; or a TABLE"
+    asking = Batched()
     columns = (2,)
     examples_class = Pairs
     column_kinds = types.MappingProxyType({"sources": not_text, "targets": not_text})

@@ -9,6 +9,7 @@ import pytest
 from keras_tfm.data import DataError, Preprocessing, read_labelled_images
 from keras_tfm.data.sources.image_arrays import fit_arrays, read_arrays
 from keras_tfm.data.sources.images import read_images
+from tests.data.sources.parts import parts
 
 SHAPE = 6, 6, 1
 
@@ -38,7 +39,7 @@ def test_npz_by_known_names_and_by_columns(tmp_path):
     np.testing.assert_array_equal(read.images[..., 0], images)
     read = read_labelled_images(tmp_path / "a.npz", *SHAPE, columns=["x_test", "y_test"])
     assert read.labels.tolist() == [0, 1]
-    found, _ = read_images(tmp_path / "a.npz", (6, 6, 1), ["x_test", "y_test"])
+    found, _ = parts(read_images(tmp_path / "a.npz", (6, 6, 1), ["x_test", "y_test"]))
     np.testing.assert_array_equal(np.stack(found)[..., 0], images[:2])
     np.savez(tmp_path / "b.npz", images=(images / 255).astype("float32"), labels=["b", "a", "b", "c"])
     read = read_labelled_images([tmp_path / "b.npz", tmp_path / "a.npz"], *SHAPE)

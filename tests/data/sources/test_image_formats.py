@@ -193,7 +193,9 @@ def test_twelve_bits_in_sixteen_are_said(caplog):
 
 
 @pytest.mark.parametrize("name", ["a.png", "a.npz", "train-images-idx3-ubyte", "a.parquet"])
-@pytest.mark.parametrize("read", [read_images, lambda path, shape: read_labelled_images(path, *shape)])
+@pytest.mark.parametrize(
+    "read", [lambda *asked: list(read_images(*asked)), lambda path, shape: read_labelled_images(path, *shape)]
+)
 def test_pipes_are_not_waited_for(read, name, tmp_path):
     os.mkfifo(tmp_path / name)
     with pytest.raises(DataError, match="expected a file or a folder, got a pipe or a device"):

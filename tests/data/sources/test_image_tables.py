@@ -9,6 +9,7 @@ import tensorflow as tf
 from keras_tfm.data import DataError, read_labelled_images
 from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.images import read_images
+from tests.data.sources.parts import parts
 
 SHAPE = (4, 4, 1)
 NAMES = ["day/a.png", "b.png", "day/c, d.png"]
@@ -48,7 +49,7 @@ def test_images_are_read_from_paths_beside_the_table(suffix, header, columns, fo
     assert read.images[:, 0, 0, 0].tolist() == [0, 1, 2]
     files = read_labelled_images(path, *SHAPE, columns, in_memory=False).images
     assert isinstance(files, ImageFiles) and files.place(2) == str(folder / NAMES[2])
-    images, places = read_images(path, SHAPE, columns)
+    images, places = parts(read_images(path, SHAPE, columns))
     assert images == places == [str(folder / name) for name in NAMES]
 
 

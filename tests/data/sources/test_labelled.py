@@ -5,8 +5,8 @@ import gzip
 import pytest
 
 from keras_tfm.data import DataError, Layout
-from keras_tfm.data.sources.inputs import read_unlabelled_words
-from keras_tfm.data.sources.labelled import read_labelled_texts, read_tagged_words
+from keras_tfm.data.sources.labelled import read_labelled_texts, read_tagged_words, read_unlabelled_words
+from tests.data.sources.parts import parts
 
 
 def written(folder, name, text):
@@ -105,8 +105,8 @@ def test_conll_files_as_they_are_published(tmp_path, text, expected):
     path.write_bytes(text.encode())
     assert read_tagged_words(path) == expected
     labels = sorted({tag for tags in expected[1] for tag in tags})
-    inputs = read_unlabelled_words(path, labels)
-    assert inputs.examples == expected[0] and inputs.places[0] == "sentence 1"
+    words, places = parts(read_unlabelled_words(path, labels))
+    assert words == expected[0] and places[0] == "sentence 1"
 
 
 def test_columns_of_conll_files_are_chosen_by_position(tmp_path):
@@ -115,7 +115,7 @@ def test_columns_of_conll_files_are_chosen_by_position(tmp_path):
     assert read_tagged_words(path, [1, 2]) == ([["Anna", "ran"]], [["NNP", "VBD"]])
     assert read_tagged_words(path, ["0", "3"]).words == [["1", "2"]]
     for columns in ([2], [2, 1]):
-        assert read_unlabelled_words(path, [], columns).examples == [["NNP", "VBD"]]
+        assert parts(read_unlabelled_words(path, [], columns))[0] == [["NNP", "VBD"]]
     for columns, message in (
         ([0, 4], "line 1: expected column 4 .from 0., got 4 columns"),
         (["word", "tag"], "--columns: expected positions from 0 in this text, got word, tag"),
@@ -124,7 +124,7 @@ def test_columns_of_conll_files_are_chosen_by_position(tmp_path):
         with pytest.raises(DataError, match=message):
             read_tagged_words(path, columns)
     table = written(tmp_path, "a.jsonl", '{"words": ["Anna"], "tags": ["O"], "other": ["ran"]}\n')
-    assert read_unlabelled_words(table, ["O"], ["other"]).examples == [["ran"]]
+    assert parts(read_unlabelled_words(table, ["O"], ["other"]))[0] == [["ran"]]
     with pytest.raises(DataError, match=r"column 2 .from 0., which holds _ alone; choose"):
         read_tagged_words(written(tmp_path, "b.conll", "Anna O _\nran O _\n"))
 

@@ -19,8 +19,12 @@ from keras_tfm.data import (
     read_tagged_words,
     read_texts,
 )
-from keras_tfm.data.sources import inputs
+from keras_tfm.data.sources.choices import read_unlabelled_choices
+from keras_tfm.data.sources.files import read_sources
 from keras_tfm.data.sources.images import read_images
+from keras_tfm.data.sources.labelled import read_unlabelled_texts, read_unlabelled_words
+from keras_tfm.data.sources.questions import read_unanswered
+from tests.data.sources.parts import parts
 
 TEXT, Label = tfds.features.Text(), tfds.features.ClassLabel
 
@@ -40,7 +44,7 @@ def test_pairs_of_tfds(prepared):
     assert read_pairs(path, ["en", "de"]) == (["a dog", "a cat"], ["ein Hund", "eine Katze"])
     assert read_pairs(f"{path}[:1]", ["de", "en"]) == (["ein Hund"], ["a dog"])
     assert sorted(read_pairs(f"{path}[:1]")) == [["a dog"], ["ein Hund"]]
-    assert inputs.read_sources(path, ["de"]) == (["ein Hund", "eine Katze"], ["example 1", "example 2"])
+    assert parts(read_sources(path, ["de"])) == (["ein Hund", "eine Katze"], ["example 1", "example 2"])
     missing = refusal(read_pairs, path, ["en", "fr"])
     assert missing == f"{path}: expected a column named 'fr', got de, en"
     name = path.split("#")[0]
@@ -55,7 +59,7 @@ def test_pairs_of_parquet(parquet):
     assert read_pairs(path, ["target", "source"]) == (["b", "d"], ["a", "c"])
     nested = parquet("b.parquet", {"id": ["1"], "translation": [{"en": "a", "de": "b"}]})
     assert read_pairs(nested, ["en", "de"]) == read_pairs(nested) == (["a"], ["b"])
-    assert inputs.read_sources(path) == (["a", "c"], ["row 1", "row 2"])
+    assert parts(read_sources(path)) == (["a", "c"], ["row 1", "row 2"])
     wrong = parquet("c.parquet", {"source": ["a", "c"], "target": ["b", None]})
     assert refusal(read_pairs, wrong) == f"{wrong}, row 2: expected a string as 'target', got null"
     wrong = parquet("d.parquet", {"source": ["a", " "], "target": ["b", "c"]})
@@ -92,9 +96,9 @@ def test_labelled_texts(prepared, parquet, tmp_path):
     bare = parquet("b.parquet", {"text": ["a"], "label": [3]})
     assert read_labelled_texts(bare) == (["a"], ["3"])  # nobody says its name
     assert read_labelled_texts([path, bare, file]).labels == [*expected[1], "3", *expected[1]]
-    assert inputs.read_unlabelled_texts(path).examples == expected[0]
-    several = inputs.read_unlabelled_texts(tmp_path / "*.parquet")
-    assert several.examples == [*expected[0], "a"] and several.places[-1] == f"{bare}, row 1"
+    assert parts(read_unlabelled_texts(path))[0] == expected[0]
+    texts, places = parts(read_unlabelled_texts(tmp_path / "*.parquet"))
+    assert texts == [*expected[0], "a"] and places[-1] == f"{bare}, row 1"
 
 
 def test_pairs_of_texts_numbers_and_several_labels(prepared, parquet):
@@ -131,7 +135,7 @@ def test_a_label_below_zero_is_none(prepared, parquet):
         "tiny_test", {"text": TEXT, "label": Label(names=["x", "y"])}, [{"text": "a", "label": -1}]
     )
     assert refusal(read_labelled_texts, path) == f"{path}, example 1: expected a label, got None"
-    assert inputs.read_unlabelled_texts(path).examples == ["a"]
+    assert parts(read_unlabelled_texts(path))[0] == ["a"]
     path = parquet("a.parquet", {"text": ["a"], "label": [-1]}, {"label": ["x", "y"]})
     assert refusal(read_labelled_texts, path) == f"{path}, row 1: expected a label, got None"
 
@@ -153,7 +157,7 @@ def test_tagged_words(prepared, parquet, tmp_path):
     lines = '{"words": ["EU", "rejects"], "tags": ["B-ORG", "O"]}\n{"words": ["Peter"], "tags": ["B-PER"]}\n'
     (tmp_path / "a.jsonl").write_text(lines)
     assert read_tagged_words(tmp_path / "a.jsonl") == expected
-    assert inputs.read_unlabelled_words(path, names) == (expected[0], ["example 1", "example 2"])
+    assert parts(read_unlabelled_words(path, names)) == (expected[0], ["example 1", "example 2"])
     for column, message in (
         ([["O"]], "row 1: expected 2 tags, one for each word, got ['O']"),
         (["O O"], "row 1: expected 2 tags, one for each word, got 'O O'"),
@@ -181,7 +185,7 @@ def test_questions(prepared, parquet):
     assert read_questions(path) == expected
     columns = {name: [row[name] for row in rows] for name in ("question", "context", "answers")}
     assert read_questions(parquet("a.parquet", columns)) == expected
-    assert inputs.read_unanswered(path) == (
+    assert parts(read_unanswered(path)) == (
         [("Who?", context), ("Why?", context)],
         ["example 1", "example 2"],
     )
@@ -205,7 +209,7 @@ def test_choices(prepared, parquet):
     assert read_choices(path) == expected
     columns = {"text": expected[0], "endings": expected[1], "label": ["2"]}
     assert read_choices(parquet("a.parquet", columns)) == expected
-    assert inputs.read_unlabelled_choices(path) == ([("Q", ["a", "b", "c"])], ["example 1"])
+    assert parts(read_unlabelled_choices(path)) == ([("Q", ["a", "b", "c"])], ["example 1"])
     wrong = parquet("b.parquet", {**columns, "label": ["3"]})
     assert refusal(read_choices, wrong) == f"{wrong}, row 1: expected a label from 0 to 2, got '3'"
 
@@ -245,10 +249,10 @@ def test_images(prepared, parquet):
         read = read_labelled_images(source, 4, 5, 3)
         assert read.class_names == ["cat", "dog"] and read.labels.tolist() == [1, 0, 1]
         np.testing.assert_array_equal(read.images, arrays)
-        images, places = read_images(source, (8, 8, 1))
+        images, places = parts(read_images(source, (8, 8, 1)))
         assert len(images) == 3 and images[1].startswith(b"\x89PNG")  # TFDS writes them anew
         assert places[1].startswith(str(source)) and places[1].endswith(" 2")
-    assert read_images(source, (8, 8, 1), ["image", "label"])[0] == files
+    assert parts(read_images(source, (8, 8, 1), ["image", "label"]))[0] == files
     numbered = parquet("c.parquet", {"image": files, "label": [10, 9, 10]})
     assert read_labelled_images(numbered, 4, 5, 3).class_names == ["9", "10"]
     for columns, message in (

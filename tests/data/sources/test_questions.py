@@ -8,7 +8,8 @@ import lzma
 import pytest
 
 from keras_tfm.data import Answer, DataError, read_questions
-from keras_tfm.data.sources.inputs import read_unanswered
+from keras_tfm.data.sources.questions import read_unanswered
+from tests.data.sources.parts import parts
 
 CONTEXT = "Zoë met Bob\nin Łódź. 😀 Bob slept."
 ANSWERED = {"id": "q1", "question": "Who slept?", "answers": [{"text": "Bob", "answer_start": 23}]}
@@ -127,7 +128,7 @@ ROWS = [
 def test_json_of_other_forms(tmp_path, content):
     path = written(tmp_path, content)
     assert read_questions(path) == EXPECTED
-    assert read_unanswered(path).examples == list(zip(*EXPECTED[:2], strict=True))
+    assert parts(read_unanswered(path))[0] == list(zip(*EXPECTED[:2], strict=True))
 
 
 def test_a_bad_row_is_skipped_and_counted(tmp_path, caplog):

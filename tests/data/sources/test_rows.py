@@ -16,8 +16,9 @@ from keras_tfm.data import (
     read_ratings,
     read_texts,
 )
-from keras_tfm.data.sources.inputs import read_unlabelled_texts
+from keras_tfm.data.sources.labelled import read_unlabelled_texts
 from keras_tfm.data.sources.series import read_series
+from tests.data.sources.parts import parts
 
 FILMS = (["good film", "bad film"], ["pos", "neg"])
 
@@ -197,7 +198,7 @@ def test_a_layout_holds_for_every_reader(tmp_path):
     assert read_ratings(path, Layout([0, 1, 2], header=True)).users == ["ana"]
     path = written(tmp_path, "c.csv", "month,sales\n1,2\n")
     assert read_series(path, Layout([1], header=True)).tolist() == [2]
-    assert read_unlabelled_texts(quoted, Layout([0], header=True, quoted=True)).examples == ['a "b"']
+    assert parts(read_unlabelled_texts(quoted, Layout([0], header=True, quoted=True)))[0] == ['a "b"']
 
 
 @pytest.mark.parametrize(
@@ -234,7 +235,7 @@ def test_labels_as_columns_of_0_and_1(tmp_path, caplog):
     assert "the labels are toxic, insult; not read are author, rater" in caplog.text
     with pytest.raises(DataError, match="line 1: expected 2 columns, text and label, got 6"):
         read_labelled_texts(path)
-    assert read_unlabelled_texts(path).examples == expected[0]
+    assert parts(read_unlabelled_texts(path))[0] == expected[0]
     # A column of labels, or none of 0 and 1, is no such table.
     path = written(tmp_path, "c.csv", 'text,labels,toxic\nx,"a,b",1\n')
     assert read(path, problem="multi-label") == (["x"], [["a", "b"]])

@@ -3,7 +3,8 @@
 import pytest
 
 from keras_tfm.data import DataError, Layout, read_tagged_words
-from keras_tfm.data.sources.inputs import read_unlabelled_words
+from keras_tfm.data.sources.labelled import read_unlabelled_words
+from tests.data.sources.parts import parts
 
 WORDS, TAGS = [["Ada", "met", "Bob"], ["He", "ran"]], [["B-P", "O", "B-P"], ["O", "O"]]
 ROWS = [("1", "Ada", "B-P"), ("1", "met", "O"), ("1", "Bob", "B-P"), ("2", "He", "O"), ("2", "ran", "O")]
@@ -33,14 +34,14 @@ def test_sentences_are_read_from_rows(kind, header, cells, gap, columns, tmp_pat
     path.write_text(table("," if kind == "csv" else "\t", header, cells, gap))
     assert read_tagged_words(path, columns) == (WORDS, TAGS)
     inputs = read_unlabelled_words(path, ["O"], columns)
-    assert inputs == (WORDS, ["sentence 1", "sentence 2"]) and not caplog.records
+    assert parts(inputs) == (WORDS, ["sentence 1", "sentence 2"]) and not caplog.records
 
 
 @pytest.mark.parametrize("cells", [("sentence", "word", "tag"), ("word", "tag")])
 def test_a_csv_file_may_have_no_header(cells, tmp_path):
     (tmp_path / "words.csv").write_text(table(",", None, cells, gap=True))
     assert read_tagged_words(tmp_path / "words.csv", Layout(header=False)) == (WORDS, TAGS)
-    assert read_unlabelled_words(tmp_path / "words.csv", ["O"], Layout(header=False)).examples == WORDS
+    assert parts(read_unlabelled_words(tmp_path / "words.csv", ["O"], Layout(header=False)))[0] == WORDS
     assert read_tagged_words(tmp_path / "words.csv") == (WORDS, TAGS)
 
 
@@ -53,9 +54,9 @@ def test_a_blank_sentence_goes_on_and_names_may_come_again(tmp_path):
 
 def test_words_alone_can_be_tagged(tmp_path):
     (tmp_path / "words.csv").write_text("sent_id,token\n1,Ada\n1,met\n2,He\n")
-    assert read_unlabelled_words(tmp_path / "words.csv", ["O"]).examples == [["Ada", "met"], ["He"]]
+    assert parts(read_unlabelled_words(tmp_path / "words.csv", ["O"]))[0] == [["Ada", "met"], ["He"]]
     (tmp_path / "lines.csv").write_text("Ada met Bob\nHe ran\n")
-    assert read_unlabelled_words(tmp_path / "lines.csv", ["O"]).examples == ["Ada met Bob", "He ran"]
+    assert parts(read_unlabelled_words(tmp_path / "lines.csv", ["O"]))[0] == ["Ada met Bob", "He ran"]
 
 
 def test_columns_without_a_header_are_conll(tmp_path):

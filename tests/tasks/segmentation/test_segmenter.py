@@ -255,6 +255,6 @@ def test_refusals(learnt, tmp_path):
     (tmp_path / "b.json").write_text('{"images": [], "annotations": [], "categories": []}')
     for name in ("a.jsonl", "b.json"):
         with pytest.raises(DataError, match=f"{name}: expected images, there are none"):
-            learnt[0].read_inputs(tmp_path / name)
+            list(learnt[0].read_inputs(tmp_path / name))
     with pytest.raises(ValueError, match="There is no family 'nosuch'"):
         tasks.segmentation.models.SegmenterOptions(family="nosuch").base()

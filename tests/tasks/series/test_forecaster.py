@@ -15,6 +15,7 @@ from keras_tfm.data.sources.series import read_series
 from keras_tfm.models import Autoregressive, AutoregressiveConfig
 from keras_tfm.tasks import Forecaster, ForecasterConfig
 from tests.contract import randomise
+from tests.data.sources.parts import parts
 from tests.fresh_process import ask
 
 WINDOW = 4
@@ -155,7 +156,7 @@ def test_options_are_no_changes_of_the_model(tmp_path, capsys):
 
 def test_histories_may_be_lines(learnt, tmp_path):
     (tmp_path / "lines.txt").write_text("1 2 3 4\n1,2,3\n", "utf-8")
-    examples, places = learnt.read_inputs(tmp_path / "lines.txt")
+    examples, places = parts(learnt.read_inputs(tmp_path / "lines.txt"))
     assert places == ["line 1", "line 2"] and list(learnt.refusals(examples)) == [1]
     np.testing.assert_array_equal(learnt.predict(examples[:1], 2)[0], learnt.forecast([1, 2, 3, 4], 2))
     ahead = learnt.forecast([1, 2, 3, 4], 2)
