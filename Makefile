@@ -1,8 +1,8 @@
 # Every command runs in .venv; `make setup` makes it, and is instant while the files it depends on are unchanged.
 #   PYTHON=python3.12   the interpreter that .venv is made from (3.11 to 3.13)
-#   ARGS="-k masks"     more arguments for pytest, in test, test-slow, test-wheel and parity; for benchmarks in bench
+#   ARGS="-k masks"     more arguments for pytest, in test, test-slow, test-wheel, check and parity; for benchmarks: bench
 #   JOBS=1              processes of tests at once (2)
-#   CONFIGS=20          random models per family in parity
+#   CONFIGS=20          random models per family in parity (3 in check)
 #   TORCH_INDEX=URL     another package index for torch, such as https://download.pytorch.org/whl/cpu (no CUDA)
 #   UV_DEFAULT_INDEX=URL  a mirror of PyPI: uv installs all but itself and torch, and reads no pip.conf
 
@@ -25,7 +25,7 @@ TESTS := -m tests.run --jobs $(JOBS)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test test-shuffled test-slow lint docs bench private parity wheel test-wheel constraints clean
+.PHONY: help setup demo test test-shuffled test-slow check lint docs bench private parity wheel test-wheel constraints clean
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 22
@@ -56,10 +56,14 @@ test-shuffled: setup ## make test with files and tests in a drawn order; ARGS="-
 # what is tested, and the optimiser wholly. (.ci/run leaves it out of parity too.)
 test-slow parity: export KERAS_TFM_GRAPPLER ?= 1
 # torch's threads spin while they wait for a core on which another process's tests run.
-parity: export OMP_NUM_THREADS ?= 1
+check parity: export OMP_NUM_THREADS ?= 1
 test-slow: setup ## the slow tests, ten times the drawn examples, and tasks and the command line with XLA
 	@KERAS_TFM_EXAMPLES=100 $(BIN)/python $(TESTS) -m "(slow or hypothesis) and not parity" $(ARGS)
 	@KERAS_TFM_JIT=1 $(BIN)/python $(TESTS) -m "not parity" tests/tasks tests/test_cli*.py $(ARGS)
+
+check: CONFIGS := 3
+check: setup $(PARITY_STAMP) ## make test and the quick tests of parity, side by side: what .ci/run runs beside lint
+	@KERAS_TFM_PARITY_CONFIGS=$(CONFIGS) $(BIN)/python $(TESTS) --parity -m "not slow" $(ARGS)
 
 lint: setup ## ruff (rules and format), mypy, and a list of long files
 	$(BIN)/ruff check .

@@ -1,22 +1,32 @@
-"""TensorFlow's making of graphs without work that leaves no trace in them: most of the tests' time is that.
+"""TensorFlow's making of graphs, and Keras's of layers, without work that leaves no trace in them: most of
+the tests' time is that.
 
-The graphs stay what they are: `test_quick_graphs.py` compares them with TensorFlow's own. `make test-slow`
-does without.
+The graphs and layers stay what they are: `test_quick_graphs.py` compares them with TensorFlow's and Keras's
+own. `make test-slow` does without.
 """
 
 import contextlib
 import functools
+import inspect
+import types
+import typing
+import weakref
 
 UNFIT = ("list(int)", "func", "list(func)")  # kinds of attributes that are read in Python
 MOST = 2**24  # from which on integers are read in Python: C++ would round them as float32
 FEW = 8  # a constant of more numbers is made anew each time
 
-OWN = {}  # TensorFlow's own functions by module and name
+PLAIN = frozenset({bool, int, float, str, bytes, type(None)})  # types of what is never tracked
+
+OWN = {}  # TensorFlow's and Keras's own functions by module and name
 
 
 def make_graphs_quickly():
-    """Change the functions of TensorFlow by which an operation is made."""
+    """Change the functions by which an operation, a variable and a layer are made."""
+    from keras.src.layers import layer
+    from keras.src.ops import operation
     from tensorflow.python.framework import auto_control_deps_utils, op_def_library, ops
+    from tensorflow.python.ops import gen_resource_variable_ops
     from tensorflow.python.util import tf_stack
 
     if not OWN:
@@ -26,6 +36,11 @@ def make_graphs_quickly():
         _change(op_def_library, "_SatisfiesTypeConstraint", _without_names)
         _change(auto_control_deps_utils, "get_read_write_resource_inputs", _of_resources_alone)
         _change(ops, "_create_graph_constant", _remembered)
+        _change(gen_resource_variable_ops, "var_handle_op", _nameless)
+        _change(typing, "_get_protocol_attrs", functools.cache)  # as Python does from 3.12 on
+        _change(layer.Layer, "__setattr__", _of_plain_values)
+        for module in (layer, operation):
+            _change(module, "inspect", lambda _: _remembering_signatures())
 
 
 def _change(module, name, changed):
@@ -138,3 +153,49 @@ def _remembered(create):
         return made.outputs[0]
 
     return constant
+
+
+def _nameless(handle):
+    """A variable outside graphs has no name in its operation, whose kernel then serves all of its shape."""
+    from tensorflow.python.eager import context
+
+    def variable(*, debug_name, **keywords):
+        return handle(**keywords, debug_name="" if context.executing_eagerly() else debug_name)
+
+    return variable
+
+
+def _of_plain_values(set_attribute):
+    """What is neither a variable nor a layer nor a container of some is set without a look at either."""
+
+    def set_plainly(self, name, value):
+        if type(value) in PLAIN and not hasattr(type(self), name) and "_tracker" in self.__dict__:
+            object.__setattr__(self, name, value)
+        else:
+            set_attribute(self, name, value)
+
+    return set_plainly
+
+
+def _remembering_signatures():
+    """Python's module `inspect`, but that each function's signature is read once."""
+
+    def remembered(read):
+        known = weakref.WeakKeyDictionary()
+
+        def of(function):
+            is_method = isinstance(function, types.MethodType)
+            key = function.__func__ if is_method else function
+            if not isinstance(key, types.FunctionType):
+                return read(function)
+            found = known.setdefault(key, {})
+            if is_method not in found:
+                found[is_method] = read(function)
+            return found[is_method]
+
+        return of
+
+    module = types.ModuleType("inspect")
+    vars(module).update(vars(inspect))
+    module.signature, module.getfullargspec = map(remembered, (inspect.signature, inspect.getfullargspec))
+    return module

@@ -4,7 +4,8 @@
 
 What TensorFlow and XLA compile is never let go, so one process for all tests would outgrow the memory: the
 files are dealt into parts of some minutes, by the CPU seconds in durations.json. `--record` writes that
-file anew, `--shuffle` draws the order of files and tests. Passing parts print one line and their slow tests,
+file anew, `--shuffle` draws the order of files and tests, `--parity` adds tests/parity in parts of its own:
+no core waits for the last tests before these begin. Passing parts print one line and their slow tests,
 failing ones all of pytest's output. What failed runs again alone, so that a fault of order is told from a
 fault of code; the run has failed all the same. At the end stand the skips by reason, the seconds by folder,
 those by invariant of the contract, and the sum.
@@ -24,6 +25,7 @@ import tempfile
 import time
 
 TESTS = pathlib.Path(__file__).parent
+PARITY = TESTS / "parity"
 DURATIONS = TESTS / "durations.json"
 PART_SECONDS = 400  # of CPU time; memory grows with it, and so does the wait for the last part
 UNKNOWN_SECONDS = 10  # of a file that was never recorded
@@ -43,12 +45,15 @@ def main():
         "--shuffle", nargs="?", type=int, const=random.randrange(10**6), metavar="SEED",
         help="files and their tests in an order drawn from SEED (from a new one, which is printed)",
     )  # fmt: skip
+    parser.add_argument("--parity", action="store_true", help="tests/parity too, in processes with torch")
     options, arguments = parser.parse_known_args()
     paths = [pathlib.Path(argument) for argument in arguments if pathlib.Path(argument).exists()]
     arguments = [argument for argument in arguments if not pathlib.Path(argument).exists()]
     known = json.loads(DURATIONS.read_text("utf-8")) if DURATIONS.exists() else {}
-    here = [path for path in sorted(TESTS.iterdir()) if path.name != "parity"]  # which imports torch
+    here = [path for path in sorted(TESTS.iterdir()) if path != PARITY]  # which imports torch
     parts = deal(files_in(paths or here), known, options.jobs, options.shuffle)
+    if options.parity:
+        parts += deal(files_in([PARITY]), known, options.jobs, options.shuffle)
     environment = {}
     if options.shuffle is not None:
         environment["KERAS_TFM_TEST_ORDER"] = str(options.shuffle)

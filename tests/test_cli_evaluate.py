@@ -11,7 +11,9 @@ from keras_tfm import tasks
 from keras_tfm.cli.explained import class_lines, confusion_lines
 from keras_tfm.data import BERTTokenizer
 from keras_tfm.models import BERT
+from keras_tfm.tasks.baselines import Baselines
 from keras_tfm.tasks.judgements import Counts, calibration_error, confusion_of, counts_in, counts_of_sets
+from keras_tfm.training.record import write_record
 from tests.tasks.tiny import TINY
 from tests.test_cli import run
 
@@ -188,3 +190,14 @@ def test_many_classes_are_told_in_short():
     assert lines == ["class 3 was taken for class 7 9 times", "class 5 was taken for class 2 4 times"]
     lines = list(class_lines(counts_in(matrix, labels)))
     assert len(lines) == 42 and lines[-1] == "and 20 rarer ones" and lines[1].startswith("class 20")
+
+
+def test_the_baselines_of_the_training_stand_beside(folder, tmp_path, capsys):
+    baselines = Baselines("val_accuracy", "max", {"the commonest class": 2 / 3}, 3)
+    task = tasks.load(folder / "classes")
+    task.record = {"baselines": baselines.entries()}
+    task.save(tmp_path / "run")
+    write_record(tmp_path / "run", task.record)
+    assert run("evaluate", tmp_path / "run", "--data", data_of(folder, "classes")) == 0
+    assert f"in its training, {baselines}" in capsys.readouterr().err
+    assert str(baselines).endswith("val_accuracy 0.6667 by the commonest class")

@@ -1,5 +1,6 @@
-"""Graphs that tests make with less work are those that TensorFlow makes."""
+"""Graphs and layers that tests make with less work are those that TensorFlow and Keras make."""
 
+import inspect
 import re
 
 import keras
@@ -70,6 +71,70 @@ def test_they_are_those_of_tensorflow(case):
         expected = graph_of(function, spec)
     assert graph_of(function, spec) == expected
     assert sum(map(len, expected)) > 10_000
+
+
+class Doubled(keras.layers.Layer):
+    """Plain values, a part, containers of parts, a value that was a part before, a property."""
+
+    def __init__(self, units=3, *, label="a", **kwargs):
+        super().__init__(**kwargs)
+        self.units, self.label, self.nothing = units, label, None
+        self.part = keras.layers.Dense(units)
+        self.part = 2.0
+        self.parts = [keras.layers.Dense(units), {"last": keras.layers.BatchNormalization()}]
+        self.trainable = False
+
+    def build(self, shape):
+        self.scale = self.add_weight(shape=shape[-1:], name="scale")
+        self.parts[0].build(shape)
+        self.parts[1]["last"].build((*shape[:-1], self.units))
+
+    def call(self, x, training=False):
+        return self.parts[1]["last"](self.parts[0](x * self.scale), training=training)
+
+
+def what_is_made():
+    """A layer's attributes by type and plain value, what it tracks, its weights, its configuration."""
+    keras.utils.set_random_seed(0)
+    keras.backend.clear_session()
+    layer = Doubled(4, label="b")
+    outputs = layer(np.ones((2, 5), "float32"), training=True)
+    plain = (bool, int, float, str, type(None))
+    return (
+        {name: x if isinstance(x, plain) else type(x) for name, x in vars(layer).items()},
+        {name: [x.name for x in kept] for name, (_, kept) in layer._tracker.config.items()},
+        [(weight.path, weight.shape, weight.trainable, weight.numpy().tolist()) for weight in layer.weights],
+        sorted(tf.train.Checkpoint(layer)._trackable_children()["root"]._trackable_children()),
+        layer.get_config(),
+        layer.call_signature_parameters,
+        outputs.numpy().tolist(),
+    )
+
+
+def test_layers_are_those_of_keras():
+    with quick_graphs.made_by_tensorflow_alone():
+        expected = what_is_made()
+    assert what_is_made() == expected
+    assert expected[0]["part"] == 2.0 and expected[0]["label"] == "b" and not expected[0]["_trainable"]
+    assert len(expected[1]["layers"]) == 3
+
+
+def test_a_signature_is_that_of_each_function_and_of_its_method():
+    def make(default):
+        return lambda self, x=default: x
+
+    class One:
+        call = make(1)
+
+    class Two:
+        call = make(2)
+
+    read = quick_graphs._remembering_signatures().signature
+    for _ in range(2):
+        for cls in (One, Two):
+            assert read(cls.call) == inspect.signature(cls.call)
+            assert read(cls().call) == inspect.signature(cls().call) != read(cls.call)
+    assert read(One().call) != read(Two().call)
 
 
 @pytest.mark.parametrize(

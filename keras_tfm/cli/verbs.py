@@ -203,6 +203,10 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
     with in_flags(Decoding):
         measures, judgements = task.judged(examples, **decoding)
     explain(arguments, task, examples, judgements, measures)
+    if "baselines" in task.record:
+        from keras_tfm.tasks.baselines import in_words
+
+        say(f"in its training, {in_words(task.record['baselines'])}")
     print(json.dumps(measures))
 
 

@@ -34,8 +34,7 @@ class Baselines:
     count: int
 
     def __str__(self) -> str:
-        scores = ", ".join(f"{score:.4f} by {name}" for name, score in self.rules.items())
-        return f"baselines on the validation data: {self.metric} {scores}"
+        return in_words(self.entries())
 
     def entries(self) -> dict[str, Any]:
         """The values for training.json."""
@@ -59,6 +58,12 @@ class Baselines:
             if rank < best:
                 return rule_wins(self.metric, reached, name, score, CODE.get(name, ""))
         return None
+
+
+def in_words(entries: Mapping[str, Any]) -> str:
+    """The `entries` of `Baselines` as a line."""
+    scores = ", ".join(f"{score:.4f} by {name}" for name, score in entries.items() if name != "metric")
+    return f"baselines on the validation data: {entries['metric']} {scores}"
 
 
 def of_classes(known: np.ndarray, asked: np.ndarray) -> dict[str, float]:

@@ -241,14 +241,14 @@ class LearningTask(Task):
 
         def save(folder: Path, overwrite: bool, trained: bool) -> None:
             self.save(folder, overwrite, trained)
-            write_record(folder, record)
+            write_record(folder, dict(self.record))
 
         self.record = record
         began = time.perf_counter()
         settings = {**training.lasting(), "data": data.get("fingerprint")}
         history = self.learn(examples, validation, training, callbacks, run=run, save=save, settings=settings)
         seconds = {"seconds": round(time.perf_counter() - began, 1)}
-        record["results"] = results(history, self.judged_by) | seconds
+        record = {**self.record, "results": results(history, self.judged_by) | seconds}
         if self.is_chief and (remark := self._remark(history, baselines, validation)):
             LOG.warning("%s", remark)
             record["remark"] = remark._asdict()
@@ -313,14 +313,16 @@ class LearningTask(Task):
         return self.hold_out(examples, validation, seed)
 
     def _record(self, training: Learning, run: Kept | None, data: dict[str, str]) -> dict[str, Any]:
-        """The content of RUN/training.json; a resumed training keeps the command that began it."""
-        before = read_record(run.folder).get("command", {}) if run is not None and run.resume else {}
+        """The content of RUN/training.json; a resumed training keeps the command that began it,
+        and whether XLA compiles."""
+        before = read_record(run.folder) if run is not None and run.resume else {}
         return {
+            **{name: before[name] for name in before.keys() & {"jit"}},
             "task": self.name,
             "versions": versions(),
             "options": dataclasses.asdict(training),
             "data": data,
-            "command": (run.record if run is not None else {}) or before,
+            "command": (run.record if run is not None else {}) or before.get("command", {}),
         }
 
     def evaluate(self, examples: Any, **options: Any) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 import abc
 import contextlib
+import dataclasses
 import logging
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -13,7 +15,7 @@ from keras_tfm.tasks.learning import LearningTask
 from keras_tfm.training.changed_steps import Change
 from keras_tfm.training.depth import layer_rates
 from keras_tfm.training.diagnosis import Reached, StepsDone
-from keras_tfm.training.fit import fit_best, in_precision, refuse_eight_bits, seed_draws
+from keras_tfm.training.fit import fit_best, in_precision, pays, refuse_eight_bits, seed_draws
 from keras_tfm.training.freezing import freeze, trainable_kept
 from keras_tfm.training.low_rank import adapted, refuse_rank
 from keras_tfm.training.optimizers import AdamW
@@ -103,6 +105,7 @@ class TrainableTask(LearningTask):
                     batches.num_dropped,
                     self.unit,
                 )
+            training = self._compiled_if_it_pays(training, batches.num_shapes)
             epochs, done = batches.in_epochs_of(training.epoch_batches), StepsDone()
             with self.partly_trained(training):
                 history = fit_best(
@@ -120,6 +123,25 @@ class TrainableTask(LearningTask):
             warmup_steps = training.warmup(epochs.num_batches)
             self.reached = Reached(done.steps, epochs.num_batches, warmup_steps) if done.steps else None
             return history
+
+    def _compiled_if_it_pays(self, training: Any, num_shapes: int) -> Any:
+        """The `training` without XLA if that would take too much of its minutes; a resumed one goes on as it
+        began.
+        """
+        if training.jit is not None or "KERAS_TFM_JIT" in os.environ:
+            return training
+        jit = self.record.get("jit")
+        if jit is None and not pays(training.minutes, num_shapes):
+            jit = False
+            LOG.info(
+                "XLA is left out: compiling the batches, of %d shape%s, would take more than a third of the "
+                "minutes (--jit compiles them).",
+                num_shapes,
+                "s" * (num_shapes > 1),
+            )
+        if jit is not None:
+            self.record = {**self.record, "jit": jit}
+        return dataclasses.replace(training, jit=jit)
 
 
 class FineTunedTask(TrainableTask):

@@ -25,6 +25,8 @@ from keras_tfm.training.weights import load_weights, save_weights
 
 LOG = logging.getLogger(__name__)
 
+COMPILATION = 5.0  # seconds for a shape: a translator of 7.6 million weights takes 3.5
+
 
 def refuse_eight_bits(model: keras.Model) -> None:
     """Raise ValueError if layers of `model` are quantised: their weights have no gradient."""
@@ -33,6 +35,11 @@ def refuse_eight_bits(model: keras.Model) -> None:
             "Weights in 8 bits cannot be trained: train the task that they come from, and quantise "
             "the result."
         )
+
+
+def pays(minutes: float | None, num_shapes: int) -> bool:
+    """Whether XLA compiles `num_shapes` shapes of batches in less than a third of the `minutes`."""
+    return minutes is None or num_shapes * COMPILATION <= 60 * minutes / 3
 
 
 def seed_draws(model: keras.Model, seed: int) -> None:

@@ -59,8 +59,8 @@ class Training(Learning):
     minutes: Annotated[
         Minutes | None,
         Option(
-            "stop after this time in total, resumed runs included, and keep the best epoch; the learning "
-            "rate follows its schedule within this time",
+            "stop after this time in total, resumed runs included and compilation not, and keep the best "
+            "epoch; the learning rate follows its schedule within this time",
             default="no limit",
         ),
     ] = None

@@ -8,6 +8,7 @@ import pytest
 from keras_tfm.jit import brief, has_matrix_units, is_cpu_alone, jit_compile, slow_bfloat16
 from keras_tfm.models import CvT, ResNet, ViT, tiny_config
 from keras_tfm.tasks import TextClassifier, TextGenerator, Translator
+from keras_tfm.training.fit import pays
 from tests.tasks.tiny import TINY
 
 TEXTS = ["a warm and funny film", "a dull mess", "what a great story", "so bad it hurts"] * 4
@@ -101,3 +102,16 @@ def test_bfloat16_on_a_cpu_is_not_compiled_and_says_where_it_is_slow(monkeypatch
     assert task.model.compiles_parts
     assert ("bfloat16: products by the processor's matrix units" in caplog.text) == has_matrix_units()
     assert "leave out --jit" in slow_bfloat16(jit=True)
+
+
+def test_few_minutes_leave_xla_out_and_a_resumed_run_goes_on_so(tmp_path, monkeypatch):
+    monkeypatch.delenv("KERAS_TFM_JIT", raising=False)
+    task, examples, _ = classifier()
+    task.fit(examples, examples, run=tmp_path / "run", epochs=1, learning_rate=1e-3, minutes=0.2)
+    assert not task.model.jit_compile
+    again = TextClassifier.load(tmp_path / "run")
+    assert again.record["jit"] is False
+    options = {"run": tmp_path / "run", "resume": True, "epochs": 1, "learning_rate": 1e-3}
+    again.fit(examples, examples, minutes=100, **options)
+    assert not again.model.jit_compile and again.record["jit"] is False
+    assert pays(None, 16) and pays(5, 16) and not pays(1, 16) and pays(1, 1)

@@ -35,6 +35,7 @@ class Batches(abc.ABC):
 
     num_batches: int
     num_dropped: int = 0
+    num_shapes: int = 1  # of batches, each of which XLA compiles
     class_weights: np.ndarray | None = None  # (C,), by which the weights of labels 0 to C - 1 are multiplied
 
     @abc.abstractmethod

@@ -67,6 +67,7 @@ class LengthBatches(Batches):
         batches = sorted(cut(widths, steps, budget))
         self.num_batches = len(batches)
         self.shapes = sorted({shape for *_, shape in batches})
+        self.num_shapes = len(self.shapes)
         num_computed = sum(rows * sum(widths) for *_, (rows, *widths) in batches)
         self.padding_share = 1 - self.num_tokens / num_computed
         # (N,) equal for examples in batches of one shape, among which an epoch shuffles them
