@@ -41,6 +41,7 @@ MAY_IMPORT_ALL = {"__init__", "__main__", "cli"}
 FOR_EVERYBODY = {
     "models.base",  # for types alone
     "serving.examples",  # which examples are refused
+    "serving.plugins",  # what entry points add
     "serving.image_headers",  # which image files are refused, and how they are turned
     "training.model",
     "training.replicas",

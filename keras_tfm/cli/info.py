@@ -104,6 +104,8 @@ def _print_export(arguments: argparse.Namespace) -> None:
         raise ValueError(f"--measure: {arguments.model} is an export, nothing is measured")
     content = serving.describe(arguments.model)
     said = {name: content.get(name) for name in ("task", "format", "quantization")}
+    if isinstance(needed := content.get("plugins"), dict):
+        said["plugins"] = ", ".join(f"{name} {version}" for name, version in needed.items())
     said["files"] = len(content.get("files", {}))
     if arguments.json:
         print(json.dumps(said))

@@ -20,7 +20,9 @@ from keras_tfm.cli.command import Command, Plan, plan_of
 from keras_tfm.cli.console import say, tell_untrained
 from keras_tfm.cli.generated import add_options, defaults_of, in_flags
 from keras_tfm.cli.outputs import refuse_folder, refuse_inside
+from keras_tfm.serving import plugins
 from keras_tfm.tasks import TASKS, LearningTask
+from keras_tfm.tasks.task import is_ours, task_called
 from keras_tfm.training import strategy
 from keras_tfm.training.folder import is_run, refuse_running
 from keras_tfm.training.strategy import num_workers, sum_over_workers, worker_index
@@ -29,12 +31,24 @@ from keras_tfm.training.strategy import num_workers, sum_over_workers, worker_in
 def add_tasks(train: Any, add_verb: Any) -> None:
     """Add every task to the parser of `train`."""
     group = train.add_subparsers(title="tasks", dest="task", required=True, metavar="TASK")
-    for name, task_class in sorted(TASKS.items()):
-        if not issubclass(task_class, LearningTask):
-            continue
-        verb = add_verb(group, name, functools.partial(run, task_class), task_class.help)
-        verb.set_defaults(check=functools.partial(plan_of, task_class))
-        _add_options(verb, task_class)
+    ours = [name for name, task_class in TASKS.items() if is_ours(task_class)]
+    found = plugins.installed("task", ours)
+    for name, task_class in sorted((found | TASKS).items()):
+        if name not in TASKS:  # a plugin, which is imported once it is asked for
+            verb = add_verb(group, name, run, f"a task of {' '.join(found[name].distribution)}")
+            verb.fill = functools.partial(_fill, name)
+        elif issubclass(task_class, LearningTask):
+            _fill(name, add_verb(group, name, run, task_class.help))
+
+
+def _fill(name: str, verb: Any) -> None:
+    """Let a parser train the task of this name."""
+    task_class = task_called(name)
+    if not issubclass(task_class, LearningTask):
+        raise ValueError(f"The task {name!r} does not learn.")
+    verb.description = f"{task_class.help[0].upper()}{task_class.help[1:]}."
+    verb.set_defaults(run=functools.partial(run, task_class), check=functools.partial(plan_of, task_class))
+    _add_options(verb, task_class)
 
 
 def _add_options(verb: argparse.ArgumentParser, task_class: Any) -> None:

@@ -21,6 +21,7 @@ Training batches are `(inputs, labels, weights)`: labels (B, T) int32 are the de
 with the end token last; weights (B, T) float32 are 1.0 for labels and 0.0 for padding.
 """
 
+from keras_tfm.data.batches.arrays import ArrayBatches
 from keras_tfm.data.batches.augmentation import Augmentation
 from keras_tfm.data.batches.blocks import TextBlocks
 from keras_tfm.data.batches.canvas import CanvasBatches

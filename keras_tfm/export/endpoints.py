@@ -3,7 +3,7 @@
 A reader is made of its tokenizer and the arguments in `keras_tfm.tasks.signatures.Signature.reads`. Its
 `ways` of reading give the function's inputs, and what is known of their rows. An answer, made as that in
 `keras_tfm.serving.ANSWERS`, is a function of the function's outputs, of what is known of the rows, and of
-what was read.
+what was read. Those of plugins are called `graph-reader.KIND` and `graph-answer.KIND`.
 """
 
 import dataclasses
@@ -19,6 +19,7 @@ from keras_tfm.data.sources.images import decode_images
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens
 from keras_tfm.heads import best_spans
+from keras_tfm.serving import plugins
 from keras_tfm.serving.examples import apart
 from keras_tfm.serving.tokens import symbols_of
 
@@ -34,9 +35,11 @@ SAMPLING = [
 
 def endpoints_of(signature):
     """{signature name: (function, input signature)} of a SavedModel of the task with this `Signature`."""
-    read, reads = chosen(READERS, signature.reads)
-    find, answers = chosen(ANSWERS, signature.answers)
-    reader, compute = read(**{**reads, "tokenizer": signature.tokenizer}), signature.function
+    read, reads = chosen(READERS, signature.reads, "graph-reader")
+    find, answers = chosen(ANSWERS, signature.answers, "graph-answer")
+    tokenizer = {} if signature.tokenizer is None else {"tokenizer": signature.tokenizer}
+    reader, compute = read(**reads | tokenizer), signature.function
+    reader = reader if hasattr(reader, "ways") else Plain(reader)
     if find is as_text:
         answers = {"tokenizer": compute.tokenizer, "repeats": answers["repeats"]}
     with tempfile.TemporaryDirectory() as name:
@@ -68,9 +71,16 @@ def endpoints_of(signature):
     return {**endpoints, "generate": (sample, [*specs, *SAMPLING])}
 
 
-def chosen(kinds, entries):
-    """(The one of `kinds` that `entries` names by its "kind", the other entries)."""
-    return kinds[entries["kind"]], {name: value for name, value in entries.items() if name != "kind"}
+def chosen(kinds, entries, plugin_kind):
+    """(The one of `kinds`, or the plugin, that `entries` names by its "kind", the other entries); ValueError
+    if there is none.
+    """
+    kind = entries["kind"]
+    plugin = None if kind in kinds else plugins.find(plugin_kind, kind)
+    if kind not in kinds and plugin is None:
+        raise ValueError(f"A SavedModel needs the plugin {plugin_kind}.{kind}, which is not installed.")
+    others = {name: value for name, value in entries.items() if name != "kind"}
+    return kinds[kind] if plugin is None else plugin.load(), others
 
 
 def sampling_checks(temperature, top_p):
@@ -110,6 +120,21 @@ def in_parts(function, inputs, most=ROWS):
 def strings(*names):
     """The specs of strings (B,)."""
     return [tf.TensorSpec([None], tf.string, name) for name in names]
+
+
+class Plain:
+    """A reader that is a function of strings (B,), or a tf.function with an `input_signature` of its own, to
+    {input: tensor (B, ...)}.
+    """
+
+    has_many_rows = False
+
+    def __init__(self, function):
+        self._function = function
+
+    def ways(self):
+        specs = getattr(self._function, "input_signature", None) or strings("text")
+        return {"serving_default": (list(specs), lambda *raw: (self._function(*raw), None))}
 
 
 class Texts:
@@ -241,7 +266,7 @@ class Images:
 
     has_many_rows = False
 
-    def __init__(self, shape, tokenizer=None, **options):
+    def __init__(self, shape, **options):
         self._shape: tuple[int, int, int] = tuple(shape)
         self._preprocessing = Preprocessing(**options)
 

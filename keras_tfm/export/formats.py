@@ -20,6 +20,9 @@ from keras_tfm.export.description import described, write_around, write_saved_mo
 from keras_tfm.export.endpoints import endpoints_of
 from keras_tfm.export.graph import FrozenFunction
 from keras_tfm.export.saved_model import write_saved_model
+from keras_tfm.serving import plugins
+from keras_tfm.serving.answers import ANSWERS
+from keras_tfm.serving.readers import READERS
 from keras_tfm.training.folder import mark_saved_model, new_folder, refuse_pattern
 
 LOG = logging.getLogger(__name__)
@@ -107,6 +110,7 @@ def write_format(signature, task, name, quantization, folder):
         task,
         name,
         quantization,
+        **_plugins(signature),
         inputs=list(function.inputs),
         outputs=function.outputs,
         most_rows=most_rows,
@@ -116,7 +120,15 @@ def write_format(signature, task, name, quantization, folder):
     )
     exported = serving.Served(folder, description)
     description["difference"] = _difference(signature.examples, function, exported, name, quantization)
-    _write_around(folder, description)
+    _write_around(folder, description, signature.examples[0])
+
+
+def _plugins(signature):
+    """The entry of serving.json about the plugins that read and answer; {} if none does."""
+    kinds = {"reader": (signature.reads, READERS), "answer": (signature.answers, ANSWERS)}
+    return plugins.distributions(
+        *(plugins.find(kind, x["kind"]) for kind, (x, ours) in kinds.items() if x["kind"] not in ours)
+    )
 
 
 def _difference(examples, function, exported, name, quantization):
@@ -155,7 +167,7 @@ def _by_rows(exported, rows):
     return {name: np.concatenate([outputs[name] for outputs in found]) for name in found[0]}
 
 
-def _write_around(folder, description):
+def _write_around(folder, description, example):
     kind = description["reads"]["kind"]
     examples = {"images": '["photo.jpg"]', "words": '["Ada lives in Rome"]', "texts": '["a text"]'}
     examples |= {
@@ -168,5 +180,7 @@ def _write_around(folder, description):
     runtime = FORMATS[description["format"]].RUNTIME
     inputs, outputs = (", ".join(f"`{name}`" for name in description[side]) for side in ("inputs", "outputs"))
     inner = f"The function of numbers itself is `served.run({{name: array}})`. In: {inputs}. Out: {outputs}."
-    packages = f"numpy {runtime} " + ("pillow" if kind == "images" else "tokenizers")
-    write_around(folder, description, packages, examples[kind], inner)
+    packages = ["numpy", runtime, *(["pillow"] if kind == "images" else [])]
+    packages += ["tokenizers"] if "tokenizer" in description["reads"] else []
+    packages += [f"{name}=={version}" for name, version in description.get("plugins", {}).items()]
+    write_around(folder, description, " ".join(packages), examples.get(kind, f"[{example!r}]"), inner)

@@ -35,6 +35,9 @@ class Decodes(Protocol):
         """(Output (B, T, .), new cache) at the next T tokens (B, T)."""
 
 
+OUTSIDE: dict[str, Any] = {}  # {name: class} of the families that other packages have defined so far
+
+
 class ConfiguredModel(FunctionalModel):
     """A family's functional model, made from a `config`, with a table of published sizes. Abstract.
 
@@ -51,6 +54,8 @@ class ConfiguredModel(FunctionalModel):
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
+        if cls.__module__.partition(".")[0] != "keras_tfm":
+            OUTSIDE[cls.__name__] = cls
         layers_follow(register(cls), lambda *_, **__: None)
 
     def __init__(self, config, inputs, outputs, blocks, hidden_states, **kwargs):

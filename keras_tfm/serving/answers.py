@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from .entries import chosen
 from .readers import as_pair
 from .tokens import symbols_of
 
@@ -166,3 +167,9 @@ ANSWERS: dict[str, Any] = {
     "span": as_span,
     "text": Written,
 }
+
+
+def answer_of(folder, entries):
+    """The answer whose "kind", and arguments, are these `entries`; that of a plugin is made alike."""
+    make, arguments = chosen(folder, ANSWERS, entries, "answers", "answer")
+    return make(folder, **arguments)

@@ -8,6 +8,7 @@ import math
 import types
 import typing
 
+from . import plugins
 from .files import NAME
 
 HIGHEST = 2**31  # of ids, sizes and lengths
@@ -36,12 +37,21 @@ def check(folder, where, value, kind):
         raise ValueError(f"{folder / NAME}: {where}: expected {words_of(kind)}, got {value!a:.60}")
 
 
-def chosen(folder, kinds, entries, where):
-    """(The one of `kinds` that `entries` names by its "kind", the other entries, checked)."""
+def chosen(folder, kinds, entries, where, plugin_kind=None):
+    """(The one of `kinds` that `entries` names by its "kind", the other entries, checked).
+
+    A kind that is not among them may be that of an installed plugin of the `plugin_kind`, "reader" or
+    "answer".
+    """
     if not isinstance(entries, dict):
         raise ValueError(f"{folder / NAME}: {where}: expected an object, got {entries!r:.60}")
-    check(folder, f"{where}.kind", entries.get("kind"), typing.Literal[tuple(kinds)])
-    make = kinds[entries["kind"]]
+    kind = entries.get("kind")
+    plugin = None
+    if plugin_kind is not None and isinstance(kind, str) and kind not in kinds:
+        plugin = plugins.find(plugin_kind, kind)
+    if plugin is None:
+        check(folder, f"{where}.kind", kind, typing.Literal[tuple(kinds)])
+    make = kinds[kind] if plugin is None else plugin.load()
     others = {name: value for name, value in entries.items() if name != "kind"}
     return make, checked(folder, make, others, where)
 

@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from .entries import chosen
 from .examples import (
     Refused,
     check,
@@ -63,6 +64,35 @@ def refused_or(make, *arguments):
         return make(*arguments)
     except Refused as refused:
         return refused
+
+
+class Plain(Reader):
+    """A reader that is a function of an example alone: it gives {input: array}, or raises a ValueError.
+
+    Arrays of several lengths, their first axis, are padded with zeros.
+    """
+
+    def __init__(self, function):
+        self._function = function
+
+    def row(self, example):
+        try:
+            return {name: np.asarray(x) for name, x in self._function(example).items()}
+        except ValueError as error:
+            raise Refused(str(error)) from None
+
+    def length(self, row):
+        return max((len(x) for x in row.values() if x.ndim), default=1)
+
+    def join(self, rows, widths=None):
+        least = fitting(max(map(self.length, rows)), widths) if widths else 0
+
+        def padded(x, length):
+            return np.pad(x, [(0, length - len(x))] + [(0, 0)] * (x.ndim - 1)) if x.ndim else x
+
+        columns = {name: [row[name] for row in rows] for name in rows[0]}
+        lengths = {name: max([least, *(len(x) for x in some if x.ndim)]) for name, some in columns.items()}
+        return {name: np.stack([padded(x, lengths[name]) for x in some]) for name, some in columns.items()}
 
 
 class Text(Reader):
@@ -463,3 +493,12 @@ READERS: dict[str, Any] = {
     "prompts": Prompts,
     "images": Images,
 }
+
+
+def reader_of(folder, entries):
+    """The reader whose "kind", and arguments, are these `entries`. That of a plugin is made alike, by
+    `make(folder, **arguments)`, and may be a function, as `Plain` takes it.
+    """
+    make, arguments = chosen(folder, READERS, entries, "reads", "reader")
+    reader = make(folder, **arguments)
+    return reader if hasattr(reader, "join") else Plain(reader)

@@ -7,12 +7,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from . import plugins
 from .answering import Answerer
-from .answers import ANSWERS
-from .entries import check, checked, chosen, parameters_of
+from .answers import answer_of
+from .entries import check, checked, parameters_of
 from .examples import Refused, listed, not_choices, not_image, not_pair, not_words, reasons, refuse_rows
 from .files import LAYOUT, NAME, SAVED_MODEL_NAME, check_files, digests_in, read_object
-from .readers import READERS, as_choices, as_pair, bytes_of, from_0_to_1, refused_or
+from .readers import as_choices, as_pair, bytes_of, from_0_to_1, reader_of, refused_or
 from .runtimes import RUNTIMES
 from .writing import DECODERS
 
@@ -60,8 +61,9 @@ class Served(Answerer):
 
     def __init__(self, folder, description, threads=1):
         self.description = description
-        read, reads = chosen(folder, READERS, description.get("reads"), "reads")
-        answer, answers = chosen(folder, ANSWERS, description.get("answers"), "answers")
+        plugins.require(description, folder / NAME)
+        reader = reader_of(folder, description.get("reads"))
+        finish = answer_of(folder, description.get("answers"))
         self._path = folder / NAME
         if "decoding" in description:
             check(folder, "format", description.get("format"), Literal[tuple(DECODERS)])
@@ -74,7 +76,6 @@ class Served(Answerer):
             function = Function(**checked(folder, Function, own, "function"))
             self._runtime, self._outputs = RUNTIMES[function.format](folder, threads), function.outputs
             run = self._run
-        reader, finish = read(folder, **reads), answer(folder, **answers)
         super().__init__(reader, run, self._checked(finish), function.most_rows, function.widths)
 
     def _checked(self, finish):

@@ -29,6 +29,7 @@ Forecaster            forecast          a series: numbers (N,)     series -> num
 import os
 from typing import Any
 
+from keras_tfm.tasks.asking import AskedTask
 from keras_tfm.tasks.image_text.captioner import Captioner, CaptionerConfig, CaptionerOptions
 from keras_tfm.tasks.image_text.matcher import ImageTextMatcher, ImageTextMatcherConfig, MatcherOptions
 from keras_tfm.tasks.images.detector import Detector, DetectorConfig
@@ -43,6 +44,7 @@ from keras_tfm.tasks.ratings.recommender import Recommender, RecommenderConfig
 from keras_tfm.tasks.segmentation.config import SegmenterConfig
 from keras_tfm.tasks.segmentation.segmenter import Segmenter
 from keras_tfm.tasks.series.forecaster import Forecaster, ForecasterConfig
+from keras_tfm.tasks.signatures import Signature
 from keras_tfm.tasks.task import TASKS, Task
 from keras_tfm.tasks.task import load_any as load
 from keras_tfm.tasks.task_folder import TaskError

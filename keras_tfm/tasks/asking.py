@@ -1,5 +1,6 @@
 """Tasks that are asked through their signature: what an export computes, by the Keras model itself."""
 
+import abc
 import pathlib
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -9,10 +10,9 @@ import tensorflow as tf
 
 from keras_tfm.log import Bar
 from keras_tfm.serving.answering import Answerer, ReadExamples
-from keras_tfm.serving.answers import ANSWERS
-from keras_tfm.serving.entries import chosen
+from keras_tfm.serving.answers import answer_of
 from keras_tfm.serving.examples import check_batch_size, listed, refuse_rows
-from keras_tfm.serving.readers import READERS
+from keras_tfm.serving.readers import reader_of
 from keras_tfm.tasks.options import Batched
 from keras_tfm.tasks.signatures import Arrays, Inspection, Signature
 from keras_tfm.tasks.task import Task
@@ -21,11 +21,26 @@ from keras_tfm.tasks.task import Task
 class AskedTask(Task):
     """A task whose `signature` says what it reads, computes and answers. Abstract.
 
-    `ask` reads examples, computes and answers them; refusals, the count of what is cut, and exports come from
-    the same signature. What `inspect` has read, `predict` does not read again.
+    `predict` gives the first entry of each answer: of a classifier the label. `ask` reads examples, computes
+    and answers them; refusals, the count of what is cut, and exports come from the same signature. What
+    `inspect` has read, `predict` does not read again.
+
+    >>> examples = ["a good film", "a bad film"], ["+", "-"]
+    >>> task = keras_tfm.tasks.TextClassifier.from_examples(examples, size="tiny", vocabulary_size=300)
+    >>> isinstance(task, keras_tfm.tasks.AskedTask), list(task.ask(["a film"], batch_size=1)[0])
+    (True, ['label', 'labels', 'probabilities'])
     """
 
     asking = Batched()
+
+    @abc.abstractmethod
+    def signature(self) -> Signature:
+        """What the task reads, computes and answers."""
+
+    def predict(self, examples: Any, /, *, batch_size: int = 64) -> Any:
+        """The first entry of the answer to each example, in the answer's own order."""
+        return [next(iter(answer.values())) for answer in self.ask(examples, batch_size)]
+
     _at_work: tuple[Any, Answerer] | None = None  # the configuration that the answerer was made for, and it
 
     @property
@@ -91,11 +106,8 @@ def answerer_of(signature: Signature, reader: Any = None) -> Answerer:
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         signature.write_files(folder)
-        if reader is None:
-            read, reads = chosen(folder, READERS, signature.reads, "reads")
-            reader = read(folder, **reads)
-        answer, answers = chosen(folder, ANSWERS, signature.answers, "answers")
-        return Answerer(reader, by_keras(signature), answer(folder, **answers))
+        reader = reader_of(folder, signature.reads) if reader is None else reader
+        return Answerer(reader, by_keras(signature), answer_of(folder, signature.answers))
 
 
 def by_keras(signature: Signature) -> Callable[[Arrays], Arrays]:

@@ -12,6 +12,7 @@ import tensorflow as tf
 from keras_tfm.data.batches.encoding import model_inputs, pack_texts, ragged_rows
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.serving.readers import as_choices
+from keras_tfm.tasks.asking import AskedTask
 from keras_tfm.tasks.image_text.captioner import Captioner
 from keras_tfm.tasks.image_text.matcher import ImageTextMatcher
 from keras_tfm.tasks.images.canvas_task import CanvasTask, sizes_of
@@ -82,6 +83,13 @@ def _refuse_target(task: Task, target: str | None, options: Mapping[str, Any]) -
         raise ValueError(
             f"The task {task.name!r} writes no text, so it takes no target and no options; got {given}."
         )
+
+
+@read.register(AskedTask)
+def _(task: AskedTask, example: Any, target: str | None = None, **options: Any) -> Reading:
+    """What the task's own reader makes of the example: the places of its rows have numbers for names."""
+    _refuse_target(task, target, options)
+    return Reading(task.answerer.read([example]))
 
 
 @read.register(EncoderTask)

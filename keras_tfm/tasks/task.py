@@ -3,6 +3,7 @@
 import abc
 import contextlib
 import dataclasses
+import inspect
 import json
 import math
 import pathlib
@@ -14,13 +15,14 @@ from typing import Any, ClassVar, Self
 import keras
 import tensorflow as tf
 
-import keras_tfm.models
-from keras_tfm.configs import Config, brief, meant, refuse_sizes
+from keras_tfm.configs import Config, meant, refuse_sizes
 from keras_tfm.data.sources.lines import DataError, Inputs, read_input_lines
 from keras_tfm.data.sources.rows import Layout
 from keras_tfm.data.tokenizers.kinds import load_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.heads.language_model import LanguageModel
+from keras_tfm.models.families import family_called
+from keras_tfm.serving import plugins
 from keras_tfm.serving.examples import check_batch_size, listed, reasons, refuse_rows
 from keras_tfm.tasks.options import Asking
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Inspection, Signature
@@ -103,13 +105,17 @@ class Task(abc.ABC):
 
     def describe_model(self) -> dict[str, Any]:
         """The model's class and configuration as JSON values, from which `load_parts` makes it again."""
-        return describe_backbone(self.model.backbone)
+        return describe_backbone(getattr(self.model, "backbone", self.model))
 
     @classmethod
     def load_parts(cls, folder: pathlib.Path, config: Any, model: dict[str, Any]) -> Self:
-        """A task with fresh weights, made from its folder, its config and the values of `describe_model`."""
+        """A task with fresh weights, made from its folder, its config and the values of `describe_model`: of
+        (backbone, tokenizer, config) or, if it takes no `tokenizer`, (backbone, config).
+        """
         make: Any = cls
-        return make(make_backbone(model), load_tokenizer(folder), config)
+        reads_tokens = "tokenizer" in inspect.signature(cls).parameters
+        tokenizers = [load_tokenizer(folder)] if reads_tokens else []
+        return make(make_backbone(model), *tokenizers, config)
 
     @classmethod
     def takes(cls, model: keras.Model) -> bool:
@@ -183,11 +189,13 @@ class Task(abc.ABC):
         """
         with new_folder(folder, overwrite, as_run=True) as work:
             self.save_parts(work)
+            model = self.describe_model()
             config = {
                 "task": self.name,
                 "keras_tfm": __version__,
+                **plugins_of(type(self), model),
                 "config": dataclasses.asdict(self.config),
-                "model": self.describe_model(),
+                "model": model,
                 "files": {file.name: digest_of(file) for file in sorted(work.iterdir())},
             }
             if quantization := self.quantization():
@@ -337,9 +345,35 @@ def load_any(folder: Path, quantization: str | None = None) -> Any:
     ['dark', 'light']
     """
     name = read_config(folder)["task"]
+    try:
+        task_class = task_called(name)
+    except ValueError as error:
+        raise TaskError(f"{folder}: {error}") from None
+    return task_class.load(folder, quantization)
+
+
+def task_called(name: str) -> Any:
+    """The class of the task of this name; ValueError if there is none. A plugin is imported by now."""
+    if name not in TASKS and (plugin := plugins.find("task", name)) is not None:
+        plugin.load()
+        if name not in TASKS:
+            raise ValueError(f"The plugin {plugin} is not a task of this name.")
     if name not in TASKS:
-        raise TaskError(f"{folder}: unknown task {name!r}{meant(name, TASKS)}; known are {', '.join(TASKS)}")
-    return TASKS[name].load(folder, quantization)
+        raise ValueError(f"unknown task {name!r}{meant(name, TASKS)}; known are {', '.join(TASKS)}")
+    return TASKS[name]
+
+
+def is_ours(definition: Any) -> bool:
+    """Whether a class is one of this package."""
+    return definition.__module__.partition(".")[0] == "keras_tfm"
+
+
+def plugins_of(task_class: type[Task], model: Mapping[str, Any]) -> dict[str, Any]:
+    """The entry of config.json about the plugins that a task and its `model`, described, are of."""
+    named = {("task", task_class.name): task_class}
+    if "class" in model:
+        named["family", model["class"]] = family_called(model["class"])
+    return plugins.distributions(*(plugins.find(*name) for name, kind in named.items() if not is_ours(kind)))
 
 
 def check_length(max_length: int, model_config: Any) -> None:
@@ -383,21 +417,20 @@ def label_entries(names: Iterable[str]) -> dict[str, dict]:
 
 
 def describe_backbone(model: keras.Model) -> dict[str, Any]:
-    """A configured model as JSON values: the name of its class, and its configuration."""
+    """A configured model as JSON values: the name of its class, and its configuration. ValueError for a class
+    that is not found by its name.
+    """
+    ours, found = type(model), family_called(type(model).__name__)
+    if (ours.__module__, ours.__qualname__) != (found.__module__, found.__qualname__):
+        where = f"{ours.__module__} and {found.__module__}"
+        raise ValueError(f"Two families are called {ours.__name__}, of {where}: give one another name.")
     return {"class": type(model).__name__, "config": dataclasses.asdict(model.config)}
 
 
 def backbone_of(description: Mapping[str, Any]) -> tuple[type, Config]:
     """The class and the configuration that `describe_backbone` wrote; ValueError for other values."""
-    known = {
-        name: value
-        for name, value in vars(keras_tfm.models).items()
-        if isinstance(value, type) and hasattr(value, "config_class")
-    }
-    name = description.get("class")
-    if not isinstance(name, str) or name not in known:
-        raise ValueError(f"unknown model class {brief(name)}; known are {', '.join(known)}")
-    return known[name], known[name].config_class.from_json(description.get("config"))
+    family = family_called(description.get("class"))
+    return family, family.config_class.from_json(description.get("config"))
 
 
 def make_backbone(description: Mapping[str, Any]) -> keras.Model:

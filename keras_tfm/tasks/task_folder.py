@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from keras_tfm.configs import brief
+from keras_tfm.serving import plugins
 from keras_tfm.training.folder import Path
 from keras_tfm.training.safetensors import CheckpointError, read_json
 from keras_tfm.version import __version__
@@ -50,6 +51,10 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise TaskError(f"{path}: expected the version that wrote it as 'keras_tfm', got {brief(version)}")
     if _release(version) > _release(__version__):
         raise TaskError(f"{path}: written by keras_tfm {version}, newer than this one, {__version__}")
+    try:
+        plugins.require(content, path)
+    except ValueError as error:
+        raise TaskError(str(error)) from None
     return content
 
 

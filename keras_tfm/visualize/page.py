@@ -256,7 +256,7 @@ def _named(example: Any, reading: Reading) -> str:
 
 def _notes(task: Any, example: Any, reading: Reading, look: Look) -> Iterable[str]:
     """What differs from what a reader expects."""
-    if reading.image is None and (cut := _num_cut(task, example, reading)):
+    if "token_ids" in reading.inputs and (cut := _num_cut(task, example, reading)):
         yield f"The text was cut: the last {cut} of its tokens are more than the model reads."
     if any("windows" in attention.axes for attention in look.attention):
         yield "Some layers attend within windows: choose one, or see the mean of all."

@@ -47,6 +47,7 @@ def test_what_is_not_run():
         "docs/book/index.md": 1,
         "docs/guides/convert.md": 1,
         "docs/guides/fine_tune.md": 1,
+        "docs/guides/outside.md": 4,
         "docs/guides/serve.md": 2,
     }
 

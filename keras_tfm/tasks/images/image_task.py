@@ -160,7 +160,6 @@ class ImageTask(AskedTask):
             function=lambda inputs: run(inputs["images"]),
             inputs={"images": tf.TensorSpec([None, *self.image_shape], tf.float32)},
             answers=answers,
-            write_files=lambda folder: None,
             examples=list(examples),
         )
 

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import math
-import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -13,15 +12,15 @@ import tensorflow as tf
 
 import keras_tfm.models
 from keras_tfm.configs import Between, Config, Count, Length, Option, Size
+from keras_tfm.data.batches.arrays import ArrayBatches
 from keras_tfm.data.batches.epochs import HeldOut
-from keras_tfm.data.batches.series import SeriesBatches, windows_of
+from keras_tfm.data.batches.series import windows_of
 from keras_tfm.data.sources.lines import Inputs
 from keras_tfm.data.sources.series import parse_numbers, read_histories, read_series
 from keras_tfm.serving.examples import as_numbers
 from keras_tfm.tasks.baselines import LAST_VALUE, MEAN, Baselines
 from keras_tfm.tasks.learning import TABLES, ModelOptions
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
-from keras_tfm.tasks.task import describe_backbone, make_backbone
 from keras_tfm.tasks.trainable import TrainableTask
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import Training
@@ -159,9 +158,10 @@ class Forecaster(TrainableTask):
 
     def batches(
         self, series: np.ndarray, training: SeriesTraining, is_validation: bool = False
-    ) -> SeriesBatches:
+    ) -> ArrayBatches:
         seed = None if is_validation else training.seed
-        return SeriesBatches(self._normalise(series), self.window, training.batch_size, seed)
+        values, targets = (x.astype("float32") for x in windows_of(self._normalise(series), self.window))
+        return ArrayBatches({"values": values}, targets, training.batch_size, seed)
 
     def baselines(self, series: np.ndarray, validation: np.ndarray, seed: int) -> Baselines:
         values, targets = windows_of(self._normalise(validation), self.window)
@@ -247,13 +247,6 @@ class Forecaster(TrainableTask):
 
         signature = [tf.TensorSpec([None, None], tf.float32, "values")]
         return {"serving_default": (functools.partial(answer, steps=self.config.horizon), signature)}
-
-    def describe_model(self) -> dict[str, Any]:
-        return describe_backbone(self.model)
-
-    @classmethod
-    def load_parts(cls, folder: pathlib.Path, config: ForecasterConfig, model: dict[str, Any]) -> Self:
-        return cls(make_backbone(model), config)
 
 
 def configured(window: int, kind: Any, hidden_dim: int) -> keras_tfm.models.AutoregressiveConfig:

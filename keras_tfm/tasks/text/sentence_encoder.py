@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import keras
 import numpy as np
@@ -15,7 +15,7 @@ from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.heads.pooling import pooled_tokens
 from keras_tfm.tasks.asking import AskedTask
 from keras_tfm.tasks.signatures import Signature
-from keras_tfm.tasks.task import check_vocabulary, describe_backbone
+from keras_tfm.tasks.task import check_vocabulary
 from keras_tfm.tasks.text.text_signature import text_signature
 from keras_tfm.training.folder import Path
 
@@ -147,6 +147,3 @@ class SentenceEncoder(AskedTask):
     def signature(self) -> Signature:
         names, length = {*self.model.input, "padding_mask"}, self.config.max_length
         return text_signature(self.tokenizer, length, names, self._vectors, {"kind": "arrays"})
-
-    def describe_model(self) -> dict[str, Any]:
-        return describe_backbone(self.model)

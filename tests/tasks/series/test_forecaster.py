@@ -9,7 +9,8 @@ import tensorflow as tf
 
 from keras_tfm import serving, tasks
 from keras_tfm.cli import main
-from keras_tfm.data.batches.series import SeriesBatches, windows_of
+from keras_tfm.data.batches.arrays import ArrayBatches
+from keras_tfm.data.batches.series import windows_of
 from keras_tfm.data.sources.lines import DataError
 from keras_tfm.data.sources.series import read_series
 from keras_tfm.models import Autoregressive, AutoregressiveConfig
@@ -81,7 +82,8 @@ def test_windows_and_the_part_for_validation():
     values, targets = windows_of(np.arange(6.0), 3)
     np.testing.assert_array_equal(values, [[0, 1, 2], [1, 2, 3], [2, 3, 4]])
     np.testing.assert_array_equal(targets, [[3], [4], [5]])
-    batches = SeriesBatches(np.arange(9.0), 2, 4, seed=0)
+    values, targets = windows_of(np.arange(9.0), 2)
+    batches = ArrayBatches({"values": values}, targets, 4, seed=0)
     first, again, second = ([y.numpy() for _, y in batches.dataset(epoch)] for epoch in (0, 0, 1))
     assert len(first) == batches.num_batches == 1
     np.testing.assert_array_equal(first, again)
