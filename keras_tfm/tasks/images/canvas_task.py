@@ -24,7 +24,7 @@ from keras_tfm.tasks.images.image_task import (
     preprocessing_in,
     with_image_size,
 )
-from keras_tfm.tasks.signatures import Endpoints
+from keras_tfm.tasks.signatures import Endpoints, Signature
 from keras_tfm.tasks.task import load_any
 from keras_tfm.tasks.task_folder import is_task_folder
 from keras_tfm.tasks.trainable import FineTunedTask
@@ -65,6 +65,9 @@ class CanvasTask(ImageTask, FineTunedTask):
 
     def learner(self, training: Any) -> keras.Model:
         return self.model.learner()
+
+    def signature(self) -> Signature:
+        raise self.no_other_format()
 
     @property
     def preprocessing(self) -> Canvas:
