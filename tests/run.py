@@ -33,7 +33,8 @@ LISTED_SECONDS = 10  # a test that takes longer is listed
 SHOWN_INVARIANTS = 12  # the dearest
 MOST_REPEATED = 10  # failed tests that run again alone
 # Some hundred processes import the package and the tests: a second each to compile them anew.
-ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": ""}
+# The processes have a core each: TensorFlow's threads for one operation would wait for one another.
+ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": "", "TF_NUM_INTRAOP_THREADS": "1"}
 NO_TESTS = 5  # pytest's exit code where the selection leaves none
 
 
