@@ -13,12 +13,14 @@ import sys
 import pytest
 
 from keras_tfm import tasks
+from keras_tfm.asking import ASKED, Asked
 from keras_tfm.cli import predict
 from keras_tfm.cli.predict import MOST_AT_ONCE, StandardInput, inputs_of, portions
 from keras_tfm.data import BERTTokenizer, DataError
 from keras_tfm.data.sources.lines import as_inputs, numbered_lines
 from keras_tfm.models import BERT
 from keras_tfm.tasks import TASKS
+from keras_tfm.tasks.task import is_ours
 from tests.tasks.tiny import TINY
 from tests.test_cli import run
 
@@ -190,8 +192,9 @@ def test_probabilities(folder, capsys):
         assert message in output.err and not output.out
 
 
-def test_the_help_names_every_task():
-    assert set(TASKS) <= set(re.findall(r"[a-z-]+", inputs_of(TASKS)))
+def test_the_table_is_what_the_tasks_declare():
+    ours = {name: Asked(task.asking, task.input_files) for name, task in TASKS.items() if is_ours(task)}
+    assert ours == ASKED and set(ASKED) <= set(re.findall(r"[a-z-]+", inputs_of(ASKED)))
 
 
 def test_predict_has_the_options_that_a_task_declares():

@@ -37,7 +37,7 @@ MAY_IMPORT_ALL = {"__init__", "__main__", "cli"}
 
 # Leaves that everybody may import: checked configurations, the model class, the batches of other replicas,
 # the reading and writing of a model's weights, what all layers and models have in common, the checks of
-# examples, the version, and whether XLA compiles.
+# examples, what `predict` takes, the version, and whether XLA compiles.
 FOR_EVERYBODY = {
     "models.base",  # for types alone
     "serving.examples",  # which examples are refused
@@ -48,6 +48,7 @@ FOR_EVERYBODY = {
     "training.safetensors",
     "training.weights",
     "added_losses",
+    "asking",
     "configs",
     "inputs",
     "jit",

@@ -11,8 +11,9 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from keras_tfm.asking import ASKED, Asked, Asking
 from keras_tfm.cli.columns import add_table_options, check_columns, layout_of
-from keras_tfm.cli.console import quiet_tensorflow, say, uncollected, warn
+from keras_tfm.cli.console import say, warn
 from keras_tfm.cli.generated import add_option, flag_of, given, in_flags
 from keras_tfm.cli.outputs import pictures_in, refuse_file
 from keras_tfm.cli.tables import Write, as_json, check_suffix, holds_values, new_table
@@ -46,17 +47,8 @@ def add(group: Any, add_verb: Any) -> None:
     predict = add_verb(
         group, "predict", run, "answer each line of standard input, or of a file, with one line"
     )
-    predict.fill = fill
-
-
-def fill(predict: Any) -> None:
-    """Add the arguments, some of which the tasks declare, and with them TensorFlow is imported."""
-    quiet_tensorflow()
-    with uncollected():
-        from keras_tfm.tasks import TASKS
-
     add_task_folder(predict)
-    predict.epilog = BEFORE + inputs_of(TASKS) + AFTER.format(portion=PORTION)
+    predict.epilog = BEFORE + inputs_of(ASKED) + AFTER.format(portion=PORTION)
     predict.formatter_class = argparse.RawDescriptionHelpFormatter
     predict.add_argument(
         "--input",
@@ -86,14 +78,14 @@ def fill(predict: Any) -> None:
         metavar="FILE",
         help="write the inputs and their answers to a table, .csv, .tsv (with quotes) or .jsonl, instead",
     )
-    add_asking(predict, TASKS)
+    add_asking(predict, ASKED)
     predict.add_argument(
         "--overwrite", action="store_true", help="replace files of --out, --draw and --masks that exist"
     )
     add_decoding(predict)
 
 
-def inputs_of(tasks: Mapping[str, Any]) -> str:
+def inputs_of(tasks: Mapping[str, Asked]) -> str:
     """What each of the tasks reads, a line for those that read the same."""
     named: dict[str, list[str]] = {}
     for name, task in tasks.items():
@@ -107,22 +99,19 @@ def inputs_of(tasks: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def add_asking(predict: argparse.ArgumentParser, tasks: Mapping[str, Any]) -> None:
+def add_asking(predict: argparse.ArgumentParser, tasks: Mapping[str, Asked]) -> None:
     """Add the options that the tasks declare in `asking`, each once, with the names of those that have it."""
-    from keras_tfm.tasks.options import Asking
-
-    having: dict[str, list[Any]] = {}
-    for task in tasks.values():
-        for name, _ in rules_of(type(task.asking), Option):
+    having: dict[str, list[str]] = {}
+    for task, asked in tasks.items():
+        for name, _ in rules_of(type(asked.asking), Option):
             having.setdefault(name, []).append(task)
     for name, some in having.items():
-        first = type(some[0].asking)
-        option, others = dict(rules_of(first, Option))[name], [x for x in tasks.values() if x not in some]
+        first = type(tasks[some[0]].asking)
+        option, others = dict(rules_of(first, Option))[name], [task for task in tasks if task not in some]
         are_few = len(some) < len(others)
-        told = ", ".join(task.name for task in (some if are_few else others))
-        if told:
+        if told := ", ".join(some if are_few else others):
             option = option._replace(help=f"{option.help} ({'' if are_few else 'not '}{told})")
-        usual = list(dict.fromkeys(getattr(task.asking, name) for task in some))
+        usual = list(dict.fromkeys(getattr(tasks[task].asking, name) for task in some))
         default = usual[0] if len(usual) == 1 else " or ".join(map(str, sorted(usual)))
         add_option(predict, first, name, option, default, dest=f"{Asking.__name__}.{name}")
 
@@ -215,15 +204,12 @@ class Writer:
     write: Write
 
     def __init__(self, task: Any, arguments: argparse.Namespace):
-        from keras_tfm.tasks import TASKS
-        from keras_tfm.tasks.options import Asking
-
         self.task, self.arguments = task, arguments
         self.decoding = decoding_of(arguments, task, task.writes_texts)
         self.asking = given(arguments, Asking)
         for name in self.asking:
             if name not in kinds_of(type(task.asking)):
-                known = (type(other.asking) for other in TASKS.values())
+                known = (type(other.asking) for other in ASKED.values())
                 flag = next(flag_of(kind, name) for kind in known if name in kinds_of(kind))
                 raise ValueError(f"{flag}: the task {task.name!r} has no such option")
         size, batch = task.portion or PORTION, self.asking.get("batch_size", 1)

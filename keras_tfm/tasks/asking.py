@@ -4,16 +4,16 @@ import abc
 import pathlib
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import tensorflow as tf
 
+from keras_tfm.asking import Asking, Batched
 from keras_tfm.log import Bar
 from keras_tfm.serving.answering import Answerer, ReadExamples
 from keras_tfm.serving.answers import answer_of
 from keras_tfm.serving.examples import check_batch_size, listed, refuse_rows
 from keras_tfm.serving.readers import reader_of
-from keras_tfm.tasks.options import Batched
 from keras_tfm.tasks.signatures import Arrays, Inspection, Signature
 from keras_tfm.tasks.task import Task
 
@@ -31,7 +31,7 @@ class AskedTask(Task):
     (True, ['label', 'labels', 'probabilities'])
     """
 
-    asking = Batched()
+    asking: ClassVar[Asking] = Batched()
 
     @abc.abstractmethod
     def signature(self) -> Signature:

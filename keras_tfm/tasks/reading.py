@@ -274,7 +274,8 @@ def _before(token_ids: np.ndarray, end_ids: Sequence[int]) -> np.ndarray:
     return token_ids[: ends[0]] if len(ends) else token_ids
 
 
-def _unpadded(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """The inputs, with a padding mask of ones for each tensor of ids."""
+def _unpadded(inputs: dict[str, Any]) -> dict[str, tf.Tensor]:
+    """The inputs, ids, as tensors, with a padding mask of ones for each."""
+    inputs = {name: tf.constant(x, tf.int32) for name, x in inputs.items()}
     ones = {name: tf.ones_like(x, tf.bool) for name, x in inputs.items()}
     return {**inputs, **{name.replace("token_ids", "padding_mask"): x for name, x in ones.items()}}

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self
 import keras
 import tensorflow as tf
 
+from keras_tfm.asking import TEXTS, Asking
 from keras_tfm.configs import Config, meant, refuse_sizes
 from keras_tfm.data.sources.lines import DataError, Inputs, read_input_lines
 from keras_tfm.data.sources.rows import Layout
@@ -24,7 +25,6 @@ from keras_tfm.heads.language_model import LanguageModel
 from keras_tfm.models.families import family_called
 from keras_tfm.serving import plugins
 from keras_tfm.serving.examples import check_batch_size, listed, reasons, refuse_rows
-from keras_tfm.tasks.options import Asking
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Inspection, Signature
 from keras_tfm.tasks.task_folder import TaskError, check_files, digest_of, read_config
 from keras_tfm.training.card import card, write_card
@@ -67,7 +67,7 @@ class Task(abc.ABC):
     is_trained: bool = True
     record: Mapping[str, Any] = types.MappingProxyType({})  # the content of training.json
     asking: ClassVar[Asking] = Asking()  # the options of `predict` on the command line
-    input_files: ClassVar[str] = "lines; or a folder of text files"  # what `read_inputs` reads, in one line
+    input_files: ClassVar[str] = TEXTS  # what `read_inputs` reads, in one line
     reads_lines: bool = True  # whether `predict` takes a line of text as an example
     portion: Any = None  # how many inputs of a file are read and answered at once; None for all
     writes_texts: bool = False  # whether it answers by decoding: its signature's function is a `Writing`

@@ -26,7 +26,12 @@ def commands(path):
             yield shlex.split(line, comments=True)
 
 
-FOUND = [(path.name, words) for path in PAGES if path.exists() for words in commands(path)]
+FOUND = [
+    (path.name, words)
+    for path in PAGES
+    if path.exists() and path.name != "outside.md"  # whose plugin is not installed: tests/outside runs them
+    for words in commands(path)
+]
 
 
 def test_commands_are_found():

@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_tfm.asking import ASKED
 from keras_tfm.configs import Between, Option, Size, meant
 from keras_tfm.data.batches.canvas import CanvasBatches
 from keras_tfm.data.batches.targets import object_targets
@@ -30,7 +31,6 @@ from keras_tfm.tasks.images.canvas_task import CanvasTask, canvas_batches, disti
 from keras_tfm.tasks.images.drawing import Pictures, draw_objects
 from keras_tfm.tasks.images.image_task import check_reads_images, shape_and_preprocessing
 from keras_tfm.tasks.learning import ModelOptions
-from keras_tfm.tasks.options import Finding
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import (
     describe_backbone,
@@ -132,8 +132,7 @@ class Detector(CanvasTask):
     )
     help = "train a detector: boxes around objects in images, and what they are"
     files = KINDS
-    input_files = "an image, a folder of images, COCO's JSON, JSON lines with images; or a TABLE"
-    asking = Finding()
+    asking, input_files = ASKED["detect"]
     examples_class = Objects
     training = DetectionTraining(
         epochs=50, patience=None, learning_rate=3e-4, schedule="cosine", weight_decay=1e-4

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 import keras_tfm.models
+from keras_tfm.asking import ASKED
 from keras_tfm.configs import Between, Natural, Option, Rate, Size
 from keras_tfm.data.batches.augmentation import Augmentation
 from keras_tfm.data.batches.epochs import HeldOut
@@ -44,7 +45,6 @@ from keras_tfm.tasks.images.image_task import (
 from keras_tfm.tasks.judgements import Judgements, judged_classes
 from keras_tfm.tasks.learning import rows_of
 from keras_tfm.tasks.measures import cross_entropy
-from keras_tfm.tasks.options import Labelling
 from keras_tfm.tasks.records import records_of
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import describe_backbone, label_entries, load_any, make_backbone
@@ -150,7 +150,7 @@ class ImageClassifier(ImageTask, FineTunedTask):
     columns = (2,)
     unit = "images"
     held_out = HeldOut(0.1, least=100)
-    asking = Labelling()
+    asking, input_files = ASKED["classify-images"]
     training = ImageTraining(epochs=30, patience=None, schedule="cosine", weight_decay=0.05)
     given_weights = types.MappingProxyType({"learning_rate": 1e-4})
     gives_new_heads = True

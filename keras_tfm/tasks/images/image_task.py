@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_tfm.asking import ASKED
 from keras_tfm.data.batches.images import check_images
 from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.images import decode_images, read_images
@@ -21,7 +22,6 @@ from keras_tfm.serving.examples import check_batch_size, check_column, listed, n
 from keras_tfm.serving.readers import portion_of
 from keras_tfm.tasks.asking import AskedTask
 from keras_tfm.tasks.images.decoded import DecodedImages, is_file, listed_images
-from keras_tfm.tasks.options import Batched
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Inspection, Signature
 from keras_tfm.tasks.task import Task
 from keras_tfm.training.folder import Path
@@ -40,11 +40,7 @@ class ImageTask(AskedTask):
     """
 
     reads_lines = False
-    input_files = (
-        "an image; a folder of images, or of such folders; .npz or idx files; or a TABLE, with images or "
-        "with paths of them"
-    )
-    asking = Batched()
+    asking, input_files = ASKED["image-vectors"]
     image_shape: tuple[int, int, int]
 
     def take_images(self, backbone: keras.Model) -> None:

@@ -12,7 +12,8 @@ import numpy as np
 import scipy.sparse
 import tensorflow as tf
 
-from keras_tfm.configs import Between, Config, Count, Option, Size
+from keras_tfm.asking import ASKED, ITEMS
+from keras_tfm.configs import Between, Config, Option, Size
 from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.sources.lines import Inputs
 from keras_tfm.data.sources.ratings import (
@@ -26,7 +27,6 @@ from keras_tfm.data.sources.ratings import (
 from keras_tfm.serving.examples import as_numbers, listed, not_id
 from keras_tfm.tasks.baselines import MEAN, Baselines
 from keras_tfm.tasks.learning import TABLES, LearningTask, ModelOptions
-from keras_tfm.tasks.options import Asking
 from keras_tfm.tasks.ratings.ids import Ids, as_ids
 from keras_tfm.tasks.ratings.served_factors import ServedFactors
 from keras_tfm.tasks.ratings.sweeps import best_of_sweeps
@@ -46,7 +46,6 @@ DTYPES = {  # {name: data type} of the arrays in the file of weights
     **dict.fromkeys(("users_ends", "items_ends", "seen_offsets"), "int64"),
     "seen_items": "int32",
 }
-ANSWERS = 10  # items per user by default
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,13 +84,6 @@ class Recommendation(NamedTuple):
     rating: float
 
 
-@dataclasses.dataclass(frozen=True)
-class Items(Asking):
-    """What is recommended."""
-
-    num_items: Annotated[Count, Option("items per user", flag="--items")] = ANSWERS
-
-
 class Recommender(LearningTask):
     """Predicts ratings, and recommends to each user the best items that he or she has not rated yet.
 
@@ -109,8 +101,7 @@ class Recommender(LearningTask):
     name = "recommend"
     help = "learn from ratings which items each user would like"
     files = f"a user, an item and a rating in {TABLES}; other file names are read as .tsv"
-    input_files = "lines with one user each; or a TABLE with users"
-    asking = Items()
+    asking, input_files = ASKED["recommend"]
     columns = (3,)
     examples_class = Ratings
     column_kinds = types.MappingProxyType({"users": not_id, "items": not_id})
@@ -258,7 +249,7 @@ class Recommender(LearningTask):
             )
         return self._rated(*self._places(*pairs))
 
-    def predict(self, users: Iterable[str], num_items: int = ANSWERS) -> list[list[Recommendation]]:
+    def predict(self, users: Iterable[str], num_items: int = ITEMS) -> list[list[Recommendation]]:
         """For each of `users`, the `num_items` items with the highest predicted ratings among those not yet
         rated.
 
@@ -271,7 +262,7 @@ class Recommender(LearningTask):
             for user in self.users.indices(users).tolist()
         ]
 
-    def recommend(self, ratings: Mapping[str, float], num_items: int = ANSWERS) -> list[Recommendation]:
+    def recommend(self, ratings: Mapping[str, float], num_items: int = ITEMS) -> list[Recommendation]:
         """Items for a new user with these `ratings`, {item: rating}: one ridge regression, without training.
 
         Without ratings, the items that are rated best on average. ValueError for an unknown item.
@@ -360,7 +351,7 @@ class Recommender(LearningTask):
 
     # Export ----------------------------------------------------------------------------------------------
 
-    def export_endpoints(self, num_items: int = ANSWERS) -> Endpoints:
+    def export_endpoints(self, num_items: int = ITEMS) -> Endpoints:
         self._served = ServedFactors(self.model, self.users.names, self.items.names, self._seen)
 
         def serve(user: tf.Tensor) -> dict[str, tf.Tensor]:

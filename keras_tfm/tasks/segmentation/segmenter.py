@@ -5,12 +5,12 @@ import os
 import pathlib
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 import keras
 import numpy as np
 
-from keras_tfm.configs import Option
+from keras_tfm.asking import ASKED
 from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.coco import read_coco
@@ -22,7 +22,6 @@ from keras_tfm.heads.map_decoders import maps_of
 from keras_tfm.tasks.images.canvas_task import CanvasTask, distinct
 from keras_tfm.tasks.images.drawing import Pictures
 from keras_tfm.tasks.images.image_task import check_reads_images, shape_and_preprocessing
-from keras_tfm.tasks.options import Finding
 from keras_tfm.tasks.segmentation.config import (
     SegmentationTraining,
     SegmenterConfig,
@@ -59,16 +58,6 @@ KINDS_OF_SEGMENTS: dict[str, type[SegmentationKind]] = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Masking(Finding):
-    """What is made of segments."""
-
-    masks: Annotated[
-        str | None,
-        Option("folder for masks, PNG files of class values or numbers of segments", default="none"),
-    ] = None
-
-
 class Segmenter(CanvasTask):
     """Images, as `ImageTask` has them, to their segments, by a `backbone` or one with a head.
 
@@ -98,10 +87,7 @@ class Segmenter(CanvasTask):
         f"need --family {NAMES_OF_SETS}"
     )
     examples_class = Masks
-    input_files = (
-        "an image, a folder of images or with images/, COCO's JSON, JSON lines with images; or a TABLE"
-    )
-    asking = Masking()
+    asking, input_files = ASKED["segment"]
     training = SegmentationTraining(
         epochs=50, patience=None, learning_rate=1e-3, schedule="cosine", weight_decay=0.01
     )

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 import keras_tfm.models
+from keras_tfm.asking import ASKED
 from keras_tfm.configs import Between, Config, Count, Length, Option, Size
 from keras_tfm.data.batches.arrays import ArrayBatches
 from keras_tfm.data.batches.epochs import HeldOut
@@ -84,7 +85,7 @@ class Forecaster(TrainableTask):
     name = "forecast"
     help = "train a model that predicts the next values of a series of numbers"
     files = f"a column of numbers, oldest first, in {TABLES}"
-    input_files = "lines with one series each, comma-separated; or a TABLE with a column of numbers"
+    asking, input_files = ASKED["forecast"]
     columns = (1,)
     unit = "values"
     digits = 6

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_tfm.asking import ASKED
 from keras_tfm.configs import Config, Option
 from keras_tfm.data.sources.choices import Choices, read_choices, read_unlabelled_choices
 from keras_tfm.data.sources.lines import Inputs
@@ -16,7 +17,6 @@ from keras_tfm.heads import MultipleChoice, classification_loss
 from keras_tfm.serving.examples import not_text, not_texts, not_whole
 from keras_tfm.tasks.learning import ROWS
 from keras_tfm.tasks.measures import cross_entropy
-from keras_tfm.tasks.options import Labelling
 from keras_tfm.tasks.records import records_of
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.text.encoder_task import EncoderTask, TextLength
@@ -54,8 +54,7 @@ class ChoiceAnswerer(EncoderTask):
     name = "choose"
     help = "train or fine-tune an encoder to choose one of several texts"
     files = f'{ROWS}: {{"text": "…", "choices": ["…", "…"], "label": 0}}'
-    input_files = "lines: text, tab, choice, tab, choice, ...; or a TABLE with lists of choices"
-    asking = Labelling(batch_size=16)
+    asking, input_files = ASKED["choose"]
     columns = (3,)
     judged_by = ("val_accuracy", "max")
     config_class = ChoiceAnswererConfig

@@ -12,6 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_tfm.asking import ASKED
 from keras_tfm.configs import Config, Length, Option
 from keras_tfm.data.batches.windows import longest_question
 from keras_tfm.data.sources.lines import Inputs
@@ -21,7 +22,6 @@ from keras_tfm.heads import SpanCrossEntropy, SpanFinder
 from keras_tfm.serving.examples import not_answers, not_text
 from keras_tfm.serving.readers import Read
 from keras_tfm.tasks.learning import ROWS
-from keras_tfm.tasks.options import Batched
 from keras_tfm.tasks.records import records_of
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import refuse_columns
@@ -89,8 +89,7 @@ class QuestionAnswerer(EncoderTask):
     record_fields = ("answer", "confidence")
     help = "train or fine-tune an encoder to find the answers to questions in texts"
     files = f"JSON as in SQuAD 1.1 or 2.0 (plain, .gz, .xz); or a question, a context and answers in {ROWS}"
-    input_files = "lines: question, tab, context; or JSON in SQuAD's format; or a TABLE"
-    asking = Batched(batch_size=16)
+    asking, input_files = ASKED["answer"]
     columns = (3,)
     unit = "questions"
     training = dataclasses.replace(EncoderTask.training, batch_tokens=12 * 384)

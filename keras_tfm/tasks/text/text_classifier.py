@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_tfm.asking import ASKED
 from keras_tfm.configs import Config, Option
 from keras_tfm.data.sources.labelled import (
     PROBLEMS,
@@ -30,7 +31,6 @@ from keras_tfm.tasks.class_weights import class_weights
 from keras_tfm.tasks.judgements import Judgements, counts_of_sets, judged_classes
 from keras_tfm.tasks.learning import TABLES
 from keras_tfm.tasks.measures import cross_entropy
-from keras_tfm.tasks.options import Labelling
 from keras_tfm.tasks.records import records_of, surest
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.text.encoder_task import (
@@ -106,8 +106,7 @@ class TextClassifier(EncoderTask):
     name = "classify"
     help = "train or fine-tune an encoder to label texts, or pairs of texts"
     files = f"a text (or two texts) and its label in {TABLES}"
-    input_files = "lines, with a tab between two texts; or a TABLE"
-    asking = Labelling()
+    asking, input_files = ASKED["classify"]
     columns = (2, 3)
     config_class = TextClassifierConfig
     training = ClassTraining(epochs=15, batch_tokens=1_024, learning_rate=1e-3)

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 import keras_tfm.models
+from keras_tfm.asking import ASKED
 from keras_tfm.configs import Config, Length, Option
 from keras_tfm.data.batches.blocks import TextBlocks, hold_out_texts
 from keras_tfm.data.batches.epochs import Batches, HeldOut
@@ -36,7 +37,6 @@ from keras_tfm.heads import LanguageModel, TokenCrossEntropy, token_accuracy, to
 from keras_tfm.serving.answering import ReadExamples
 from keras_tfm.tasks.learning import ROWS, VOCABULARY, ModelOptions, Vocabulary
 from keras_tfm.tasks.measures import sums_over
-from keras_tfm.tasks.options import Batched
 from keras_tfm.tasks.signatures import ColumnNames, Inspection, Signature
 from keras_tfm.tasks.task import check_vocabulary, describe_language_model, make_language_model
 from keras_tfm.tasks.text.decoding import as_stops, check_token_ids, ending, rows_alike
@@ -109,7 +109,7 @@ class TextGenerator(WritingTask, TrainableTask):
     name = "generate"
     help = "train a language model on plain text; it continues prompts"
     files = f"text files (plain, .gz, .xz), each one document; or a text per row in {ROWS}"
-    asking = Batched()
+    asking, input_files = ASKED["generate"]
     columns = (1,)
     unit = "texts"
     training = LanguageModelTraining(

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_tfm.asking import ASKED
 from keras_tfm.configs import Config, Option
 from keras_tfm.data.sources.labelled import TaggedWords, read_tagged_words, read_unlabelled_words
 from keras_tfm.data.sources.lines import Inputs
@@ -18,7 +19,6 @@ from keras_tfm.serving.readers import Read
 from keras_tfm.tasks.class_weights import class_weights
 from keras_tfm.tasks.judgements import Judgements, confusion_of, counts_in, counts_of_sets, losses_of
 from keras_tfm.tasks.learning import ROWS
-from keras_tfm.tasks.options import Batched
 from keras_tfm.tasks.records import rounded
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.text.encoder_task import (
@@ -55,13 +55,6 @@ class TokenClassifierConfig(Config):
         check_labels(self.labels)
 
 
-@dataclasses.dataclass(frozen=True)
-class Tagging(Batched):
-    """How words are tagged."""
-
-    repair: Annotated[bool, Option("turn an I- tag that goes on with nothing into B-")] = False
-
-
 class TokenClassifier(EncoderTask):
     """Tags each word of a sentence by an encoder such as BERT with a head on every token.
 
@@ -89,8 +82,7 @@ class TokenClassifier(EncoderTask):
     )
     columns = (2, 3)
     unit = "sentences"
-    input_files = "lines, or CoNLL columns; or a TABLE with lists of words, or with a word per row"
-    asking = Tagging()
+    asking, input_files = ASKED["tag"]
     training = ClassTraining(**{**dataclasses.asdict(EncoderTask.training), "epochs": 10})
     config_class = TokenClassifierConfig
     examples_class = TaggedWords

@@ -13,6 +13,7 @@ import sacrebleu
 import tensorflow as tf
 
 import keras_tfm.models
+from keras_tfm.asking import ASKED
 from keras_tfm.configs import Between, Config, Length, Option, meant
 from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.data.batches.packing import PackedPairs
@@ -28,7 +29,6 @@ from keras_tfm.generation.processors import require
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy, token_accuracy, token_cross_entropy
 from keras_tfm.serving.examples import not_text
 from keras_tfm.tasks.learning import TABLES, VOCABULARY, ModelOptions, Vocabulary
-from keras_tfm.tasks.options import Batched
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import Task, describe_language_model, make_language_model
 from keras_tfm.tasks.text.decoding import check_token_ids, ending, with_languages
@@ -125,8 +125,7 @@ class Translator(WritingTask, TrainableTask):
     name = "translate"
     help = "train a model that maps a text to a text, for example a translator"
     files = f"two parallel text files; or {TABLES}"
-    input_files = "lines; or a TABLE"
-    asking = Batched()
+    asking, input_files = ASKED["translate"]
     columns = (2,)
     examples_class = Pairs
     column_kinds = types.MappingProxyType({"sources": not_text, "targets": not_text})

@@ -268,10 +268,10 @@ def test_paths_and_bytes_are_read_side_by_side(tmp_path):
 
 def test_images_to_be_answered_are_not_decoded(tmp_path):
     folder_of(tmp_path, {"a/1.png": b"x", "a/.hidden": b"", "2.png": b"y"})
-    images, places = read_images(tmp_path, (4, 4, 3))
-    assert list(map(str, images)) == places == [str(tmp_path / "2.png"), str(tmp_path / "a/1.png")]
+    images, places = zip(*read_images(tmp_path, (4, 4, 3)), strict=True)
+    assert [*map(str, images)] == [*places] == [str(tmp_path / "2.png"), str(tmp_path / "a/1.png")]
     np.savez(tmp_path / "all.npz", images=noise(2, 8, 8))
-    images, places = read_images(tmp_path / "all.npz", (4, 4, 3))
+    images, places = zip(*read_images(tmp_path / "all.npz", (4, 4, 3)), strict=True)
     assert images[0].shape == (4, 4, 3) and places[1] == f"{tmp_path / 'all.npz'}, image 2"
 
 
@@ -285,4 +285,4 @@ def test_threads_begin_when_the_first_image_is_there():
 @pytest.mark.skipif(not os.path.exists("/proc/self/mem"), reason="needs a file that not even root can read")
 def test_a_single_file_that_cannot_be_read_is_named():
     with pytest.raises(DataError, match=r"^/proc/self/mem: cannot be read: "):
-        read_images("/proc/self/mem", (4, 4, 3))
+        next(read_images("/proc/self/mem", (4, 4, 3)))

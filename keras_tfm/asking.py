@@ -1,0 +1,121 @@
+"""What `keras-tfm predict` takes of each task: options, and files to read.
+
+It stands apart from the tasks, whose import takes seconds, so that `--help` answers at once.
+"""
+
+import dataclasses
+from typing import Annotated, NamedTuple
+
+from keras_tfm.configs import Between, Config, Count, Option
+
+ITEMS = 10  # that are recommended to a user by default
+
+
+@dataclasses.dataclass(frozen=True)
+class Asking(Config):
+    """No options. Fields of a derived class, annotated with `Option`, are arguments of the task's `predict`
+    and `records` too, with the same defaults.
+    """
+
+
+@dataclasses.dataclass(frozen=True)
+class Batched(Asking):
+    """For tasks that answer in batches."""
+
+    batch_size: Annotated[Count, Option("number of inputs that are processed at once")] = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Labelling(Batched):
+    """For tasks that choose among labels."""
+
+    probabilities: Annotated[
+        bool, Option("the probabilities of all labels too, printed alone as a JSON object")
+    ] = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding(Batched):
+    """For tasks that find objects in images."""
+
+    batch_size: Annotated[Count, Option("number of inputs that are processed at once")] = 16
+    threshold: Annotated[
+        Annotated[float, Between(0, 1)] | None,
+        Option("lowest score of the objects or segments that are printed", default="the task's"),
+    ] = None
+    draw: Annotated[str | None, Option("folder for pictures with boxes or masks drawn", default="none")] = (
+        None
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Masking(Finding):
+    """What is made of segments."""
+
+    masks: Annotated[
+        str | None,
+        Option("folder for masks, PNG files of class values or numbers of segments", default="none"),
+    ] = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Tagging(Batched):
+    """How words are tagged."""
+
+    repair: Annotated[bool, Option("turn an I- tag that goes on with nothing into B-")] = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Recommending(Asking):
+    """What is recommended."""
+
+    num_items: Annotated[Count, Option("items per user", flag="--items")] = ITEMS
+
+
+class Asked(NamedTuple):
+    """A task's `asking`, and its `input_files`: what its `read_inputs` reads, in one line."""
+
+    asking: Asking
+    input_files: str
+
+
+PAIRS = "lines; or a TABLE"
+TEXTS = "lines; or a folder of text files"
+IMAGES = (
+    "an image; a folder of images, or of such folders; .npz or idx files; or a TABLE, with images or with "
+    "paths of them"
+)
+ASKED = {
+    "translate": Asked(Batched(), PAIRS),
+    "summarize": Asked(Batched(), PAIRS),
+    "classify": Asked(Labelling(), "lines, with a tab between two texts; or a TABLE"),
+    "tag": Asked(
+        Tagging(), "lines, or CoNLL columns; or a TABLE with lists of words, or with a word per row"
+    ),
+    "answer": Asked(
+        Batched(batch_size=16), "lines: question, tab, context; or JSON in SQuAD's format; or a TABLE"
+    ),
+    "choose": Asked(
+        Labelling(batch_size=16),
+        "lines: text, tab, choice, tab, choice, ...; or a TABLE with lists of choices",
+    ),
+    "recommend": Asked(Recommending(), "lines with one user each; or a TABLE with users"),
+    "forecast": Asked(
+        Asking(), "lines with one series each, comma-separated; or a TABLE with a column of numbers"
+    ),
+    "generate": Asked(Batched(), TEXTS),
+    "masked-lm": Asked(Batched(), TEXTS),
+    "sentence-vectors": Asked(Batched(), TEXTS),
+    "detect": Asked(
+        Finding(), "an image, a folder of images, COCO's JSON, JSON lines with images; or a TABLE"
+    ),
+    "segment": Asked(
+        Masking(),
+        "an image, a folder of images or with images/, COCO's JSON, JSON lines with images; or a TABLE",
+    ),
+    "classify-images": Asked(Labelling(), IMAGES),
+    "image-vectors": Asked(Batched(), IMAGES),
+    "pretrain-images": Asked(Batched(), IMAGES),
+    "match-images": Asked(Batched(), IMAGES),
+    "caption": Asked(Batched(), IMAGES),
+}
