@@ -83,6 +83,7 @@ __all__ = [
     "AddedToken",
     "NOT_CHOSEN",
     "Answer",
+    "ArrayBatches",
     "Augmentation",
     "BERTTokenizer",
     "Batches",
