@@ -52,7 +52,8 @@ def test_train_evaluate_predict_convert(world, trained, tmp_path, capsys):
     assert measures["pairs"] == 32 and 0 <= measures["text_recall_1"] <= measures["text_recall_10"] <= 1
     assert "1 of 33 images are skipped: photos/none.png" in output.err
     assert run("predict", trained, "--input", world / "photos") == 0
-    assert [len(line.split()) for line in capsys.readouterr().out.splitlines()] == [16] * 32
+    lines = capsys.readouterr().out.splitlines()  # a file's name, and its vector
+    assert [len(line.split()) for line in lines] == [17] * 32
     assert run("convert", trained, "--to-huggingface", tmp_path / "theirs") == 0
     assert run("convert", tmp_path / "theirs", "--out", tmp_path / "back") == 0
     assert type(tasks.load(tmp_path / "back")) is tasks.ImageTextMatcher

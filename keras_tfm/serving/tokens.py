@@ -51,17 +51,18 @@ def by_tokenizers(folder, ordinary: bool | list[str] = False):
     def ids(texts):
         return [found.ids for found in encode(texts)]
 
-    return by_words(ids) if reads_words_alone(json.loads(tokenizer.to_str())) else ids
+    return by_words(ids) if reads_words_alone(tokenizer) else ids
 
 
-def reads_words_alone(content):
-    """Whether a tokenizer with this tokenizer.json reads what stands between spaces without its neighbours:
-    BERT's do, unless an added token holds or takes white space.
+def reads_words_alone(tokenizer):
+    """Whether a tokenizer reads what stands between spaces without its neighbours: BERT's do, unless an added
+    token holds or takes white space.
     """
-    kinds = [(content[part] or {}).get("type") for part in ("normalizer", "pre_tokenizer", "model")]
-    added = content["added_tokens"]
+    parts = tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.model
+    added = tokenizer.get_added_tokens_decoder().values()
+    kinds = [type(part).__name__ for part in parts]
     return kinds == ["BertNormalizer", "BertPreTokenizer", "WordPiece"] and not any(
-        token["lstrip"] or token["rstrip"] or " " in token["content"] for token in added
+        token.lstrip or token.rstrip or " " in token.content for token in added
     )
 
 

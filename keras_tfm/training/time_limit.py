@@ -135,14 +135,15 @@ class TimeLimit(keras.callbacks.Callback):
         self._spans.append((self._span_seconds, self._span_steps))
         self._in_spans += self._span_seconds
         self._span_seconds, self._span_steps = 0.0, 0
+        if len(self._spans) == 1 and self.usual is None:
+            self.compiling = self._in_spans  # the first step says nothing: it is traced and compiled
+            return
         # The quartile, not the median, which may be a step that compiled among the first ones; and one that
         # was measured, since the first of all, which is traced too, would move what lies between two.
         steps = [seconds / steps for seconds, steps in self._spans]
         usual = float(np.quantile(steps, 0.25, method="lower"))
         if self._steps < SETTLED and self.usual is not None:
             usual = min(usual, self.usual)
-        if len(self._spans) == 1 and self.usual is None:
-            usual = 0.0  # the first step of all says nothing: it is traced and compiled
         in_steps = self._judged + sum(without_compiling(span, usual) for span in self._spans)
         self.compiling = self._in_spans - in_steps
         if self._steps >= SETTLED or self.usual is not None or self.counted() > self._limit / 4:

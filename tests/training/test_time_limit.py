@@ -118,6 +118,21 @@ def test_a_few_slow_steps_follow_the_clock_too():
     assert seconds < 1_100 and rates.max() > 0.5 and rates[-1] < 0.2
 
 
+def test_a_long_wait_before_the_first_step_says_nothing_of_steps():
+    clock, told = Clock(), []
+    limit = TimeLimit(1, types.SimpleNamespace(share=types.SimpleNamespace(assign=told.append)), clock)
+    limit.set_model(types.SimpleNamespace(distribute_strategy=tf.distribute.get_strategy()))
+    limit.on_train_begin()
+    limit.model.stop_training, num_steps = False, 0
+    clock.seconds += 20.0  # for the first batch
+    while not limit.model.stop_training:
+        limit.on_train_batch_begin(num_steps)
+        clock.seconds += 10.0
+        limit.on_train_batch_end(num_steps, {"loss": 1.0})
+        num_steps += 1
+    assert num_steps == 5 and limit.usual == 10.0
+
+
 def test_a_timed_schedule_survives_its_configuration():
     timed = TimedSchedule(WarmupCosineSchedule(1.0, 3, 9), 9)
     again = TimedSchedule.from_config(timed.get_config())
