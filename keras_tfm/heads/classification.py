@@ -71,7 +71,6 @@ class ClassificationHead(Layer):
             self.hidden.build(x_shape)
         self.output_projection = self._dense(self.num_classes, name="output")
         self.output_projection.build((x_shape[0], self.hidden_dim or x_shape[1]))
-        self.built = True
 
     def _dense(self, *arguments, **options):
         return keras.layers.Dense(*arguments, kernel_initializer=own(self.kernel_initializer), **options)

@@ -94,7 +94,6 @@ class ContrastiveHead(Layer):
             self.logit_scale, "logit_scale", limited if self.logit_bias is None else None
         )
         self.bias = None if self.logit_bias is None else self._number(self.logit_bias, "logit_bias")
-        self.built = True
 
     def _number(self, value, name, constraint=None):
         return self.add_weight((), keras.initializers.Constant(value), name=name, constraint=constraint)

@@ -60,7 +60,6 @@ class LanguageModelHead(Layer):
             self.bias = self.add_weight(
                 (self.vocabulary_size,), "zeros", trainable=self.train_bias, name="bias"
             )
-        self.built = True
 
     def call(self, x):
         """(B, T, D) -> (B, T, V)."""

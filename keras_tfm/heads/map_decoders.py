@@ -46,7 +46,6 @@ class MLPDecoder(Layer):
         self.fuse.build((None, len(maps_shape) * self.dim))
         self.norm = BatchNormalization()
         self.norm.build(self.compute_output_shape(maps_shape))
-        self.built = True
 
     def call(self, maps, training=None):
         """[(B, rows, columns, D)] -> (B, rows, columns, dim), of the first map's size."""
@@ -81,7 +80,6 @@ class NaiveDecoder(Layer):
     def build(self, maps_shape):
         self.norm.build(maps_shape[-1])
         self.convolution.build(maps_shape[-1])
-        self.built = True
 
     def call(self, maps, training=None):
         """[(B, rows, columns, D)] -> (B, rows, columns, dim), of the last map's size."""
@@ -117,7 +115,6 @@ class ProgressiveDecoder(Layer):
         for convolution in self.convolutions:
             convolution.build(shape)
             shape = (shape[0], 2 * shape[1], 2 * shape[2], self.dim)
-        self.built = True
 
     def call(self, maps, training=None):
         """[(B, rows, columns, D)] -> (B, 2^n rows, 2^n columns, dim), n being `num_steps`."""
@@ -164,7 +161,6 @@ class MultiLevelDecoder(Layer):
             last.build((*shape[:3], self.dim))
             self.levels.append((first, last))
         self.parts = [layer for level in self.levels for layer in level]  # where Keras looks for layers
-        self.built = True
 
     def call(self, maps, training=None):
         """[(B, rows, columns, D)] of n maps -> (B, scale rows, scale columns, n dim / 2)."""

@@ -63,7 +63,6 @@ class MaskedLMHead(Layer):
         self.norm = LayerNormalization(self.epsilon, name="norm")
         self.norm.build((*x_shape[:-1], dim))
         self.vocabulary.build((*x_shape[:-1], dim))
-        self.built = True
 
     def call(self, x, mask_positions=None):
         """(B, T, D) -> (B, M, V), or (B, T, V) without `mask_positions`."""

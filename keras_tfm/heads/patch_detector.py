@@ -145,7 +145,6 @@ class PatchQueries(Layer):
             raise ValueError(f"{features_shape[1]} patches do not divide {queries_shape[1]} queries.")
         self.projection = Dense(queries_shape[-1], name="projection")
         self.projection.build(features_shape)
-        self.built = True
 
     def call(self, queries, features, training=False):
         """(B, Q, D) -> (B, Q, D)."""

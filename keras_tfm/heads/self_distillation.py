@@ -53,7 +53,6 @@ class ProjectionHead(Layer):
             width = dim
         shape = (self.bottleneck_dim, self.num_prototypes)
         self.prototypes = self.add_weight(shape, own(INITIALIZER), name="prototypes")
-        self.built = True
 
     def call(self, x):
         """Vectors (B, D) -> cosines (B, num_prototypes)."""

@@ -87,7 +87,6 @@ class SpanBoundaryHead(Layer):
             self.norms.append(LayerNormalization(self.epsilon, name=f"norm_{i}"))
             self.norms[-1].build((None, None, dim))
         self.vocabulary.build((*x_shape[:-1], dim))
-        self.built = True
 
     def call(self, x, mask_positions, span_boundaries):
         """(B, T, D) -> (B, M, V)."""

@@ -34,7 +34,6 @@ class TokenClassificationHead(Layer):
             raise ValueError(f"`x` must have the shape (B, T, D); it is {tuple(x_shape)}.")
         self.output_projection = keras.layers.Dense(self.num_classes, name="output")
         self.output_projection.build(x_shape)
-        self.built = True
 
     def call(self, x, training=None):
         """(B, T, D) -> (B, T, num_classes)."""

@@ -86,7 +86,6 @@ class Residual(Layer):
         if self.layer_scale is not None:
             initial = keras.initializers.Constant(self.layer_scale)
             self.scale = self.add_weight((x_shape[-1],), initial, name="scale")
-        self.built = True
 
     def call(self, x, context=None, mask=None, bias=None, causal=False, training=None):
         """Calls the branch on `x`, on `context` if given, and with those of `mask`, `bias` and `causal` that
@@ -178,7 +177,6 @@ class Block(Layer):
                 raise ValueError(f"{self.name!r} has cross-attention: call it with a `context` (B, S, D).")
             self.context_attention.build(x_shape, context_shape)
         self.feedforward.build(x_shape)
-        self.built = True
 
     def call(self, x, context=None, mask=None, context_mask=None, bias=None, training=None):
         """(B, T, D) -> (B, T, D), attending to `context` (B, S, D) too if there is cross-attention.

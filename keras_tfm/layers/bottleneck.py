@@ -69,7 +69,6 @@ class ShortcutBlock(Layer):
                 f"`branch` and `shortcut` must give the same shape; of {tuple(x_shape)} they make "
                 f"{made} and {shape}."
             )
-        self.built = True
 
     def call(self, x, training=None):
         """(B, height, width, C) -> (B, height', width', D)."""

@@ -33,7 +33,6 @@ class Chain(Layer):
             if not layer.built:
                 layer.build(x_shape)
             x_shape = layer.compute_output_shape(x_shape)
-        self.built = True
 
     def call(self, x, training=None):
         """The output of the last layer."""

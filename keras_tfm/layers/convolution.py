@@ -129,7 +129,6 @@ class Convolution(Layer):
         self.convolution.build(self._padded_shape(x_shape))
         if self.norm is not None:
             self.norm.build(output_shape)
-        self.built = True
 
     def _new_convolution(self, channels, size, options):
         """Keras's convolution layer for maps with this number of `channels`."""
@@ -269,7 +268,6 @@ class NormalizedDense(Layer):
     def build(self, x_shape):
         self.dense.build(x_shape)
         self.norm.build(self.compute_output_shape(x_shape))
-        self.built = True
 
     def call(self, x, training=None):
         """(..., D) -> (..., units)."""

@@ -57,7 +57,6 @@ class TokenEmbedding(Layer):
 
     def build(self, token_ids_shape):
         self.token.build()
-        self.built = True
 
     def call(self, token_ids):
         """(B, T) -> (B, T, D)."""
@@ -120,7 +119,6 @@ class TokenAndPositionEmbedding(TokenEmbedding):
         if self.segment is not None:
             self.segment.build()
         self.position.build((*token_ids_shape, self.dim))
-        self.built = True
 
     def call(self, token_ids, segment_ids=None, positions=None):
         """Embed `token_ids` (B, T); `segment_ids` (B, T) default to 0, `positions` to 0 .. T-1."""

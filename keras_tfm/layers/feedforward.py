@@ -129,7 +129,6 @@ class FeedForward(Layer):
             self.hidden.build(x_shape)
         self.output_projection = dense(x_shape[-1], None, "output")
         self.output_projection.build((*x_shape[:-1], self.intermediate_dim))
-        self.built = True
 
     def call(self, x, training=None):
         """(..., D) -> (..., D)."""

@@ -52,7 +52,6 @@ class FourierPositions(Layer):
         self.sines.build(sines_shape)
         self.projection = keras.layers.Dense(x_shape[-1], name="projection")
         self.projection.build(sines_shape)
-        self.built = True
 
     def call(self, x):
         """(B, rows, columns, D) -> (B, rows, columns, D)."""
@@ -94,7 +93,6 @@ class OnGrid(Layer):
                 f"it has {x_shape[1]}."
             )
         self.layer.build((x_shape[0], *self.grid, x_shape[-1]))
-        self.built = True
 
     def call(self, x, training=None):
         """(B, M + rows columns, D) -> (B, M + rows columns, D)."""
@@ -135,7 +133,6 @@ class MapAttention(Layer):
         if self.reduction is not None:
             self.reduction.build(x_shape)
         self.attention.build(*self._shapes(x_shape))
-        self.built = True
 
     def call(self, x, bias=None, training=None):
         """(B, height, width, D) -> (B, height, width, D'); `bias` is added to the scores (B, H, N, S)."""

@@ -71,7 +71,6 @@ class GridPositionEmbedding(Layer):
         rows, columns = grid if isinstance(grid, list | tuple) else (grid, grid)
         initializer = own(keras.initializers.get(self.initializer))
         self.table = self.add_weight((rows, columns, x_shape[3]), initializer, name="table")
-        self.built = True
 
     def call(self, x):
         """(B, rows, columns, D) -> (B, rows, columns, D); rows and columns must be known."""
@@ -140,7 +139,6 @@ class SineGridPositionEncoding(Layer):
     def build(self, x_shape):
         if x_shape[3] % 4:
             raise ValueError(f"The width D must be a multiple of four; it is {x_shape[3]}.")
-        self.built = True
 
     def call(self, x, mask=None):
         """(B, rows, columns, D) in and out; `mask` (B, rows, columns) is False at padding."""

@@ -27,7 +27,6 @@ class TokenMixing(Layer):
         if len(x_shape) != 3 or x_shape[1] is None:
             raise ValueError(f"`x` must have the shape (B, T, D) with a known T; it is {tuple(x_shape)}.")
         self.layer.build((x_shape[0], x_shape[2], x_shape[1]))
-        self.built = True
 
     def call(self, x, training=None):
         """(B, T, D) -> (B, T, D)."""

@@ -23,7 +23,6 @@ class LayerNormalization(Layer):
     def build(self, x_shape):
         self.gamma = self.add_weight(name="gamma", shape=(x_shape[-1],), initializer="ones")
         self.beta = self.add_weight(name="beta", shape=(x_shape[-1],), initializer="zeros")
-        self.built = True
 
     def call(self, x):
         """Any shape in, the same out."""
@@ -49,7 +48,6 @@ class RMSNormalization(Layer):
 
     def build(self, x_shape):
         self.gamma = self.add_weight(name="gamma", shape=(x_shape[-1],), initializer="ones")
-        self.built = True
 
     def call(self, x):
         """Any shape in, the same out."""

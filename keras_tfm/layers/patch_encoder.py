@@ -36,7 +36,6 @@ class PrependedTokens(Layer):
     def build(self, x_shape):
         initializer = own(keras.initializers.get(self.initializer))
         self.embedding = self.add_weight((1, self.count, x_shape[-1]), initializer, name="embedding")
-        self.built = True
 
     def call(self, x):
         """(B, N, D) -> (B, count + N, D)."""
@@ -98,7 +97,6 @@ class PatchEncoder(Layer):
             self.tokens.build((None, num_tokens - 1, self.dim))
         self.position = PositionEmbedding(num_tokens, self.position_initializer, name="position")
         self.position.build((None, num_tokens, self.dim))
-        self.built = True
 
     def call(self, images):
         """Floating-point images (B, H, W, C) -> (B, N + 1, D), or (B, N, D) without a class token."""

@@ -68,7 +68,6 @@ class PatchMasking(Layer):
                 f"`noise` must have a number for each of {x_shape[1] - self.prefix} patches; "
                 f"it has {num_patches}."
             )
-        self.built = True
 
     def call(self, x, noise):
         """(B, prefix + N, D) -> (B, prefix + M, D)."""
@@ -96,7 +95,6 @@ class PatchRestoring(Layer):
 
     def build(self, x_shape, noise_shape):
         self.mask_token = self.add_weight((1, 1, x_shape[2]), own(self.initializer), name="mask_token")
-        self.built = True
 
     def call(self, x, noise):
         """(B, prefix + M, D) -> (B, prefix + N, D)."""

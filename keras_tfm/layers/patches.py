@@ -140,7 +140,6 @@ class PatchEmbedding(Layer):
             self.dim, use_bias=self.use_bias, kernel_initializer=initializer, name="projection"
         )
         self.projection.build((None, None, patch_height * patch_width * images_shape[-1]))
-        self.built = True
 
     def call(self, images):
         """Floating-point images (B, H, W, C) -> (B, rows, columns, D)."""
@@ -214,7 +213,6 @@ class PatchMerging(Layer):
         self.projection.build((*x_shape[:3], width))
         if self.norm is not None:
             self.norm.build((*x_shape[:3], width if self.normalize == "input" else self.dim))
-        self.built = True
 
     def call(self, x):
         """(B, H, W, D) -> (B, H / 2, W / 2, dim)."""

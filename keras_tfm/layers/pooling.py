@@ -59,7 +59,6 @@ class AttentionPooling(Layer):
         branch = FeedForward(hidden, self.activation, kernel_initializer=own(self.kernel_initializer))
         self.feedforward = Residual(branch, LayerNormalization(self.epsilon), "input", name="feedforward")
         self.feedforward.build((x_shape[0], 1, dim))
-        self.built = True
 
     def call(self, x, mask=None, training=None):
         """(B, N, D) -> (B, D); `mask` (B, N) is False for tokens that are left out."""
@@ -108,7 +107,6 @@ class MaxPooling(Layer):
         if len(x_shape) != 4:
             raise ValueError(f"`x` must have the shape (B, height, width, D); it is {tuple(x_shape)}.")
         self.compute_output_shape(x_shape)  # refuses maps that are too small
-        self.built = True
 
     def call(self, x):
         """(B, height, width, D) -> (B, height', width', D)."""

@@ -36,7 +36,6 @@ class PositionedAttention(Layer):
     def build(self, x_shape, context_shape=None, position_shape=None, context_position_shape=None):
         value_shape = x_shape if context_shape is None else context_shape
         self.attention.build(x_shape, value_shape, value_shape)
-        self.built = True
 
     def call(
         self, x, context=None, position=None, context_position=None, mask=None, bias=None, training=None

@@ -53,7 +53,6 @@ class SinePositionEncoding(Layer):
             raise ValueError(
                 f"The width D must be even, for a sine and a cosine per frequency; it is {x_shape[-1]}."
             )
-        self.built = True
 
     def call(self, x, positions=None):
         """Add to `x` (B, T, D) the encoding of `positions` (T,) or (B, T), by default 0 .. T-1."""
@@ -86,7 +85,6 @@ class PositionEmbedding(Layer):
             embeddings_initializer=own(self.initializer),
         )
         self.embedding.build()
-        self.built = True
 
     def call(self, x, positions=None):
         """Add to `x` (B, T, D) the vectors of `positions` (T,) or (B, T), by default 0 .. T-1.

@@ -77,7 +77,6 @@ class RecurrentEncoder(Layer):
         for layer in self.layers:
             layer.build(x_shape)
             x_shape = (*x_shape[:-1], self.width)
-        self.built = True
 
     def call(self, x, mask=None):
         """(B, S, D) -> the states of all directions side by side, (B, S, W), and the last states.
@@ -170,7 +169,6 @@ class LSTMAttentionDecoder(Layer):
             cell.build((x_shape[0], self.units if i else x_shape[-1] + self.context_dim))
         self.output_projection = keras.layers.Dense(x_shape[-1], "tanh", name="output")
         self.output_projection.build((*x_shape[:-1], self.units + x_shape[-1] + self.context_dim))
-        self.built = True
 
     def call(self, x, context, mask=None, context_mask=None, initial_state=None):
         """Decode the embedded previous tokens `x` (B, T, D) with `context` (B, S, Dc).

@@ -58,7 +58,6 @@ class TransformerStack(Layer):
             block.build(x_shape, context_shape)
         if self.norm is not None:
             self.norm.build(x_shape)
-        self.built = True
 
     def call(self, x, context=None, mask=None, context_mask=None, bias=None, training=None):
         """(B, T, D) -> (B, T, D); all blocks get the same `context` (B, S, D), masks and `bias`."""

@@ -97,7 +97,6 @@ class SwitchFeedForward(Layer):
         self.hidden.build((None, self.num_experts, None, dim))
         self.output_projection = self._experts("becf,efd->becd", dim, None, "output")
         self.output_projection.build((None, self.num_experts, None, self.intermediate_dim))
-        self.built = True
 
     def _initializer(self):
         """By default weights with a tenth of the usual variance (section 2.4)."""

@@ -47,7 +47,6 @@ class TubeletEmbedding(Layer):
         self.compute_output_shape(videos_shape)  # raises for videos that cannot be cut into tubelets
         _, _, height, width, channels = videos_shape
         self.patches.build((None, height, width, self.tubelet_size[0] * channels))
-        self.built = True
 
     def call(self, videos):
         """(B, F, H, W, C) -> (B, frames, rows, columns, dim)."""

@@ -155,7 +155,6 @@ class WindowAttention(Layer):
         if any(self.offsets):
             self.regions = window_regions(height, width, self.size, self.offsets)
         self.attention.build((None, self.size[0] * self.size[1], x_shape[3]))
-        self.built = True
 
     def call(self, x, training=None):
         """(B, height, width, D) -> (B, height, width, D)."""

@@ -150,7 +150,6 @@ class AdditiveAttention(Alignment):
         self.key = keras.layers.Dense(self.units, use_bias=self.use_bias, name="key")
         self.key.build(value_shape)
         self.scale = self.add_weight((self.units,), "glorot_uniform", name="scale")
-        self.built = True
 
     def weigh(self, query, cache):
         return additive_attention_weights(query, cache.key, self.scale, cache.mask)
@@ -169,7 +168,6 @@ class DotAttention(Alignment):
     def build(self, query_shape, value_shape, mask_shape=None):
         self.query = keras.layers.EinsumDense("btd,du->btu", (None, value_shape[-1]), name="query")
         self.query.build(query_shape)
-        self.built = True
 
     def weigh(self, query, cache):
         scores = ops.einsum("btd,bsd->bts", query, cache.key)
@@ -203,7 +201,6 @@ class StaticAlignment(Alignment):
     def build(self, query_shape, value_shape, mask_shape=None):
         shape = (self.max_target_length, self.max_source_length)
         self.table = self.add_weight(shape, "glorot_uniform", name="table")
-        self.built = True
 
     def step_context(self, query, cache, positions=None):
         if positions is None:

@@ -47,7 +47,6 @@ class AxisAttention(Layer):
         if len(x_shape) != 4:
             raise ValueError(f"`x` must have the shape (B, height, width, D); it is {tuple(x_shape)}.")
         self.attention.build((None, x_shape[1 if self.axis == "height" else 2], x_shape[3]))
-        self.built = True
 
     def call(self, x, training=None):
         """(B, rows, columns, D) -> (B, rows, columns, D')."""
@@ -130,7 +129,6 @@ class GatedAxialAttention(Layer):
                 self.add_weight((), keras.initializers.Constant(value), name=f"{name}_gate")
                 for name, value in GATES.items()
             ]
-        self.built = True
 
     def call(self, x, training=None):
         """(B, T, D) -> (B, T, dim)."""

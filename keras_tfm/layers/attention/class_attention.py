@@ -25,7 +25,6 @@ class ClassAttention(Layer):
 
     def build(self, x_shape):
         self.attention.build((x_shape[0], 1, x_shape[-1]), x_shape)
-        self.built = True
 
     def call(self, x, training=None):
         """(B, N + 1, D) -> (B, N + 1, D)."""
@@ -60,7 +59,6 @@ class ClassAttentionBlock(Layer):
         token_shape = (x_shape[0], 1, x_shape[-1])
         self.attention.build(token_shape, x_shape)
         self.feedforward.build(token_shape)
-        self.built = True
 
     def call(self, x, training=None):
         """(B, N + 1, D) -> (B, N + 1, D)."""

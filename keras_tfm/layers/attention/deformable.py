@@ -124,7 +124,6 @@ class DeformableAttention(Layer):
             (self.output_projection, query_shape),
         ):
             layer.build(shape)
-        self.built = True
 
     def call(self, query, context, references, position=None, mask=None):
         """Attend from `query` (B, T, D) to `context` (B, N, D), the cells of all maps, map by map and row by

@@ -80,7 +80,6 @@ class DistanceEmbedding(Layer):
         self.embeddings = self.add_weight((2 * self.span, self.dim), own(self.initializer), name="embeddings")
         if self.norm is not None:
             self.norm.build(self.embeddings.shape)
-        self.built = True
 
     def call(self, x):
         """The vectors (2T, D) for a sequence `x` (B, T, ...)."""

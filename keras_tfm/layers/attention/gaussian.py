@@ -76,7 +76,6 @@ class GaussianBias(Layer):
         for layer in (self.offsets, self.scales):
             if layer is not None:
                 layer.build(query_shape)
-        self.built = True
 
     def call(self, query, centres):
         """(B, H, Q, N) for the `query` (B, Q, D) and its `centres` (B, Q, 2), (column, row) in cells."""

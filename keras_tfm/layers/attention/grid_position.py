@@ -94,7 +94,6 @@ class GridPositionBias(AttentionPosition):
         initializer = own(keras.initializers.get(self.initializer))
         self.table = self.add_weight((num_rows, heads[0]), initializer, name="table")
         self.indices = self.rows()
-        self.built = True
 
     def rows(self):
         """The table's row for each query cell and key cell: a NumPy array (T, S)."""
@@ -169,7 +168,6 @@ class ImageRelativePosition(PairwisePosition):
         self.key_tables = self._tables("key", key_dim)
         self.value_tables = self._tables("value", value_dim) if self.with_values else None
         self.indices = self.rows()
-        self.built = True
 
     def _tables(self, name, width):
         """One table for the vertical and one for the horizontal offsets; row 0 of each is the prefix's."""
@@ -213,7 +211,6 @@ class QuadraticPosition(AttentionPosition):
         self.sharpness = self.add_weight((heads[0],), "ones", name="sharpness")
         cells = np.indices(height_and_width(self.grid)).reshape(2, -1)
         self.offsets = (cells[:, None, :] - cells[:, :, None]).astype("float32")  # key - query: (2, T, T)
-        self.built = True
 
     def scores(self, query, key, positions, key_positions, scale):
         """The scores (H, T, T) to add, in float32. Raises ValueError unless each cell has a token."""

@@ -47,7 +47,6 @@ class GridRotaryEmbedding(AttentionPosition):
                 "The width of a head, `key_dim`, must be a multiple of four, for pairs of the rows and of "
                 f"the columns; it is {heads[1]}."
             )
-        self.built = True
 
     def angles(self, width):
         """What each token's pairs are rotated by, for heads of this width: a NumPy array (T, width / 2)."""

@@ -121,7 +121,6 @@ class BucketedBias(BucketedPosition):
 
     def build(self, heads):
         self.tables = self._make_tables(heads[0], "table")
-        self.built = True
 
     def scores(self, query, key, positions, key_positions, scale):
         """The bias (H, T, T). Raises ValueError unless there is a token for each cell and for the prefix."""
@@ -158,4 +157,3 @@ class BucketedContext(BucketedPosition):
         _, key_dim, value_dim = heads
         self.key_tables = self._make_tables(key_dim, "key")
         self.value_tables = self._make_tables(value_dim, "value") if self.with_values else None
-        self.built = True

@@ -81,7 +81,6 @@ class Attention(Layer):
                 layer.build((None, heads.num_heads, None, None))
         self.output_projection = self.output_layer or self._new_output(query_shape[-1])
         self.output_projection.build((*query_shape[:-1], heads.num_heads * heads.value_width))
-        self.built = True
 
     def _new_output(self, width):
         return Dense(width, name="output")

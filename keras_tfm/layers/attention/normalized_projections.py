@@ -31,7 +31,6 @@ class NormalizedProjections(Layer):
             self.query, self.key_value = NormalizedDense(keys), NormalizedDense(keys + values)
             self.query.build(query_shape)
             self.key_value.build(value_shape)
-        self.built = True
 
     def project(self, query, value=None, key=None):
         """Heads (B, H, T, K), (B, H, S, K) and (B, H, S, Kv) of `query` (B, T, D) and `value` (B, S, D)."""

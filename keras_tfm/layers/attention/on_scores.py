@@ -74,7 +74,6 @@ class HeadMixing(Layer):
         self.mixing.build(x_shape)
         if self.norm is not None:
             self.norm.build(x_shape)
-        self.built = True
 
     def call(self, x, training=None):
         """(B, H, T, S) -> (B, H, T, S)."""

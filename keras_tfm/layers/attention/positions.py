@@ -75,7 +75,6 @@ class RotaryEmbedding(AttentionPosition):
             raise ValueError(
                 f"The width of a head, `key_dim`, must be even to rotate pairs; it is {heads[1]}."
             )
-        self.built = True
 
     def rotate(self, query, key, positions=None, key_positions=None):
         return self._rotated(query, positions), self._rotated(key, key_positions)
@@ -125,7 +124,6 @@ class RelativePositionEmbedding(AttentionPosition):
             self.value_table = self.add_weight(
                 (2 * self.max_distance + 1, value_dim), "glorot_uniform", name="value_table"
             )
-        self.built = True
 
     def scores(self, query, key, positions, key_positions, scale):
         vectors = ops.take(self.key_table, self._rows(positions, key_positions), axis=0)  # (..., T, S, K)

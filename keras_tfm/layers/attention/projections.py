@@ -80,7 +80,6 @@ class HeadProjections(Layer):
                 else None
                 for part, width in parts
             ]
-            self.built = True
             return
         if not isinstance(self.use_bias, bool):
             raise ValueError(
@@ -93,7 +92,6 @@ class HeadProjections(Layer):
         else:
             self.key = self._heads("key", key_shape, self.key_width)
             self.value = self._heads("value", value_shape or key_shape, self.value_width)
-        self.built = True
 
     def _heads(self, name, input_shape, *widths):
         projection = HeadProjection(

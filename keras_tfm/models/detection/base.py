@@ -205,7 +205,6 @@ class ObjectQueries(Layer):
         initializer = keras.initializers.RandomNormal(stddev=1.0)  # torch.nn.Embedding's
         shape = (self.num_queries, self.dim or context_shape[-1])
         self.table = self.add_weight(shape, initializer, name="table")
-        self.built = True
 
     def call(self, context):
         """Only the batch's size is read of the `context`."""

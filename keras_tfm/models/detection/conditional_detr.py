@@ -111,7 +111,6 @@ class PlacedProjections(Layer):
             layer = Dense(width, name=name)
             setattr(self, name, layer)
             layer.build(query_shape if name.startswith("query") else value_shape or query_shape)
-        self.built = True
 
     def project(self, x, context, position, context_position, place=None):
         """The queries of `x` (B, T, D), keys and values of `context` (B, S, D): (B, H, T or S, .)."""

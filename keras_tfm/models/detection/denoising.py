@@ -51,7 +51,6 @@ class DenoisingQueries(Layer):
     def build(self, queries_shape, references_shape=None, objects_shape=None):
         shape = (self.num_classes + 1, queries_shape[-1])  # the last one stands for no object
         self.table = self.add_weight(shape, "glorot_uniform", name="table")
-        self.built = True
 
     def call(self, queries, references, objects=None, training=None):
         """`objects` (B, M, 5) are classes, -1 for none, and boxes around centres."""

@@ -205,7 +205,6 @@ class LevelEmbedding(Layer):
     def build(self, x_shape):
         initializer = keras.initializers.RandomNormal(stddev=1.0)  # torch.nn.Embedding's
         self.level = self.add_weight((x_shape[-1],), initializer, name="level")
-        self.built = True
 
     def call(self, x):
         """The shape and the dtype of `x`."""

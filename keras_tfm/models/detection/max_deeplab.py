@@ -174,7 +174,6 @@ class PixelBlock(Layer):
         batch_size, rows, columns, width = self.branch.compute_output_shape(x_shape)
         self.reading.build((batch_size, rows * columns, width), memory_shape)
         self.norm.build((batch_size, rows, columns, width))
-        self.built = True
 
     def call(self, x, memory, training=None):
         """(B, rows, columns, C), and the memory (B, Q, D) -> (B, rows', columns', C')."""
@@ -215,7 +214,6 @@ class MemoryBlock(Block):
     def build(self, x_shape, context_shape=None):
         self.attention.build(x_shape, context_shape)
         self.feedforward.build(x_shape)
-        self.built = True
 
     def call(self, x, context=None, mask=None, context_mask=None, bias=None, training=None):
         """(B, Q, D) -> (B, Q, D); masks and a bias are not used."""

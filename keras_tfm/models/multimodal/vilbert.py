@@ -154,7 +154,6 @@ class CoAttentionBlock(Layer):
     def build(self, x_shape, context_shape):
         self.context_attention.build(x_shape, context_shape)
         self.feedforward.build(x_shape)
-        self.built = True
 
     def call(self, x, context, mask=None, training=None):
         """(B, T, D), attending to `context` (B, S, Dc), -> (B, T, D); `mask` (B, S) is False at padding."""

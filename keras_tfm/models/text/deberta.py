@@ -108,7 +108,6 @@ class ConvolutionBranch(Layer):
         self.convolution.build(x_shape)
         self.norm = LayerNormalization(self.epsilon, name="norm")
         self.norm.build(x_shape)
-        self.built = True
 
     def call(self, x, y, mask, training=None):
         """(B, T, D) -> (B, T, D); `mask` (B, T) is False at padding."""

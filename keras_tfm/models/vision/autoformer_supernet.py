@@ -105,7 +105,6 @@ class LeadingNormalization(Layer):
     def build(self, x_shape, network_shape=None):
         self.gamma = self.add_weight((x_shape[-1],), "ones", name="gamma")
         self.beta = self.add_weight((x_shape[-1],), "zeros", name="beta")
-        self.built = True
 
     def call(self, x, network):
         """(B, T, D) -> (B, T, D)."""
@@ -135,7 +134,6 @@ class EntangledBlock(Layer):
     def build(self, x_shape, network_shape=None):
         self.attention.build(x_shape)
         self.feedforward.build(x_shape)
-        self.built = True
 
     def call(self, x, network, training=None):
         """(B, T, D) -> (B, T, D); `x` itself for networks without this layer."""

@@ -128,7 +128,6 @@ class OffsetEmbedding(AttentionPosition):
             self.add_weight((2 * side - 1, heads[1]), initializer.clone(), name=name)
             for side, name in zip(height_and_width(self.grid), ("vertical", "horizontal"), strict=True)
         )
-        self.built = True
 
     def scores(self, query, key, positions, key_positions, scale):
         """The scores (B, H, T, T) to add. Raises ValueError unless each cell has a token."""

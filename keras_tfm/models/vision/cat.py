@@ -110,7 +110,6 @@ class AttentionAmongWindows(Layer):
         rows, columns = patch_grid(x_shape[1:3], self.window)
         height, width = height_and_width(self.window)
         self.attention.build((None, rows * columns, height * width))
-        self.built = True
 
     def call(self, x, training=None):
         """(B, height, width, D) -> (B, height, width, D)."""

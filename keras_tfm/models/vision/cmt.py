@@ -116,7 +116,6 @@ class CMTBlock(Layer):
     def build(self, x_shape):
         for part in (self.position, self.attention, self.feedforward):
             part.build(x_shape)
-        self.built = True
 
     def call(self, x, bias=None, training=None):
         """(B, height, width, D) -> (B, height, width, D); `bias` is (B or 1, H, N, S)."""
@@ -145,7 +144,6 @@ class PositionTable(Layer):
         self.table = self.add_weight(
             self.compute_output_shape(x_shape)[1:], INITIALIZER.clone(), name="table"
         )
-        self.built = True
 
     def call(self, x):
         return ops.cast(self.table[None], x.dtype)

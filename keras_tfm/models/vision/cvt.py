@@ -141,7 +141,6 @@ class ConvolutionalProjections(Layer):
             dense = HeadProjection(self.num_heads, widths, kernel_initializer=INITIALIZER.clone(), name=part)
             dense.build(query_shape)
             self.convolutions[part], self.dense[part] = convolution, dense
-        self.built = True
 
     def project(self, query, value=None, key=None):
         """Heads (B, H, T, K), (B, H, S, K) and (B, H, S, K) of `query` (B, M + rows columns, D)."""

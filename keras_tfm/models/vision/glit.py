@@ -127,7 +127,6 @@ class GatedConvolution(Layer):
         self.gated.build(x_shape)
         self.convolution.build((batch_size, length, 1, self.hidden_dim))
         self.output_projection.build((batch_size, length, self.hidden_dim))
-        self.built = True
 
     def call(self, x, training=None):
         """(B, T, D) -> (B, T, D)."""
@@ -154,7 +153,6 @@ class SideBySide(Layer):
             raise ValueError(f"`width` must lie between 0 and the width {dim}; it is {self.width}.")
         self.first.build((*sizes, self.width))
         self.second.build((*sizes, dim - self.width))
-        self.built = True
 
     def call(self, x, training=None):
         """(B, T, D) -> (B, T, D)."""

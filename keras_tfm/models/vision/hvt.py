@@ -100,7 +100,6 @@ class TokenPooling(Layer):
     def build(self, x_shape):
         batch_size, length, dim = x_shape
         self.pooling.build((batch_size, length, 1, dim))
-        self.built = True
 
     def call(self, x):
         """(B, N, D) -> (B, N', D)."""

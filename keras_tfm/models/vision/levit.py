@@ -105,7 +105,6 @@ class ShrinkingBlock(Layer):
     def build(self, x_shape):
         self.attention.build(self._query_shape(x_shape), x_shape)
         self.feedforward.build(self.compute_output_shape(x_shape))
-        self.built = True
 
     def call(self, x, training=None):
         """(B, N, D) -> (B, N', D')."""

@@ -99,7 +99,6 @@ class SqueezeExcitation(Layer):
         self.gate = Dense(channels, activation="hard_sigmoid", name="gate")
         self.hidden.build((x_shape[0], channels))
         self.gate.build((x_shape[0], channels // self.reduction))
-        self.built = True
 
     def call(self, x):
         """(B, height, width, C) -> (B, height, width, C)."""

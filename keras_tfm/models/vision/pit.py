@@ -130,7 +130,6 @@ class GridPooling(Layer):
         self.convolution.build((batch_size, *self.grid, width))
         self.dense = Dense(self.dim)
         self.dense.build((batch_size, self.prefix, width))
-        self.built = True
 
     def call(self, x):
         """(B, M + N, D) -> (B, M + N', dim)."""

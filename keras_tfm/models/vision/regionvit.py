@@ -163,7 +163,6 @@ class Merging(Layer):
         self.norm.build(x_shape)
         self.convolution = Convolution(self.dim, 3, 2, groups=x_shape[-1], name="convolution")
         self.convolution.build(x_shape)
-        self.built = True
 
     def call(self, x):
         return self.convolution(ops.gelu(self.norm(x), approximate=False))
@@ -197,7 +196,6 @@ class RegionBlock(Layer):
         self.feedforward.build((batch_size, length, dim))
         heads = self.attention.branch.projections
         self.position.build_for(heads.num_heads, heads.key_width, heads.value_width)
-        self.built = True
 
     def call(self, x, training=None):
         _, num_regions, length, dim = x.shape

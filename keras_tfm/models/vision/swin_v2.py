@@ -131,7 +131,6 @@ class ContinuousPositionBias(GridPositionBias):
         initializers = {"kernel_initializer": own(INITIALIZER)}
         self.projection = keras.layers.Dense(heads[0], use_bias=False, name="output", **initializers)
         self.projection.build((len(self.offsets), self.hidden_dim))
-        self.built = True
 
     def _offsets(self):
         """The network's input for each row of the table: a NumPy array (rows, 2)."""

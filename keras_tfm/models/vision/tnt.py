@@ -148,7 +148,6 @@ class PixelSummary(Layer):
         if self.norm is not None:
             self.norm.build(pixels_shape)
         self.layer.build((None, self.num_patches, math.prod(pixels_shape[1:])))
-        self.built = True
 
     def call(self, pixels):
         """(B N, P, d) -> (B, N, D)."""
@@ -180,7 +179,6 @@ class PatchBlock(Layer):
         self.summary.build(pixels_shape)
         self.attention.build(x_shape)
         self.feedforward.build(x_shape)
-        self.built = True
 
     def call(self, x, pixels, training=None):
         """(B, N + 1, D) and (B N, P, d) -> (B, N + 1, D)."""

@@ -103,7 +103,6 @@ class ClassBlock(Layer):
         self.attention.build(x_shape)
         self.norm.build(x_shape)
         self.feedforward.build((x_shape[0], 1, x_shape[-1]))
-        self.built = True
 
     def call(self, x, training=None):
         """(B, N + 1, D) -> (B, N + 1, D)."""
