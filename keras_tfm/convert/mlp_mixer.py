@@ -2,8 +2,6 @@
 
 from keras_tfm.convert.arguments import Arguments
 from keras_tfm.convert.keymap import linear, norm, patches
-from keras_tfm.convert.state import read_state
-from keras_tfm.heads import Classifier
 from keras_tfm.models import MLPMixer
 
 MODEL = MLPMixer
@@ -40,18 +38,3 @@ def rows(config):
         *norm("norm", "norm"),
         *linear("head/output", "head"),
     ]
-
-
-def read(arguments, weights):
-    """The model for timm's `arguments` and `weights`, and its outputs by timm's names."""
-    config = config_of(arguments)
-    backbone = MLPMixer(config)
-    model = Classifier(backbone, arguments.get("num_classes", 1000))
-    read_state(model, weights, rows(config))
-    embedded, *states = backbone.hidden_states["encoder"]
-    outputs = {
-        "logits": model.output,
-        "features/embed": embedded,
-        "features/norm": backbone.output["sequence_output"],
-    }
-    return model, outputs | {f"features/block_{i}": state for i, state in enumerate(states)}

@@ -6,7 +6,6 @@ transformers has no entry for an image size; an additional one stores that of ou
 from keras_tfm.convert.arguments import Arguments, times
 from keras_tfm.convert.family import LABELS, Entry, Family, Head
 from keras_tfm.convert.keymap import batch_counts, batch_norm, convolution, linear
-from keras_tfm.convert.state import read_state
 from keras_tfm.heads import Classifier
 from keras_tfm.models import ResNet
 
@@ -129,14 +128,3 @@ def config_of(arguments):
 def arguments_of(config):
     """timm's arguments for a configuration; ValueError for one that timm does not have."""
     return {name: x for name, x in ARGUMENTS.arguments_of(config).items() if name != "img_size"}
-
-
-def read(arguments, weights):
-    """The model for timm's `arguments` and `weights`, and its outputs by timm's names."""
-    config = config_of(arguments)
-    backbone = ResNet(config)
-    model = Classifier(backbone, arguments.get("num_classes", 1000))
-    counters = [key for key in weights if key.endswith("num_batches_tracked")]
-    read_state(model, weights, timm_rows(config), counters)
-    maps = {f"features/stage_{i}": x for i, x in enumerate(backbone.maps)}
-    return model, {"logits": model.output, **maps}

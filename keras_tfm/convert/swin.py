@@ -3,7 +3,6 @@
 from keras_tfm.convert.arguments import Arguments
 from keras_tfm.convert.family import LABELS, Entry, Family, Head
 from keras_tfm.convert.keymap import TRANSPOSED, linear, norm, patches, weight
-from keras_tfm.convert.state import read_state
 from keras_tfm.heads import Classifier
 from keras_tfm.models import Swin
 
@@ -111,23 +110,6 @@ def merging(ours, theirs):
     """The rows of a `PatchMerging`; transformers and timm name its weights alike."""
     kernel = weight(f"{ours}/projection/kernel", f"{theirs}.reduction.weight", TRANSPOSED)
     return [*norm(f"{ours}/norm", f"{theirs}.norm"), *kernel]
-
-
-def read(arguments, weights):
-    """The model for timm's `arguments` and `weights`, and its outputs by timm's names.
-
-    CheckpointError for weights that do not fit, and for arguments that mean a model we do not compute.
-    """
-    backbone = Swin(config_of(arguments))
-    model = Classifier(backbone, arguments.get("num_classes", 1000))
-    buffers = [key for key in weights if key.endswith(("relative_position_index", "attn_mask"))]
-    read_state(model, weights, timm_rows(backbone.config), buffers)
-    outputs = {
-        "logits": model.output,
-        "features/embed": backbone.hidden_states["encoder"][0],
-        "features/norm": backbone.get_layer("norm").output,
-    }
-    return model, outputs | {f"features/stage_{i}": x for i, x in enumerate(backbone.maps)}
 
 
 def window(config):

@@ -4,7 +4,6 @@ import dataclasses
 
 from keras_tfm.convert.family import LABELS, Entry, Family, Head
 from keras_tfm.convert.keymap import TRANSPOSED, linear, weight
-from keras_tfm.convert.state import read_state
 from keras_tfm.convert.swin import ARGUMENTS as SWIN_ARGUMENTS
 from keras_tfm.convert.swin import ATTENTION, PARTS, THEIR_BLOCK, TIMM_BLOCK, common_rows, common_timm_rows
 from keras_tfm.heads import Classifier
@@ -77,19 +76,6 @@ def _cosines(theirs, network):
         *linear(f"{ATTENTION}/position/hidden", f"{theirs}.{network}.0"),
         *weight(f"{ATTENTION}/position/output/kernel", f"{theirs}.{network}.2.weight", TRANSPOSED),
     ]
-
-
-def read(arguments, weights):
-    """The model for timm's `arguments` and `weights`, and its outputs by timm's names."""
-    backbone = SwinV2(config_of(arguments))
-    model = Classifier(backbone, arguments.get("num_classes", 1000))
-    read_state(model, weights, timm_rows(backbone.config))
-    outputs = {
-        "logits": model.output,
-        "features/embed": backbone.hidden_states["encoder"][0],
-        "features/norm": backbone.get_layer("norm").output,
-    }
-    return model, outputs | {f"features/stage_{i}": x for i, x in enumerate(backbone.maps)}
 
 
 def window(config):

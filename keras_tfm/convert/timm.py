@@ -19,7 +19,7 @@ from keras_tfm.convert import keymap
 from keras_tfm.convert.arguments import HEAD_ARGUMENTS, Arguments
 from keras_tfm.convert.family import MAX_LABELS, files_of
 from keras_tfm.convert.folder import WEIGHTS, find_folder, read_config, read_weights
-from keras_tfm.convert.state import read_state
+from keras_tfm.convert.keymap import read_state
 from keras_tfm.convert.timm_preprocessing import timm_entries
 from keras_tfm.heads import Classifier, DistilledClassifier
 from keras_tfm.training.folder import MARK, Path, new_folder
