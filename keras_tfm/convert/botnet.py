@@ -30,7 +30,7 @@ ARGUMENTS = Arguments(
             lambda config: config.dims[0] / _26T.dims[0],
         ),
     },
-    fixed={
+    fixed_entries={
         "stem_type": "tiered",
         "stem_pool": "maxpool",
         "stem_chs": 64,
@@ -38,14 +38,14 @@ ARGUMENTS = Arguments(
         "drop_path_rate": 0.0,
         "drop_block_rate": 0.0,
     },
-    only={
+    fixed_fields={
         "depths": _26T.depths,
         "strides": _26T.strides,
         "attending": _26T.attending,
         "num_heads": 4,
         "scale_positions": False,
     },
-    defaults={},
+    default_entries={},
     check=lambda config: _refuse_odd(config.image_size),
 )
 

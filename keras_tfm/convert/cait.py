@@ -37,8 +37,8 @@ ARGUMENTS = Arguments(
         "mlp_ratio": ("intermediate_dim", "dim"),
         "mlp_ratio_token_only": ("intermediate_dim", "dim"),
     },
-    fixed={"qkv_bias": True, "pos_drop_rate": 0.0, "global_pool": "token"},
-    only={"activation": "gelu", "epsilon": 1e-6},
+    fixed_entries={"qkv_bias": True, "pos_drop_rate": 0.0, "global_pool": "token"},
+    fixed_fields={"activation": "gelu", "epsilon": 1e-6},
 )
 config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 CLASS_BLOCK = "blocks_token_only.{}"

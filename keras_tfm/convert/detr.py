@@ -176,7 +176,7 @@ FAMILY = Family(
         "num_queries": "num_queries",
         **STACKS,
     },
-    absent={
+    default_entries={
         "num_channels": 3,
         "backbone": "resnet50",
         "backbone_config": None,
@@ -187,9 +187,9 @@ FAMILY = Family(
         "encoder_ffn_dim": 2048,
         "decoder_ffn_dim": 2048,
     },
-    written={"use_timm_backbone": lambda _: False, "backbone": lambda _: None},
-    fixed={"is_encoder_decoder": True, "position_embedding_type": "sine", "dilation": False},
-    only={"backbone": "ResNet"},
+    derived_entries={"use_timm_backbone": lambda _: False, "backbone": lambda _: None},
+    fixed_entries={"is_encoder_decoder": True, "position_embedding_type": "sine", "dilation": False},
+    fixed_fields={"backbone": "ResNet"},
     shapes={
         **backbone_shapes(),
         "input_projection.weight": (
@@ -218,6 +218,6 @@ FAMILY = Family(
             prefix="detr.model.",
         ),
     },
-    renamed=TIMM,
-    ignored=(r".*\.num_batches_tracked",),
+    renamed_keys=TIMM,
+    buffers=(r".*\.num_batches_tracked",),
 )

@@ -26,7 +26,7 @@ ARGUMENTS = Arguments(
         "drop_path_rate": "stochastic_depth",
         "distilled": "distilled",
     },
-    fixed={
+    fixed_entries={
         "attn_ratio": 2.0,
         "mlp_ratio": 2.0,
         "stem_type": "s16",

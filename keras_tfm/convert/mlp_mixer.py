@@ -18,8 +18,8 @@ ARGUMENTS = Arguments(
         "drop_path_rate": "stochastic_depth",
     },
     ratios={"mlp_ratio": ("tokens_dim", "channels_dim", "dim")},
-    fixed={"stem_norm": False, "nlhb": False, "global_pool": "avg"},
-    only={"activation": "gelu", "epsilon": 1e-6},
+    fixed_entries={"stem_norm": False, "nlhb": False, "global_pool": "avg"},
+    fixed_fields={"activation": "gelu", "epsilon": 1e-6},
     named=("patch_size", "num_blocks", "embed_dim"),
 )
 config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of

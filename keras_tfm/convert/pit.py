@@ -33,8 +33,8 @@ ARGUMENTS = Arguments(
         "drop_path_rate": "stochastic_depth",
     },
     ratios={"base_dims": ("dims", "num_heads")},
-    fixed={"stem_type": "overlap", "global_pool": "token"},
-    only={"activation": "gelu", "epsilon": 1e-6},
+    fixed_entries={"stem_type": "overlap", "global_pool": "token"},
+    fixed_fields={"activation": "gelu", "epsilon": 1e-6},
 )
 config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 # Theirs is (1, D, rows, columns), ours (rows, columns, D).

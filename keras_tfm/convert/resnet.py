@@ -61,15 +61,19 @@ FAMILY = Family(
     model=ResNet,
     prefix="resnet.",
     fields={**FIELDS, "block": "layer_type"},
-    fixed={"hidden_act": "relu", "downsample_in_first_stage": False, "downsample_in_bottleneck": False},
+    fixed_entries={
+        "hidden_act": "relu",
+        "downsample_in_first_stage": False,
+        "downsample_in_bottleneck": False,
+    },
     shapes={
         "embedder.embedder.convolution.weight": ("stem_dim", "num_channels", lambda _: 7, lambda _: 7),
         "encoder.stages.0.layers.0.layer.0.normalization.weight": (inner,),
     },
     rows=resnet_rows,
     heads={"ResNetForImageClassification": CLASSIFIER},
-    ignored=(r".*\.num_batches_tracked",),
-    added=batch_counts,
+    buffers=(r".*\.num_batches_tracked",),
+    buffers_of=batch_counts,
 )
 
 
@@ -100,7 +104,7 @@ ARGUMENTS = Arguments(
         ),
         "block": Entry("block", read_block, lambda config: config.block),
     },
-    fixed={
+    fixed_entries={
         "output_stride": 32,
         "global_pool": "avg",
         "cardinality": 1,
@@ -114,8 +118,8 @@ ARGUMENTS = Arguments(
         "drop_path_rate": 0.0,
         "drop_block_rate": 0.0,
     },
-    only={"stem_dim": 64},
-    defaults={},
+    fixed_fields={"stem_dim": 64},
+    default_entries={},
     named=("block",),
 )
 

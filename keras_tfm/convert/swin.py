@@ -40,9 +40,9 @@ ARGUMENTS = Arguments(
         "attn_drop_rate": "attention_dropout",
         "drop_path_rate": "stochastic_depth",
     },
-    fixed={"qkv_bias": True, "global_pool": "avg"},
-    only={"activation": "gelu", "epsilon": 1e-5, "fixed_windows": False},
-    defaults={"drop_path_rate": 0.1},
+    fixed_entries={"qkv_bias": True, "global_pool": "avg"},
+    fixed_fields={"activation": "gelu", "epsilon": 1e-5, "fixed_windows": False},
+    default_entries={"drop_path_rate": 0.1},
     check=check_windows,
 )
 config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
@@ -141,8 +141,8 @@ FAMILY = Family(
         "activation": "hidden_act",
         "epsilon": "layer_norm_eps",
     },
-    fixed={"use_absolute_embeddings": False, "qkv_bias": True},
-    only={"fixed_windows": False},
+    fixed_entries={"use_absolute_embeddings": False, "qkv_bias": True},
+    fixed_fields={"fixed_windows": False},
     shapes={
         "embeddings.patch_embeddings.projection.weight": ("dim", "num_channels", "patch_size", "patch_size"),
         "encoder.layers.0.blocks.0.attention.self.relative_position_bias_table": (
@@ -160,5 +160,5 @@ FAMILY = Family(
             Classifier, linear("head/output", "classifier"), {"hidden_dim": None}, {"num_classes": LABELS}
         ),
     },
-    ignored=(r".*\.relative_position_index",),
+    buffers=(r".*\.relative_position_index",),
 )

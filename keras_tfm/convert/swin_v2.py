@@ -35,7 +35,7 @@ ARGUMENTS = dataclasses.replace(
         **SWIN_ARGUMENTS.fields,
         "pretrained_window_sizes": Entry("pretrained_windows", *PRETRAINED_WINDOWS),
     },
-    fixed={**SWIN_ARGUMENTS.fixed, "always_partition": False},
+    fixed_entries={**SWIN_ARGUMENTS.fixed_entries, "always_partition": False},
 )
 config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 
@@ -110,9 +110,9 @@ FAMILY = Family(
         "activation": "hidden_act",
         "epsilon": "layer_norm_eps",
     },
-    absent={"image_size": 224, "window_size": 7},
-    fixed={"use_absolute_embeddings": False, "qkv_bias": True},
-    only={"fixed_windows": False},
+    default_entries={"image_size": 224, "window_size": 7},
+    fixed_entries={"use_absolute_embeddings": False, "qkv_bias": True},
+    fixed_fields={"fixed_windows": False},
     shapes={
         "embeddings.patch_embeddings.projection.weight": ("dim", "num_channels", "patch_size", "patch_size"),
         "encoder.layers.0.blocks.0.attention.self.logit_scale": (

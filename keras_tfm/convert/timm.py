@@ -106,7 +106,7 @@ def from_timm(name: Path, with_head: bool = True) -> Any:
     arguments, num_classes, dropout = _arguments(entries, path)
     size = family.MODEL.sizes[family.ARCHITECTURES[architecture]]
     try:
-        usual = {**family.arguments_of(size), **family.ARGUMENTS.defaults}
+        usual = {**family.arguments_of(size), **family.ARGUMENTS.default_entries}
         said = {k: x for k, x in arguments.items() if x is not None or k in usual}
         config = family.config_of({k: x for k, x in usual.items() if k not in said} | said)
         refuse_sizes(config, [tensor.shape for tensor in tensors.values()])

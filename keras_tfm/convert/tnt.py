@@ -35,8 +35,8 @@ ARGUMENTS = Arguments(
         "drop_path_rate": "stochastic_depth",
         "legacy": "legacy",
     },
-    fixed={"qkv_bias": False, "global_pool": "token"},
-    only={"epsilon": 1e-5, "dropout": 0.0},
+    fixed_entries={"qkv_bias": False, "global_pool": "token"},
+    fixed_fields={"epsilon": 1e-5, "dropout": 0.0},
 )
 DEFAULTS = {"embed_dim": 768, "num_heads_outer": 12, "inner_dim": 48}  # the defaults of timm's class
 

@@ -35,8 +35,8 @@ ARGUMENTS = Arguments(
         "attn_drop_rate": "attention_dropout",
         "drop_path_rate": "stochastic_depth",
     },
-    fixed={"pos_drop_rate": 0.0, "global_pool": "avg"},
-    only={"epsilon": 1e-6},
+    fixed_entries={"pos_drop_rate": 0.0, "global_pool": "avg"},
+    fixed_fields={"epsilon": 1e-6},
     check=check_windows,
 )
 config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of

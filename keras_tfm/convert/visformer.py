@@ -34,14 +34,14 @@ ARGUMENTS = Arguments(
         "mlp_ratio": "mlp_ratio",
         "drop_path_rate": "stochastic_depth",
     },
-    fixed={
+    fixed_entries={
         "patch_size": 16,
         "global_pool": "avg",
         "attn_stage": "011",
         "spatial_conv": "100",
         "conv_init": True,
     },
-    only={"dropout": 0.0},
+    fixed_fields={"dropout": 0.0},
 )
 arguments_of = ARGUMENTS.arguments_of
 

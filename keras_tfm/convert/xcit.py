@@ -32,8 +32,8 @@ ARGUMENTS = Arguments(
         "drop_path_rate": "stochastic_depth",
     },
     ratios={"mlp_ratio": ("intermediate_dim", "dim")},
-    fixed={"qkv_bias": True, "use_pos_embed": True, "global_pool": "token"},
-    only={"epsilon": 1e-6},
+    fixed_entries={"qkv_bias": True, "use_pos_embed": True, "global_pool": "token"},
+    fixed_fields={"epsilon": 1e-6},
 )
 config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 
