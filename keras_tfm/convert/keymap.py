@@ -250,6 +250,16 @@ def load(model, tensors, rows, path):
     return read
 
 
+def read_state(model, weights, rows, unread_keys=(), path="the state"):
+    """Set the weights of `model` from `weights` ({key: array}) by `rows`.
+
+    Raises CheckpointError if one is missing, or unused and not in `unread_keys`.
+    """
+    read = load(model, weights, rows, path)
+    for key in sorted(weights.keys() - read - {*unread_keys}):
+        raise CheckpointError(path, key, "no such weight", f"one of shape {weights[key].shape}")
+
+
 def save(model, rows):
     """The weights of `model`, {their key: array}."""
     tensors: dict = {}
