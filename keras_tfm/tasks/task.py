@@ -122,13 +122,13 @@ class Task(abc.ABC):
         """Whether this task can use a published `model`: above all, whether the model has the task's head."""
         return False
 
-    def export_endpoints(self) -> Endpoints:
+    def export_endpoints(self, *rest: Any, **options: Any) -> Endpoints:
         """{endpoint: (function, input signature)} of the SavedModel, of which one is `serving_default`: those
-        of `signature`.
+        of the `signature` with these options.
         """
         from keras_tfm.export.endpoints import endpoints_of
 
-        return endpoints_of(self.signature())
+        return endpoints_of(self.signature(*rest, **options))
 
     def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
         """Yield what `predict` takes from a file, each example with its place: lines of text, or a file as
