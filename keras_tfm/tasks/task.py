@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 import keras
 import tensorflow as tf
 
-from keras_tfm.asking import TEXTS, Asking
+from keras_tfm.asking import TASKS, TEXTS, Asking
 from keras_tfm.configs import Config, meant, refuse_sizes
 from keras_tfm.data.sources.lines import DataError, Inputs, read_input_lines
 from keras_tfm.data.sources.rows import Layout
@@ -35,7 +35,6 @@ from keras_tfm.training.safetensors import CheckpointError, read_tensors
 from keras_tfm.training.weights import load_weights, save_weights
 from keras_tfm.version import __version__
 
-TASKS: dict[str, Any] = {}  # {name: class} of all tasks
 WEIGHTS = "model.safetensors"
 OF_TRAINING = ("is_trained", "record", "has_given_weights")  # attributes of a task that its training set
 SMALL = 1_000  # values: smaller variables, such as dropout's seeds, need not be in the file of weights

@@ -130,9 +130,8 @@ class Detector(CanvasTask):
         "a RUN, of this task, of pretrain-images --method updetr or, for its backbone, of classify-images, "
         "or a transformers folder or hub id"
     )
-    help = "train a detector: boxes around objects in images, and what they are"
     files = KINDS
-    asking, input_files = ASKED["detect"]
+    asking, input_files, help = ASKED["detect"]
     examples_class = Objects
     training = DetectionTraining(
         epochs=50, patience=None, learning_rate=3e-4, schedule="cosine", weight_decay=1e-4
