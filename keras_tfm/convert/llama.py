@@ -55,8 +55,8 @@ def rows_of(config):
     ]
 
 
-def family(model_type, model, fields=None, absent=None, **options):
-    """The `Family` of Llama or of a successor, which adds `fields`, what is `absent`, and other `options`."""
+def family(model_type, model, fields=None, default_entries=None, **options):
+    """The `Family` of Llama or of a successor, which adds `fields`, `default_entries` and other `options`."""
     name = model.__name__
     return Family(
         model_type=model_type,
@@ -84,7 +84,7 @@ def family(model_type, model, fields=None, absent=None, **options):
             "tied": "tie_word_embeddings",
             **(fields or {}),
         },
-        absent={"rope_parameters": None, **(absent or {})},
+        default_entries={"rope_parameters": None, **(default_entries or {})},
         shapes={"embed_tokens.weight": ("vocabulary_size", "dim")},
         rows=rows_of,
         heads={
@@ -95,9 +95,9 @@ def family(model_type, model, fields=None, absent=None, **options):
             )
         },
         copies=lambda config: {"lm_head.weight": "{prefix}embed_tokens.weight"} if config.tied else {},
-        ignored=(r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq",),
+        buffers=(r"layers\.\d+\.self_attn\.rotary_emb\.inv_freq",),
         **options,
     )
 
 
-FAMILY = family("llama", Llama, fixed={"attention_bias": False, "mlp_bias": False})
+FAMILY = family("llama", Llama, fixed_entries={"attention_bias": False, "mlp_bias": False})

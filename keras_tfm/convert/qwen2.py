@@ -3,4 +3,4 @@
 from keras_tfm.convert.llama import family
 from keras_tfm.models import Qwen2
 
-FAMILY = family("qwen2", Qwen2, fixed={"use_sliding_window": False})
+FAMILY = family("qwen2", Qwen2, fixed_entries={"use_sliding_window": False})
