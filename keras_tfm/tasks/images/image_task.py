@@ -40,7 +40,7 @@ class ImageTask(AskedTask):
     """
 
     reads_lines = False
-    asking, input_files = ASKED["image-vectors"]
+    asking, input_files = ASKED["image-vectors"][:2]
     image_shape: tuple[int, int, int]
 
     def take_images(self, backbone: keras.Model) -> None:
