@@ -89,8 +89,9 @@ class PatchDetector(ModelWithHead):
         queries = backbone.get_layer("decoder_queries").output  # (B, Q, D)
         by_patch = ops.reshape(told, (-1, num_patches, told.shape[-1]))  # (B, P, F)
         queries = PatchQueries(dropout, name="patch_queries")(queries, by_patch)
+        mask = ops.convert_to_tensor(own_queries(num_queries, num_patches))
         tensors = {
-            "attention": {"position": queries, "mask": own_queries(num_queries, num_patches)},
+            "attention": {"position": queries, "mask": mask},
             "context_attention": {"position": queries, **backbone.context},
         }
         states = states_of(backbone.blocks["decoder"], ops.zeros_like(queries), **tensors)[1:]

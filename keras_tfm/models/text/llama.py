@@ -117,7 +117,8 @@ class Llama(DecoderModel):
             kernel_initializer=INITIALIZER,
             gated=True,
         )
-        return Block(part(attention), part(feedforward), causal=True, name=name)
+        parts = {"attention": part(attention, causal=True), "feedforward": part(feedforward)}
+        return Block(parts, name=name)
 
 
 # 7b to 65b: Touvron et al. 2023, table 2. 2-*: Touvron et al. 2023, "Llama 2". 3-* and 3.2-*: Grattafiori et
