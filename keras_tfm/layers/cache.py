@@ -113,10 +113,12 @@ class KeyValueCache(NamedTuple):
         heads = ops.transpose(heads, (0, 3, 1, 2, 4))  # (N, G, H, T, K)
         return ops.reshape(heads, (-1, num_heads, length, dim))  # (B, H, T, K)
 
-    def attention_mask(self, query_length):
-        """Which entries the last T = `query_length` written positions may attend to: (N, 1, T G, S G)."""
+    def attention_mask(self, query_length, window=None):
+        """Which entries the last T = `query_length` written positions may attend to, those of the last
+        `window` positions alone if given: (N, 1, T G, S G).
+        """
         length, size = self.mask.shape[1] or ops.shape(self.mask)[1], self.group_size
-        causal = causal_mask(query_length, length, self.index - query_length)  # (1, T, S)
+        causal = causal_mask(query_length, length, self.index - query_length, window)  # (1, T, S)
         mask = ops.logical_and(self.mask[:, None], causal[..., None])  # (B, T, S, G)
         mask = ops.reshape(mask, (-1, size, query_length, length * size))  # (N, G, T, S G)
         mask = ops.transpose(mask, (0, 2, 1, 3))  # (N, T, G, S G)
@@ -187,10 +189,12 @@ class PastCache(NamedTuple):
         queries = self.index + ops.arange(query_length, dtype="int32")
         return queries, ops.concatenate([past, queries], axis=0)
 
-    def attention_mask(self, query_length):
-        """Which entries the last T = `query_length` ones may attend to: (B, 1, T, S + T)."""
+    def attention_mask(self, query_length, window=None):
+        """Which entries the last T = `query_length` ones may attend to, as in `KeyValueCache`: (B, 1, T, S +
+        T).
+        """
         length = ops.shape(self.mask)[1]
-        causal = causal_mask(query_length, length, length - query_length)  # (1, T, S + T)
+        causal = causal_mask(query_length, length, length - query_length, window)  # (1, T, S + T)
         return ops.logical_and(self.mask[:, None], causal)[:, None]
 
     def group(self, heads):

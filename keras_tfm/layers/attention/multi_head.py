@@ -34,7 +34,7 @@ class Attention(Layer):
 
     Args:
         projections: a `HeadProjections`, or a layer with its methods and its attributes `num_heads`,
-            `key_width` and `value_width`.
+            `key_width`, `value_width` and, if there are fewer heads of keys, `num_key_value_heads`.
         position: an `AttentionPosition`: rotary, relative or bucketed positions.
         scale: multiplies the scores; by default 1/sqrt(K).
         dropout: the rate at which weights are dropped in training.
@@ -42,6 +42,7 @@ class Attention(Layer):
             `mask`, it gets the mask too.
         on_weights: a layer of the same shapes applied to the weights; masked keys weigh 0 after it.
         output_layer: a layer called on the merged heads (B, T, H Kv); by default a `Dense` layer to D.
+        window: how many positions causal attention sees, the query's own included; None for all before it.
 
     >>> projections = keras_tfm.layers.HeadProjections(num_heads=2)
     >>> attention = keras_tfm.layers.Attention(projections, on_scores=keras_tfm.layers.TopK(3))
@@ -58,9 +59,12 @@ class Attention(Layer):
         on_scores: keras.layers.Layer | None = None,
         on_weights: keras.layers.Layer | None = None,
         output_layer: keras.layers.Layer | None = None,
+        window: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        if window is not None:
+            require_sizes(window=window)
         self.projections = projections
         self.position = position
         self.scale = scale
@@ -68,6 +72,9 @@ class Attention(Layer):
         self.on_scores = on_scores
         self.on_weights = on_weights
         self.output_layer = output_layer
+        self.window = window
+        num_key_value_heads = getattr(projections, "num_key_value_heads", None) or projections.num_heads
+        self.heads_per_key = projections.num_heads // num_key_value_heads
         self.weight_dropout = Dropout(dropout, name="dropout")
         self.input_spec = keras.InputSpec(ndim=3)  # queries of another rank are refused by the layer's name
 
@@ -101,9 +108,15 @@ class Attention(Layer):
         return self.merge(self.attend(query, key, value, mask, bias, causal, training))
 
     def attend(self, query, key, value, mask=None, bias=None, causal=False, training=None):
-        """The averages (B, H, T, Kv) for queries (B, H, T, K), keys (B, H, S, K) and values (B, H, S, Kv)."""
+        """The averages (B, H, T, Kv) for queries (B, H, T, K), keys (B, G, S, K) and values (B, G, S, Kv).
+
+        Raises ValueError for a `window` without `causal`.
+        """
         if causal:
-            mask = combine_masks(mask, causal_mask(ops.shape(query)[2], ops.shape(key)[2]))
+            seen = causal_mask(ops.shape(query)[2], ops.shape(key)[2], window=self.window)
+            mask = combine_masks(mask, seen)
+        elif self.window is not None:
+            raise ValueError(f"{self.name!r} has a `window`, which is for causal attention alone.")
         weights = self.weigh(self.score(query, key, bias), mask, training)
         return self.average(weights, value)
 
@@ -114,7 +127,7 @@ class Attention(Layer):
         if self.position is not None:
             positions, key_positions = counted(positions, query), counted(key_positions, key)
             bias = add_if_given(bias, self.position.scores(query, key, positions, key_positions, scale))
-        return add_bias(attention_scores(query, key, scale), bias)
+        return add_bias(attention_scores(query, key, scale, self.heads_per_key), bias)
 
     def weigh(self, scores, mask=None, training=None):
         """The weights (B, H, T, S): a softmax of `scores`, 0 where `mask`, broadcast over them, is False."""
@@ -133,7 +146,7 @@ class Attention(Layer):
     def average(self, weights, value, positions=None, key_positions=None):
         """The means (B, H, T, Kv) of the values (B, H, S, Kv), weighed by `weights`."""
         weights = ops.cast(weights, value.dtype)
-        heads = multiply_heads(weights, value)  # (B, H, T, Kv)
+        heads = multiply_heads(weights, value, self.heads_per_key)  # (B, H, T, Kv)
         if self.position is None:
             return heads
         positions, key_positions = counted(positions, weights), counted(key_positions, value)
@@ -159,8 +172,9 @@ class Attention(Layer):
     def start(self, batch_size, max_length):
         """An empty cache for self-attention over up to `max_length` positions."""
         heads = self.projections
+        num_heads = heads.num_heads // self.heads_per_key
         return KeyValueCache.empty(
-            batch_size, heads.num_heads, max_length, heads.key_width, heads.value_width, self.compute_dtype
+            batch_size, num_heads, max_length, heads.key_width, heads.value_width, self.compute_dtype
         )
 
     def step(self, query, cache, mask=None, bias=None):
@@ -177,7 +191,7 @@ class Attention(Layer):
         positions = cache.positions(length)
         cache = cache.append(key, value, mask)
         scores = self.score(cache.group(query), cache.key, bias, *positions)
-        weights = self.weigh(scores, cache.attention_mask(length))
+        weights = self.weigh(scores, cache.attention_mask(length, self.window))
         heads = cache.ungroup(self.average(weights, cache.value, *positions))
         return self.merge(heads), cache
 
@@ -220,6 +234,8 @@ class MultiHeadAttention(Attention):
         use_bias: whether the projections and the output layer have biases; see `HeadProjections`.
         position: an `AttentionPosition`.
         scale: multiplies the scores; by default 1/sqrt(K).
+        num_key_value_heads: how many heads keys and values have; see `HeadProjections`.
+        window: how many positions causal attention sees; see `Attention`.
 
     >>> layer = keras_tfm.layers.MultiHeadAttention(num_heads=2, position=keras_tfm.layers.RotaryEmbedding())
     >>> layer(np.ones((1, 5, 8)), causal=True).shape
@@ -236,17 +252,26 @@ class MultiHeadAttention(Attention):
         position: keras.layers.Layer | None = None,
         scale: float | None = None,
         kernel_initializer: Initializer = "glorot_uniform",
+        num_key_value_heads: int | None = None,
+        window: int | None = None,
         **kwargs: Any,
     ) -> None:
         projections = HeadProjections(
-            num_heads, key_dim, value_dim, use_bias, kernel_initializer, name="projections"
+            num_heads,
+            key_dim,
+            value_dim,
+            use_bias,
+            kernel_initializer,
+            num_key_value_heads,
+            name="projections",
         )
-        super().__init__(projections, position, scale, dropout, **kwargs)
+        super().__init__(projections, position, scale, dropout, window=window, **kwargs)
         self.num_heads = num_heads
         self.key_dim = key_dim
         self.value_dim = value_dim
         self.use_bias = use_bias
         self.kernel_initializer = kernel_initializer
+        self.num_key_value_heads = num_key_value_heads
 
     def _new_output(self, width):
         initializer = own(self.kernel_initializer)
