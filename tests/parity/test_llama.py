@@ -43,7 +43,7 @@ def draw_entries(name, rng):
         "num_attention_heads": shared * repeats,
         "num_key_value_heads": shared,
         "intermediate_size": int(rng.integers(5, 50)),
-        "hidden_act": str(rng.choice(["silu", "gelu_pytorch_tanh", "relu"])),
+        "hidden_act": str(rng.choice(["silu", "gelu_new", "relu"])),
         "rms_norm_eps": float(rng.choice([1e-6, 1e-3])),
         "tie_word_embeddings": bool(rng.integers(2)),
         "rope_parameters": SCALINGS[rng.integers(3)] | {"rope_theta": float(rng.choice([1e4, 50.0]))},
