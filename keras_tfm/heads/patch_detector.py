@@ -31,7 +31,7 @@ from keras_tfm.layers.base import Layer
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.compiler.bits import keeps
 from keras_tfm.layers.dense import Dense
-from keras_tfm.models.base import states_of
+from keras_tfm.models.base import Trace
 from keras_tfm.registry import register
 
 
@@ -94,8 +94,10 @@ class PatchDetector(ModelWithHead):
             "attention": {"position": queries, "mask": mask},
             "context_attention": {"position": queries, **backbone.context},
         }
-        states = states_of(backbone.blocks["decoder"], ops.zeros_like(queries), **tensors)[1:]
-        states = backbone.get_layer("decoder_norm")(ops.stack(states, axis=1))  # (B, L, Q, D)
+        trace = Trace()
+        trace.run("decoder", backbone.blocks["decoder"], ops.zeros_like(queries), **tensors)
+        states = ops.stack(trace.hidden_states["decoder"][1:], axis=1)  # (B, L, Q, D)
+        states = backbone.get_layer("decoder_norm")(states)
 
         dim = states.shape[-1]
         logits = Dense(num_classes + 1, name="class_head")(states)

@@ -6,6 +6,7 @@ from typing import Any, Literal
 import keras
 
 from keras_tfm.configs import Config, Size
+from keras_tfm.models.base import Trace
 from keras_tfm.models.vision.botnet import BoTNet
 from keras_tfm.models.vision.cat import CAT
 from keras_tfm.models.vision.cmt import CMT
@@ -85,6 +86,12 @@ class AroundBackbone(Config):
     def parts(self):
         """Configurations within this one, whose sizes are checked with its own."""
         return (self.of_backbone,)
+
+    @staticmethod
+    def trace_of(backbone):
+        """A `Trace` with the blocks and states of the `backbone` as the stack of that name."""
+        parts = backbone.blocks["encoder"], backbone.hidden_states["encoder"]
+        return Trace(*({"backbone": part} for part in parts))
 
     def new_backbone(self):
         """The backbone with fresh weights, its batch normalisation frozen if the configuration says so."""

@@ -16,7 +16,7 @@ import numpy as np
 from keras_tfm.configs import Config, Length, Size
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding, TokenEmbedding
 from keras_tfm.layers.regularization import Dropout
-from keras_tfm.models.base import ConfiguredModel
+from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.text import bart, gpt2
 from keras_tfm.models.text.seq2seq import Stack, check_length
 from keras_tfm.models.vision.images import Side
@@ -131,19 +131,10 @@ class VisionEncoderDecoder(ConfiguredModel):
         parts = (_gpt2 if config.decoder == "GPT2" else _bart)(config.of_decoder)
         x = parts.dropout(parts.stack.embed(inputs["decoder_token_ids"]))
         context = {"context": encoded}
-        states = parts.stack.states(x, inputs["decoder_padding_mask"], context_attention=context)
-        super().__init__(
-            config,
-            inputs,
-            {
-                "encoder_sequence_output": encoded,
-                "decoder_sequence_output": parts.stack.finish(states[-1]),
-            },
-            {**encoder.blocks, "decoder": parts.stack.blocks},
-            {**encoder.hidden_states, "decoder": states},
-            name=name,
-            **kwargs,
-        )
+        trace, mask = Trace({**encoder.blocks}, {**encoder.hidden_states}), inputs["decoder_padding_mask"]
+        decoded = parts.stack.run(trace, "decoder", x, mask, context_attention=context)
+        outputs = {"encoder_sequence_output": encoded, "decoder_sequence_output": decoded}
+        super().__init__(config, inputs, outputs, trace, name=name, **kwargs)
         self.embedding = self.output_embedding = parts.embedding
         self.decoder = parts.stack
         self.maps = getattr(encoder, "maps", None)

@@ -11,7 +11,6 @@ import keras
 
 from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Rounds, Size, Whole
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
-from keras_tfm.models.base import states_of
 from keras_tfm.models.text.encoder import INITIALIZER, EncoderModel
 
 
@@ -73,7 +72,7 @@ class ALBERT(EncoderModel):
         return embedding, embedding(inputs["token_ids"], segment_ids=inputs.get("segment_ids"))
 
     @classmethod
-    def encode(cls, config, x, mask):
+    def encode(cls, config, x, mask, trace):
         """The groups of blocks, all applied about equally often."""
         if config.num_groups > config.num_layers:
             raise ValueError(
@@ -86,7 +85,7 @@ class ALBERT(EncoderModel):
         for i in range(config.num_layers):
             group = int(i / (config.num_layers / config.num_groups))  # rounded as in the released code
             applied += blocks[group * size : (group + 1) * size]
-        return blocks, states_of(applied, projection(x), attention={"mask": mask})
+        return trace.run("encoder", applied, projection(x), attention={"mask": mask})
 
 
 # Lan et al. 2020, table 1; the heads and the activation are those of the released models.

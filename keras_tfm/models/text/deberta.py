@@ -152,23 +152,22 @@ class DeBERTa(EncoderModel):
         return embedding, x
 
     @classmethod
-    def encode(cls, config, x, mask):
+    def encode(cls, config, x, mask, trace):
         """All blocks get the vectors of the distances; a convolution may stand next to the first."""
         distances = distances_of(config, x)
-        blocks = [cls.block(config, f"block_{i}") for i in range(config.num_layers)]
-        states = [x]
-        for block in blocks:
-            y = block(states[-1], attention={"mask": mask, "bias": distances})
-            if len(states) == 1 and config.convolution:
-                y = ConvolutionBranch(
-                    config.convolution,
-                    config.convolution_activation,
-                    config.dropout,
-                    config.epsilon,
-                    name="convolution",
-                )(x, y, mask)
-            states.append(y)
-        return blocks, states
+        first, *others = (cls.block(config, f"block_{i}") for i in range(config.num_layers))
+        tensors = {"mask": mask, "bias": distances}
+        y = trace.run("encoder", [first], x, attention=tensors)
+        if config.convolution:
+            y = ConvolutionBranch(
+                config.convolution,
+                config.convolution_activation,
+                config.dropout,
+                config.epsilon,
+                name="convolution",
+            )(x, y, mask)
+            trace.hidden_states["encoder"][-1] = y
+        return trace.run("encoder", others, y, attention=tensors)
 
     def decode(self, query, hidden):
         """The last block, attending from `query` to `hidden` at the same positions: (B, T, D) each."""

@@ -14,7 +14,7 @@ from keras import ops
 
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.masks import in_float32
-from keras_tfm.models.base import ConfiguredModel, states_of
+from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.vision.autoformer import AutoFormer, embedded, parts
 from keras_tfm.models.vision.autoformer_space import SearchSpace
 from keras_tfm.models.vision.images import image_input
@@ -45,11 +45,12 @@ class AutoFormerSupernet(ConfiguredModel):
             both = parts(largest, i, LeadingNormalization)
             blocks.append(EntangledBlock(**both, index=i, name=f"block_{i}"))
         x = LeadingFeatures(name="leading_features")(embedded(largest, images), network)
-        states = states_of(blocks, x, network=network)
-        x = LeadingNormalization(config.epsilon, name="norm")(states[-1], network)
+        trace = Trace()
+        x = trace.run("encoder", blocks, x, network=network)
+        x = LeadingNormalization(config.epsilon, name="norm")(x, network)
         outputs = {"sequence_output": x, "pooled_output": ops.mean(x[:, 1:], axis=1)}
-        inputs, stacks = {"images": images, "network": network}, ({"encoder": blocks}, {"encoder": states})
-        super().__init__(config, inputs, outputs, *stacks, name=name, **kwargs)
+        inputs = {"images": images, "network": network}
+        super().__init__(config, inputs, outputs, trace, name=name, **kwargs)
 
     def sub_network(self, config):
         """The `AutoFormer` of a network of the space, with a copy of its part of the weights."""

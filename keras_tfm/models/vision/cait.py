@@ -20,7 +20,7 @@ from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PrependedTokens
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map
 from keras_tfm.layers.positions import PositionEmbedding
-from keras_tfm.models.base import ConfiguredModel, states_of
+from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.vision.images import Side, image_input
 from keras_tfm.models.vision.variant import INITIALIZER, attention_of, feedforward_of
 
@@ -71,13 +71,13 @@ class CaiT(ConfiguredModel):
         x = PositionEmbedding(x.shape[1], INITIALIZER, name="position")(x)
         blocks = [_block(config, f"block_{i}") for i in range(config.num_layers)]
         class_blocks = [_class_block(config, f"class_block_{i}") for i in range(config.num_class_layers)]
-        states = states_of(blocks, x)
-        x = PrependedTokens(1, INITIALIZER, name="class_token")(states[-1])
-        class_states = states_of(class_blocks, x)
-        x = LayerNormalization(config.epsilon, name="norm")(class_states[-1])
+        trace = Trace()
+        x = trace.run("encoder", blocks, x)
+        x = PrependedTokens(1, INITIALIZER, name="class_token")(x)
+        x = trace.run("class", class_blocks, x)
+        x = LayerNormalization(config.epsilon, name="norm")(x)
         outputs = {"sequence_output": x, "pooled_output": ops.take(x, 0, axis=1)}
-        parts = ({"encoder": blocks, "class": class_blocks}, {"encoder": states, "class": class_states})
-        super().__init__(config, {"images": images}, outputs, *parts, name=name, **kwargs)
+        super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)
 
 
 def _block(config, name):

@@ -20,7 +20,7 @@ from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.grid import MapAttention
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map
-from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, states_of
+from keras_tfm.models.base import ConfiguredModel, Trace, check_stages, growing_rates
 from keras_tfm.models.vision.images import Ratio, Side, image_input
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)
@@ -77,24 +77,19 @@ class CMT(ConfiguredModel):
     def __init__(self, config: CMTConfig, name: str = "cmt", **kwargs: Any) -> None:
         images = image_input(config)
         x = _stem(config)(images)
-        blocks: list = []
-        states: list = []
-        maps = []
+        trace, maps = Trace(), []
         for stage, dim in enumerate(config.dims):
             x = PatchEmbedding(dim, 2, name=f"stage_{stage}_embedding")(x)
             x = LayerNormalization(EPSILON, name=f"stage_{stage}_embedding_norm")(x)
             heads, reduction = config.num_heads[stage], config.reductions[stage]
             bias = PositionTable(heads, reduction, name=f"stage_{stage}_position")(x)
-            own_blocks = [_block(config, stage, i) for i in range(config.depths[stage])]
-            first, *own_states = states_of(own_blocks, x, attention={"bias": bias})
-            blocks, states = blocks + own_blocks, (states or [first]) + own_states
-            x = own_states[-1]
+            blocks = [_block(config, stage, i) for i in range(config.depths[stage])]
+            x = trace.run("encoder", blocks, x, attention={"bias": bias})
             maps.append(x)
         options: dict[str, Any] = {"norm": BatchNormalization(), "activation": "silu", "use_bias": True}
         x = flatten_map(Convolution(config.output_dim, 1, **options, name="projection")(x))
         outputs = {"sequence_output": x, "pooled_output": ops.mean(x, axis=1)}
-        parts = ({"encoder": blocks}, {"encoder": states})
-        super().__init__(config, {"images": images}, outputs, *parts, name=name, **kwargs)
+        super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)
         self.maps = maps
 
 

@@ -26,7 +26,7 @@ from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PrependedTokens
 from keras_tfm.layers.patches import flatten_map
 from keras_tfm.layers.regularization import Dropout
-from keras_tfm.models.base import ConfiguredModel, growing_rates, states_of
+from keras_tfm.models.base import ConfiguredModel, Trace, growing_rates
 from keras_tfm.models.vision.images import Side, image_input
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
@@ -85,9 +85,7 @@ class CvT(ConfiguredModel):
 
     def __init__(self, config: CvTConfig, name: str = "cvt", **kwargs: Any) -> None:
         images = image_input(config)
-        blocks: list = []
-        states: list = []
-        ends = [images]
+        trace, ends = Trace(), [images]
         for stage, (size, stride, padding) in enumerate(PATCHES):
             norm = LayerNormalization(EPSILON)
             options: dict[str, Any] = {"norm": norm, "use_bias": True, "name": f"stage_{stage}_embedding"}
@@ -95,14 +93,12 @@ class CvT(ConfiguredModel):
             x = Dropout(config.dropout[stage], name=f"stage_{stage}_dropout")(x)
             grid, prefix, x = tuple(x.shape[1:3]), int(stage == 2), flatten_map(x)
             x = PrependedTokens(1, INITIALIZER, name="class_token")(x) if prefix else x
-            own_blocks = [_block(config, stage, i, grid, prefix) for i in range(config.depths[stage])]
-            own_states = states_of(own_blocks, x)
-            blocks, states = blocks + own_blocks, (states or own_states[:1]) + own_states[1:]
-            ends.append(to_map(states[-1][:, prefix:], grid))
-        x = LayerNormalization(EPSILON, name="norm")(states[-1])
+            blocks = [_block(config, stage, i, grid, prefix) for i in range(config.depths[stage])]
+            x = trace.run("encoder", blocks, x)
+            ends.append(to_map(x[:, prefix:], grid))
+        x = LayerNormalization(EPSILON, name="norm")(x)
         outputs = {"sequence_output": x, "pooled_output": ops.take(x, 0, axis=1)}
-        stacks = {"encoder": blocks}, {"encoder": states}
-        super().__init__(config, {"images": images}, outputs, *stacks, name=name, **kwargs)
+        super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)
         self.maps = ends[1:]
 
 

@@ -19,7 +19,7 @@ from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import height_and_width
-from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, states_of
+from keras_tfm.models.base import ConfiguredModel, Trace, check_stages, growing_rates
 from keras_tfm.models.vision.autoformer import INITIALIZER, Ratio, embedded
 from keras_tfm.models.vision.images import Side
 
@@ -85,11 +85,11 @@ class GLiT(ConfiguredModel):
         size = height_and_width(config.image_size, "image_size")
         images = Input((*size, config.num_channels), name="images")
         blocks = [_block(config, i) for i in range(len(config.mlp_ratios))]
-        states = states_of(blocks, embedded(config, images))
-        x = LayerNormalization(config.epsilon, name="norm")(states[-1])
+        trace = Trace()
+        x = trace.run("encoder", blocks, embedded(config, images))
+        x = LayerNormalization(config.epsilon, name="norm")(x)
         outputs = {"sequence_output": x, "pooled_output": ops.take(x, 0, axis=1)}
-        stacks = {"encoder": blocks}, {"encoder": states}
-        super().__init__(config, {"images": images}, outputs, *stacks, name=name, **kwargs)
+        super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)
 
 
 class GatedConvolution(Layer):

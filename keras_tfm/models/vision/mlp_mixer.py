@@ -17,7 +17,7 @@ from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.mixing import TokenMixing
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map
-from keras_tfm.models.base import ConfiguredModel, growing_rates, states_of
+from keras_tfm.models.base import ConfiguredModel, Trace, growing_rates
 from keras_tfm.models.vision.images import Side, image_input
 
 INITIALIZER = keras.initializers.LecunNormal()  # as in the authors' code
@@ -65,11 +65,11 @@ class MLPMixer(ConfiguredModel):
         x = flatten_map(PatchEmbedding(config.dim, config.patch_size, name="patch_embedding")(images))
         rates = growing_rates(config.stochastic_depth, config.num_layers)
         blocks = [_block(config, rate, f"block_{i}") for i, rate in enumerate(rates)]
-        states = states_of(blocks, x)
-        x = LayerNormalization(config.epsilon, name="norm")(states[-1])
+        trace = Trace()
+        x = trace.run("encoder", blocks, x)
+        x = LayerNormalization(config.epsilon, name="norm")(x)
         outputs = {"sequence_output": x, "pooled_output": ops.mean(x, axis=1)}
-        stacks = {"encoder": blocks}, {"encoder": states}
-        super().__init__(config, {"images": images}, outputs, *stacks, name=name, **kwargs)
+        super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)
 
 
 def _block(config, rate, name):

@@ -24,7 +24,7 @@ from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PrependedTokens
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map
 from keras_tfm.layers.regularization import Dropout
-from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, states_of
+from keras_tfm.models.base import ConfiguredModel, Trace, check_stages, growing_rates
 from keras_tfm.models.vision.images import Ratio, Side, image_input
 from keras_tfm.models.vision.variant import INITIALIZER
 
@@ -91,24 +91,20 @@ class PiT(ConfiguredModel):
         x = GridPositionEmbedding(initializer=INITIALIZER, name="position")(patches(images))
         x, grid = Dropout(config.dropout, name="embedding_dropout")(x), x.shape[1:3]
         x = PrependedTokens(config.num_tokens, INITIALIZER, name="tokens")(flatten_map(x))
-        blocks: list[Layer] = []
-        states, maps = [x], []
+        trace, maps = Trace(), []
         for stage, depth in enumerate(config.depths):
             if stage:
                 pooling = GridPooling(
                     config.dims[stage], grid, config.num_tokens, name=f"stage_{stage}_pooling"
                 )
                 x, grid = pooling(x), every_nth_grid(grid, 2)
-            own_blocks = [_block(config, stage, i) for i in range(depth)]
-            _, *own_states = states_of(own_blocks, x)
-            blocks, states, x = blocks + own_blocks, states + own_states, own_states[-1]
+            x = trace.run("encoder", [_block(config, stage, i) for i in range(depth)], x)
             maps.append(to_map(x[:, config.num_tokens :], grid))
         x = LayerNormalization(config.epsilon, name="norm")(x)
         outputs = {"sequence_output": x, "pooled_output": ops.take(x, 0, axis=1)}
         if config.distilled:
             outputs["distilled_output"] = ops.take(x, 1, axis=1)
-        parts = ({"encoder": blocks}, {"encoder": states})
-        super().__init__(config, {"images": images}, outputs, *parts, name=name, **kwargs)
+        super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)
         self.maps = maps
 
 

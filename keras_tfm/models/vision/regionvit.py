@@ -26,7 +26,7 @@ from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map, height_and_width, patch_grid
 from keras_tfm.layers.windows import join_windows, split_windows
-from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, states_of
+from keras_tfm.models.base import ConfiguredModel, Trace, check_stages, growing_rates
 from keras_tfm.models.vision.images import Ratio, Side, image_input
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
@@ -94,23 +94,18 @@ class RegionViT(ConfiguredModel):
         images = image_input(config)
         cells = _stem(config)(images)
         regions = PatchEmbedding(config.dims[0], PATCH_SIZE * config.window, name="region_embedding")(images)
-        blocks: list = []
-        states: list = []
-        maps: list = []
+        trace, maps = Trace(), []
         for stage, grid in enumerate(config.grids):
             if stage:
                 merging = Merging(config.dims[stage], name=f"stage_{stage}_merging")
                 cells, regions = merging(cells), merging(regions)
             x = ToRegions(config.window, name=f"stage_{stage}_regions")(cells, regions)
-            own_blocks = [_block(config, stage, i) for i in range(config.depths[stage])]
-            first, *own_states = states_of(own_blocks, x)
-            blocks, states = blocks + own_blocks, (states or [first]) + own_states
-            cells, regions = cells_of(states[-1], config.window, grid), regions_of(states[-1], grid)
+            x = trace.run("encoder", [_block(config, stage, i) for i in range(config.depths[stage])], x)
+            cells, regions = cells_of(x, config.window, grid), regions_of(x, grid)
             maps.append((cells, regions))
         x = flatten_map(LayerNormalization(config.epsilon, name="norm")(regions))
         outputs = {"sequence_output": x, "pooled_output": ops.mean(x, axis=1)}
-        parts = ({"encoder": blocks}, {"encoder": states})
-        super().__init__(config, {"images": images}, outputs, *parts, name=name, **kwargs)
+        super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)
         self.maps = [cells for cells, _ in maps]
         self.region_maps = [regions for _, regions in maps]
 

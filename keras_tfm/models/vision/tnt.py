@@ -28,7 +28,7 @@ from keras_tfm.layers.patches import flatten_map, patch_grid
 from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.layers.windows import split_windows
-from keras_tfm.models.base import ConfiguredModel, growing_rates
+from keras_tfm.models.base import ConfiguredModel, Trace, growing_rates
 from keras_tfm.models.vision.images import Side, image_input
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
@@ -99,18 +99,13 @@ class TNT(ConfiguredModel):
         x = PrependedTokens(1, INITIALIZER, name="class_token")(x)
         x = PositionEmbedding(num_patches + 1, INITIALIZER, name="position")(x)
         x = Dropout(config.dropout, name="embedding_dropout")(x)
-        stacks: dict = {"pixels": [], "encoder": []}
-        states = {"pixels": [pixels], "encoder": [x]}
+        trace = Trace()
         for i, rate in enumerate(growing_rates(config.stochastic_depth, config.num_layers)):
-            inner, outer = _pixel_block(config, rate, i), _patch_block(config, num_patches, rate, i)
-            pixels = inner(pixels)
-            x = outer(x, pixels)
-            for stack, block, state in (("pixels", inner, pixels), ("encoder", outer, x)):
-                stacks[stack].append(block)
-                states[stack].append(state)
+            pixels = trace.run("pixels", [_pixel_block(config, rate, i)], pixels)
+            x = trace.run("encoder", [_patch_block(config, num_patches, rate, i)], x, pixels=pixels)
         x = LayerNormalization(config.epsilon, name="norm")(x)
         outputs = {"sequence_output": x, "pooled_output": ops.take(x, 0, axis=1)}
-        super().__init__(config, {"images": images}, outputs, stacks, states, name=name, **kwargs)
+        super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)
 
 
 class SplitMap(Layer):

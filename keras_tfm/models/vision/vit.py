@@ -22,7 +22,7 @@ from keras_tfm.layers.patch_encoder import PatchEncoder
 from keras_tfm.layers.patches import height_and_width, patch_grid
 from keras_tfm.layers.pooling import AttentionPooling
 from keras_tfm.layers.regularization import Dropout
-from keras_tfm.models.base import ConfiguredModel, growing_rates, states_of
+from keras_tfm.models.base import ConfiguredModel, Trace, growing_rates
 from keras_tfm.models.vision.images import Side, image_input
 from keras_tfm.training.model import Model
 
@@ -87,13 +87,12 @@ class ViT(ConfiguredModel):
         images = image_input(config)
         position, x = self.embed(config, images)
         x = Dropout(config.dropout, name="embedding_dropout")(x)
-        blocks = self.encoder(config)
-        states = states_of(blocks, x)
-        x = LayerNormalization(config.epsilon, name="norm")(states[-1])
+        trace = Trace()
+        x = trace.run("encoder", self.encoder(config), x)
+        x = LayerNormalization(config.epsilon, name="norm")(x)
         outputs = {"sequence_output": x, **self.pooled(config, x)}
         name = name or type(self).__name__.lower()
-        stacks = {"encoder": blocks}, {"encoder": states}
-        super().__init__(config, {"images": images}, outputs, *stacks, name=name, **kwargs)
+        super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)
         self.position = position
 
     @classmethod

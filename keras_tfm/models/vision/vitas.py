@@ -16,7 +16,7 @@ from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, Residual
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
-from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, states_of
+from keras_tfm.models.base import ConfiguredModel, Trace, check_stages, growing_rates
 from keras_tfm.models.vision.autoformer import INITIALIZER, embedded
 from keras_tfm.models.vision.images import Side, image_input
 
@@ -62,13 +62,11 @@ class ViTAS(ConfiguredModel):
     def __init__(self, config: ViTASConfig, name: str = "vitas", **kwargs: Any) -> None:
         images = image_input(config)
         blocks = [_block(config, i) for i in range(len(config.num_heads))]
-        states = states_of(blocks, embedded(config, images))
-        x = LayerNormalization(1e-5, name="norm")(
-            states[-1]
-        )  # this epsilon, not the blocks', as in the authors' code
+        trace = Trace()
+        x = trace.run("encoder", blocks, embedded(config, images))
+        x = LayerNormalization(1e-5, name="norm")(x)  # not the blocks' epsilon, as in the authors' code
         outputs = {"sequence_output": x, "pooled_output": ops.take(x, 0, axis=1)}
-        stacks = {"encoder": blocks}, {"encoder": states}
-        super().__init__(config, {"images": images}, outputs, *stacks, name=name, **kwargs)
+        super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)
 
 
 def _block(config, i):

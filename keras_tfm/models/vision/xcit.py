@@ -23,7 +23,7 @@ from keras_tfm.layers.grid import FourierPositions, OnGrid
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PrependedTokens
 from keras_tfm.layers.patches import flatten_map, patch_grid
-from keras_tfm.models.base import ConfiguredModel, states_of
+from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.vision.images import Side, image_input
 
 
@@ -75,12 +75,12 @@ class XCiT(ConfiguredModel):
         x = ConvolutionalStem(config.dim, depth, "gelu", name="stem")(images)
         blocks = [_block(config, grid, f"block_{i}") for i in range(config.num_layers)]
         class_blocks = [_class_block(config, f"class_block_{i}") for i in range(config.num_class_layers)]
-        states = states_of(blocks, flatten_map(x + FourierPositions(name="position")(x)))
-        class_states = states_of(class_blocks, PrependedTokens(name="class_token")(states[-1]))
-        x = LayerNormalization(config.epsilon, name="norm")(class_states[-1])
+        trace = Trace()
+        x = trace.run("encoder", blocks, flatten_map(x + FourierPositions(name="position")(x)))
+        x = trace.run("class", class_blocks, PrependedTokens(name="class_token")(x))
+        x = LayerNormalization(config.epsilon, name="norm")(x)
         outputs = {"sequence_output": x, "pooled_output": ops.take(x, 0, axis=1)}
-        parts = ({"encoder": blocks, "class": class_blocks}, {"encoder": states, "class": class_states})
-        super().__init__(config, {"images": images}, outputs, *parts, name=name, **kwargs)
+        super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)
 
 
 class ClassBlock(Layer):
