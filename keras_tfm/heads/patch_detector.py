@@ -27,7 +27,7 @@ from keras import ops
 from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.heads.object_detector import box_head, check_classes
 from keras_tfm.heads.set_prediction import SetPredictionLoss
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.compiler.bits import keeps
 from keras_tfm.layers.dense import Dense
@@ -129,7 +129,7 @@ class PatchDetector(ModelWithHead):
         return self.backbone._fill(name, inputs)
 
 
-class PatchQueries(Layer):
+class PatchQueries(SameShape):
     """Object queries (B, Q, D), to which a linear function of patches' features (B, P, F) is added.
 
     Each patch is told to Q / P queries in a row. In training a query is told nothing at the rate `dropout`;
@@ -159,9 +159,6 @@ class PatchQueries(Layer):
             keep = keeps(ops.shape(told)[:2], self.dropout, self.seed_generator.next())
             told = ops.where(keep[..., None], told, ops.zeros((), told.dtype))
         return queries + told
-
-    def compute_output_shape(self, queries_shape, features_shape):
-        return tuple(queries_shape)
 
     def compute_mask(self, queries, previous_mask=None):
         return None

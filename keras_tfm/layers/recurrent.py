@@ -19,7 +19,7 @@ import keras
 from keras import ops
 
 from keras_tfm.layers.attention.alignment import AdditiveAttention, Alignment
-from keras_tfm.layers.base import Layer, Pattern, require_sizes
+from keras_tfm.layers.base import Layer, Pattern, SameShape, require_sizes
 from keras_tfm.layers.compiler.recurrence import LoopKernel, recur, step_of
 from keras_tfm.layers.masks import key_mask_of, padding_mask_of
 
@@ -123,7 +123,7 @@ class RecurrentCache(NamedTuple):
     position: Any
 
 
-class LSTMAttentionDecoder(Layer):
+class LSTMAttentionDecoder(SameShape):
     """A recurrent decoder that attends to a context at every step: (B, T, D) -> (B, T, D).
 
     Bahdanau et al. 2015, section 3.1; see the module for the equations of a step. The first of `num_layers`
@@ -233,9 +233,6 @@ class LSTMAttentionDecoder(Layer):
             return lambda query: attention.step_context(query[:, None], cache)[:, 0], []
         kernel = LoopKernel(attention.query.kernel, self.compute_dtype)
         return lambda query: attention.step_projected(kernel.multiply(query)[:, None], cache)[:, 0], [kernel]
-
-    def compute_output_shape(self, x_shape, context_shape, **other_shapes):
-        return tuple(x_shape)
 
     def compute_mask(self, x, previous_mask=None):
         return key_mask_of(x)

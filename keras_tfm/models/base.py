@@ -156,6 +156,12 @@ def growing_rates(rate, count):
     return [rate * i / max(count - 1, 1) for i in range(count)]
 
 
+def rate_of(config, stage, index):
+    """The rate of block `index` of a stage, of `growing_rates` over the blocks of all stages, `depths`."""
+    rates = growing_rates(config.stochastic_depth, sum(config.depths))
+    return rates[sum(config.depths[:stage]) + index]
+
+
 def check_stages(config, *names):
     """Raises ValueError unless the configuration's fields `names` have one number per stage, for at least
     one.

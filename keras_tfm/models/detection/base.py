@@ -230,9 +230,6 @@ class CoordinateSines(Layer):
         super().__init__(**kwargs)
         self.dim = dim
 
-    def build(self, coordinates_shape):
-        self.built = True
-
     def call(self, coordinates):
         """In float32 inside; the dtype of the coordinates comes out."""
         count = coordinates.shape[-1]

@@ -26,7 +26,7 @@ from keras import ops
 from keras_tfm.configs import Count, Depth, Heads, Rate, Size
 from keras_tfm.layers.attention.deformable import DeformableAttention
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import Convolution
@@ -190,7 +190,7 @@ def decoder_context(config, level, features, index):
     return LevelContext(cells, position, flatten_map(resize_bilinear(features, level.shape[1:3])))
 
 
-class LevelEmbedding(Layer):
+class LevelEmbedding(SameShape):
     """x + a vector that is learnt, of the level of resolution: (B, N, D)."""
 
     def build(self, x_shape):
@@ -200,9 +200,6 @@ class LevelEmbedding(Layer):
     def call(self, x):
         """The shape and the dtype of `x`."""
         return x + ops.cast(self.level, x.dtype)
-
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)
 
 
 def _encoder_block(config, grids, index):

@@ -21,7 +21,7 @@ from keras import ops
 
 from keras_tfm.configs import Between, Count, Depth, Natural, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.bottleneck import ShortcutBlock
 from keras_tfm.layers.chain import Chain
@@ -192,23 +192,17 @@ class RTDETR(SetDetector):
         return model
 
 
-class CellSines(Layer):
+class CellSines(SameShape):
     """x + sines of a cell's row, then cosines, then those of its column, a quarter of the features each: (B,
     rows, columns, D).
 
     The frequencies are those of `SinePositionEncoding`; positions are 0, 1, ...
     """
 
-    def build(self, x_shape):
-        self.built = True
-
     def call(self, x):
         grid, dim = tuple(x.shape[1:3]), x.shape[3]
         table = GridSines(grid)((math.prod(grid), dim), "float32")  # the column's before the row's
         return x + ops.cast(ops.reshape(ops.roll(table, dim // 2, axis=1), (*grid, dim)), x.dtype)
-
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)
 
 
 def _projected(maps, dim, name):

@@ -14,7 +14,7 @@ from keras import ops
 
 from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size, Whole
 from keras_tfm.layers.attention.disentangled import DisentangledAttention, DistanceEmbedding
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding, TokenEmbedding
 from keras_tfm.layers.empty_batch import never_empty
 from keras_tfm.layers.feedforward import activation_of
@@ -79,7 +79,7 @@ class DeBERTaConfig(Config):
         return self.max_length if self.absolute_positions else 0
 
 
-class ConvolutionBranch(Layer):
+class ConvolutionBranch(SameShape):
     """norm(y + activation(convolution(x))), for embeddings x and the first block's output y, both (B, T, D).
 
     From the released code of version 2. The convolution has a kernel of `width` positions and reads zeros at
@@ -113,9 +113,6 @@ class ConvolutionBranch(Layer):
         seen = ops.cast(mask, x.dtype)[..., None]  # (B, T, 1)
         x = self.inner_dropout(never_empty(self.convolution, x * seen), training=training)
         return self.norm(y + activation_of(self.activation)(x))
-
-    def compute_output_shape(self, x_shape, y_shape=None, mask_shape=None):
-        return tuple(x_shape)
 
     def compute_mask(self, x, previous_mask=None):
         return key_mask_of(x)
@@ -222,15 +219,12 @@ def _embedding(config):
     )
 
 
-class NoPosition(Layer):
+class NoPosition(SameShape):
     """Returns `x` as it is: in place of positions, where there are segments but no positions."""
 
     def call(self, x, positions=None):
         """Any shape in, the same out."""
         return x
-
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)
 
 
 def _sizes(config):

@@ -14,7 +14,7 @@ from keras import ops
 from keras_tfm.configs import Config, Rate, Size
 from keras_tfm.layers.attention.grid_position import ImageRelativePosition
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PrependedTokens
@@ -108,10 +108,8 @@ def parts(config, i, norm=LayerNormalization):
     )
     feedforward = FeedForward(config.hidden_dims[i], "gelu", kernel_initializer=INITIALIZER)
     rate = growing_rates(config.stochastic_depth, len(config.num_heads))[i]
-    return {
-        name: Residual(branch, norm(config.epsilon), "input", config.dropout, rate)
-        for name, branch in (("attention", attention), ("feedforward", feedforward))
-    }
+    part = residuals(True, config.dropout, config.epsilon, norm, stochastic_depth=rate)
+    return {"attention": part(attention), "feedforward": part(feedforward)}
 
 
 # The networks whose results Chen et al. 2021 report, from the authors' files of search results.

@@ -15,7 +15,7 @@ from keras_tfm.configs import Config, Depth, Heads, Rate, Size
 from keras_tfm.layers.attention.class_attention import ClassAttentionBlock
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.attention.on_scores import HeadMixing
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PrependedTokens
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map
@@ -81,21 +81,16 @@ class CaiT(ConfiguredModel):
 
 
 def _block(config, name):
-    rates = {"dropout": config.dropout, "stochastic_depth": config.stochastic_depth}
+    rates = {"stochastic_depth": config.stochastic_depth, "layer_scale": config.layer_scale}
+    part = residuals(True, config.dropout, config.epsilon, **rates)
     attention = attention_of(config, on_scores=HeadMixing(), on_weights=HeadMixing())
-    branches = {"attention": attention, "feedforward": feedforward_of(config)}
-    return Block({part: _residual(config, x, **rates) for part, x in branches.items()}, name=name)
+    return Block({"attention": part(attention), "feedforward": part(feedforward_of(config))}, name=name)
 
 
 def _class_block(config, name):
     attention = MultiHeadAttention(config.num_heads, kernel_initializer=INITIALIZER)
-    branches = (attention, feedforward_of(config))
-    return ClassAttentionBlock(*(_residual(config, branch) for branch in branches), name=name)
-
-
-def _residual(config, branch, **rates):
-    norm = LayerNormalization(config.epsilon)
-    return Residual(branch, norm, "input", layer_scale=config.layer_scale, **rates)
+    part = residuals(True, epsilon=config.epsilon, layer_scale=config.layer_scale)
+    return ClassAttentionBlock(part(attention), part(feedforward_of(config)), name=name)
 
 
 def _size(dim, num_layers, layer_scale=1e-5, image_size=384):

@@ -13,8 +13,8 @@ from keras import ops
 from keras_tfm.configs import Config, Depth, Rate, Size
 from keras_tfm.layers.attention.grid_position import GridPositionBias
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.base import Layer
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.base import SameShape
+from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import PatchEmbedding, PatchMerging, height_and_width, patch_grid
@@ -93,7 +93,7 @@ class CAT(Pyramid):
         return LayerNormalization(EPSILON, name="norm")(x)
 
 
-class AttentionAmongWindows(Layer):
+class AttentionAmongWindows(SameShape):
     """Attention between the windows of a map, for each channel separately: (B, height, width, D) in and out.
 
     The tokens of `attention` are a channel's `window` x `window` cells of each window. The window must
@@ -123,19 +123,12 @@ class AttentionAmongWindows(Layer):
         y = ops.reshape(ops.transpose(y, (0, 2, 3, 1)), (-1, length, dim))  # (B N, T, D)
         return join_windows(y, self.window, (height, width))
 
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)
-
 
 def _block(config, stage, index, window):
     """Block number `index` of a stage; the second of each three is between windows."""
     number = 3 * sum(config.depths[:stage]) + index
     rate = growing_rates(config.stochastic_depth, 3 * sum(config.depths))[number]
-
-    def part(branch):
-        norm = LayerNormalization(EPSILON)
-        return Residual(branch, norm, "input", config.dropout, stochastic_depth=rate)
-
+    part = residuals(True, config.dropout, EPSILON, stochastic_depth=rate)
     options = {"dropout": config.attention_dropout, "kernel_initializer": INITIALIZER}
     if index % 3 == 1:
         attention = AttentionAmongWindows(MultiHeadAttention(1, **options), window)

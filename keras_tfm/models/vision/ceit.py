@@ -14,7 +14,7 @@ from keras import ops
 from keras_tfm.configs import Size
 from keras_tfm.layers.attention.class_attention import ClassAttentionBlock
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.grid import OnGrid
@@ -106,9 +106,7 @@ def _local_feedforward(config):
 
 
 def _class_block(config):
-    def part(branch):
-        return Residual(branch, LayerNormalization(config.epsilon), "input", config.dropout)
-
+    part = residuals(True, config.dropout, config.epsilon)
     attention = MultiHeadAttention(config.num_heads, dropout=config.dropout, kernel_initializer=INITIALIZER)
     return ClassAttentionBlock(part(attention), part(feedforward_of(config)), name="class_block_0")
 

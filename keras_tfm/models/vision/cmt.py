@@ -14,13 +14,13 @@ from keras import ops
 from keras_tfm.configs import Config, Depth, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.blocks import Block, Residual, residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.grid import MapAttention
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map
-from keras_tfm.models.base import ConfiguredModel, Trace, check_stages, growing_rates
+from keras_tfm.models.base import ConfiguredModel, Trace, check_stages, rate_of
 from keras_tfm.models.vision.images import Ratio, Side, image_input
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)
@@ -132,12 +132,8 @@ def _stem(config):
 
 def _block(config, stage, index):
     dim, ratio = config.dims[stage], config.reductions[stage]
-    rate = growing_rates(config.stochastic_depth, sum(config.depths))[sum(config.depths[:stage]) + index]
-
-    def part(branch):
-        norm = LayerNormalization(config.epsilon)
-        return Residual(branch, norm, "input", config.dropout, stochastic_depth=rate)
-
+    rate = rate_of(config, stage, index)
+    part = residuals(True, config.dropout, config.epsilon, stochastic_depth=rate)
     attention = MultiHeadAttention(
         config.num_heads[stage], dropout=config.attention_dropout, kernel_initializer=INITIALIZER
     )

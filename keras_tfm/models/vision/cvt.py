@@ -17,7 +17,7 @@ from keras_tfm.configs import Config, Depth, Rate, Size
 from keras_tfm.layers.attention.multi_head import Attention
 from keras_tfm.layers.attention.projections import PARTS, HeadProjection
 from keras_tfm.layers.base import Layer
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
@@ -153,11 +153,7 @@ def _block(config, stage, index, grid, prefix):
     """Block number `index` of a stage."""
     dim = config.dims[stage]
     rate = growing_rates(config.stochastic_depth[stage], config.depths[stage])[index]
-
-    def part(branch):
-        norm = LayerNormalization(EPSILON)
-        return Residual(branch, norm, "input", config.dropout[stage], stochastic_depth=rate)
-
+    part = residuals(True, config.dropout[stage], EPSILON, stochastic_depth=rate)
     attention = Attention(
         ConvolutionalProjections(config.num_heads[stage], grid, prefix),
         scale=dim**-0.5,

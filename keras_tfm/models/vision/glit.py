@@ -12,8 +12,8 @@ from keras import Input, ops
 
 from keras_tfm.configs import Between, Config, Rate, Size, Whole
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.base import Layer
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.base import SameShape
+from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
@@ -92,7 +92,7 @@ class GLiT(ConfiguredModel):
         super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)
 
 
-class GatedConvolution(Layer):
+class GatedConvolution(SameShape):
     """A gated linear layer, a depthwise convolution along the sequence, and a linear layer: (B, T, D) in and
     out.
 
@@ -134,11 +134,8 @@ class GatedConvolution(Layer):
         hidden = (values * ops.sigmoid(gates))[:, :, None]  # a map of one column: (B, T, 1, E)
         return self.output_projection(self.convolution(hidden, training=training)[:, :, 0])
 
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)
 
-
-class SideBySide(Layer):
+class SideBySide(SameShape):
     """Applies `first` to the first `width` features and `second` to the others: (B, T, D) in and out."""
 
     def __init__(self, first, second, width, **kwargs):
@@ -159,19 +156,13 @@ class SideBySide(Layer):
         first = self.first(x[..., : self.width], training=training)
         return ops.concatenate([first, self.second(x[..., self.width :], training=training)], axis=-1)
 
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)
-
 
 def _block(config, i):
     rate = growing_rates(config.stochastic_depth, len(config.mlp_ratios))[i]
     hidden_dim = max(int(config.dim * config.mlp_ratios[i]), 1)
-    branches = _mixing(config, i), FeedForward(hidden_dim, "gelu", kernel_initializer=INITIALIZER)
-    attention, feedforward = (
-        Residual(branch, LayerNormalization(config.epsilon), "input", config.dropout, rate)
-        for branch in branches
-    )
-    return Block({"attention": attention, "feedforward": feedforward}, name=f"block_{i}")
+    part = residuals(True, config.dropout, config.epsilon, stochastic_depth=rate)
+    feedforward = FeedForward(hidden_dim, "gelu", kernel_initializer=INITIALIZER)
+    return Block({"attention": part(_mixing(config, i)), "feedforward": part(feedforward)}, name=f"block_{i}")
 
 
 def _mixing(config, i):

@@ -18,7 +18,7 @@ from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.grid import MapAttention
 from keras_tfm.layers.normalization import LayerNormalization
-from keras_tfm.models.base import check_stages, growing_rates
+from keras_tfm.models.base import check_stages, rate_of
 from keras_tfm.models.vision.images import Ratio, Side
 from keras_tfm.models.vision.pyramid import Pyramid
 
@@ -88,8 +88,7 @@ class MiT(Pyramid):
 
 def _block(config, stage, index):
     dim, ratio = config.dims[stage], config.reductions[stage]
-    rate = growing_rates(config.stochastic_depth, config.num_layers)[sum(config.depths[:stage]) + index]
-
+    rate = rate_of(config, stage, index)
     part = residuals(True, config.dropout, EPSILON, stochastic_depth=rate)
     attention = MultiHeadAttention(
         config.num_heads[stage], dropout=config.attention_dropout, kernel_initializer=INITIALIZER

@@ -14,7 +14,7 @@ from keras import ops
 from keras_tfm.configs import Config, Depth, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
@@ -24,7 +24,7 @@ from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PrependedTokens
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map
 from keras_tfm.layers.regularization import Dropout
-from keras_tfm.models.base import ConfiguredModel, Trace, check_stages, growing_rates
+from keras_tfm.models.base import ConfiguredModel, Trace, check_stages, rate_of
 from keras_tfm.models.vision.images import Ratio, Side, image_input
 from keras_tfm.models.vision.variant import INITIALIZER
 
@@ -138,12 +138,8 @@ class GridPooling(Layer):
 
 
 def _block(config, stage, index):
-    rate = growing_rates(config.stochastic_depth, config.num_layers)[sum(config.depths[:stage]) + index]
-
-    def part(branch):
-        norm = LayerNormalization(config.epsilon)
-        return Residual(branch, norm, "input", config.dropout, stochastic_depth=rate)
-
+    rate = rate_of(config, stage, index)
+    part = residuals(True, config.dropout, config.epsilon, stochastic_depth=rate)
     attention = MultiHeadAttention(config.num_heads[stage], dropout=config.dropout)
     feedforward = FeedForward(int(config.mlp_ratio * config.dims[stage]), config.activation)
     return Block(

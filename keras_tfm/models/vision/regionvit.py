@@ -18,15 +18,15 @@ from keras import ops
 from keras_tfm.configs import Config, Depth, Rate, Size
 from keras_tfm.layers.attention.grid_position import GridPositionBias
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.base import Layer
-from keras_tfm.layers.blocks import Residual
+from keras_tfm.layers.base import Layer, SameShape
+from keras_tfm.layers.blocks import residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map, height_and_width, patch_grid
 from keras_tfm.layers.windows import join_windows, split_windows
-from keras_tfm.models.base import ConfiguredModel, Trace, check_stages, growing_rates
+from keras_tfm.models.base import ConfiguredModel, Trace, check_stages, rate_of
 from keras_tfm.models.vision.images import Ratio, Side, image_input
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
@@ -167,7 +167,7 @@ class Merging(Layer):
         return (batch_size, -(-height // 2), -(-width // 2), self.dim)
 
 
-class RegionBlock(Layer):
+class RegionBlock(SameShape):
     """Attention between regions, then within each window, then a feed-forward layer: (B, N, 1 + T, D) in and
     out.
 
@@ -205,9 +205,6 @@ class RegionBlock(Layer):
         windows = self.feedforward(windows, training=training)
         return ops.reshape(windows, (-1, num_regions, length, dim))
 
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)
-
 
 def _stem(config):
     """The embedding of patches of 4 x 4 pixels."""
@@ -222,12 +219,8 @@ def _stem(config):
 
 
 def _block(config, stage, index):
-    rate = growing_rates(config.stochastic_depth, sum(config.depths))[sum(config.depths[:stage]) + index]
-
-    def part(branch):
-        norm = LayerNormalization(config.epsilon)
-        return Residual(branch, norm, "input", config.dropout, stochastic_depth=rate)
-
+    rate = rate_of(config, stage, index)
+    part = residuals(True, config.dropout, config.epsilon, stochastic_depth=rate)
     attention = MultiHeadAttention(
         config.num_heads[stage], dropout=config.attention_dropout, kernel_initializer=INITIALIZER
     )

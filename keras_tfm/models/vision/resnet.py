@@ -17,7 +17,7 @@ from keras_tfm.layers.bottleneck import ShortcutBlock
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution, StandardizedConvolution
 from keras_tfm.layers.pooling import MaxPooling
-from keras_tfm.models.base import check_stages, growing_rates
+from keras_tfm.models.base import check_stages, rate_of
 from keras_tfm.models.vision.images import Side
 from keras_tfm.models.vision.pyramid import Pyramid
 
@@ -139,14 +139,13 @@ class BiT(ResidualNetwork):
     def block(cls, config, stage, index):
         """The block number `index` of a stage, whose first one changes width and size."""
         dim, stride = config.dims[stage], 2 if stage and not index else 1
-        rates = growing_rates(config.stochastic_depth, config.num_layers)
         branch = [
             StandardizedConvolution(dim // 4, 1, 1, norm=_norm(config)),
             StandardizedConvolution(dim // 4, 3, stride, norm=_norm(config)),
             StandardizedConvolution(dim, 1),
         ]
         shortcut = None if index else StandardizedConvolution(dim, 1, stride)
-        rate, name = rates[sum(config.depths[:stage]) + index], f"stage_{stage}_block_{index}"
+        rate, name = rate_of(config, stage, index), f"stage_{stage}_block_{index}"
         return ShortcutBlock(Chain(branch), shortcut, _norm(config), stochastic_depth=rate, name=name)
 
     @classmethod

@@ -19,7 +19,7 @@ from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.patches import PatchEmbedding
 from keras_tfm.layers.windows import WindowAttention
-from keras_tfm.models.base import check_stages, growing_rates
+from keras_tfm.models.base import check_stages, rate_of
 from keras_tfm.models.vision.images import Ratio, Side
 from keras_tfm.models.vision.pyramid import Pyramid
 
@@ -101,7 +101,7 @@ def _stem(config):
 def _block(config, stage, index):
     """Block number `index` of a stage; every second one attends between cells that are far apart."""
     width, window = config.widths[stage], config.window
-    rate = growing_rates(config.stochastic_depth, sum(config.depths))[sum(config.depths[:stage]) + index]
+    rate = rate_of(config, stage, index)
 
     def part(branch, name, rate=rate):
         norm = BatchNormalization()

@@ -21,7 +21,7 @@ from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import PatchEmbedding, PatchMerging, height_and_width
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.layers.windows import WindowAttention
-from keras_tfm.models.base import check_stages, growing_rates
+from keras_tfm.models.base import check_stages, rate_of
 from keras_tfm.models.vision.images import Ratio, Side
 from keras_tfm.models.vision.pyramid import Pyramid
 
@@ -127,7 +127,7 @@ class Swin(Pyramid):
         """
         window, fixed = config.windows[stage], config.fixed_windows
         shift = window // 2 if index % 2 and (fixed or window < min(config.grids[stage])) else 0
-        rate = growing_rates(config.stochastic_depth, config.num_layers)[sum(config.depths[:stage]) + index]
+        rate = rate_of(config, stage, index)
 
         def part(branch):
             norm = LayerNormalization(config.epsilon)

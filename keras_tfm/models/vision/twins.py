@@ -19,7 +19,7 @@ from keras_tfm.layers.grid import MapAttention
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import PatchEmbedding, height_and_width
 from keras_tfm.layers.windows import WindowAttention
-from keras_tfm.models.base import check_stages, growing_rates
+from keras_tfm.models.base import check_stages, rate_of
 from keras_tfm.models.vision.images import Ratio, Side
 from keras_tfm.models.vision.pyramid import Pyramid
 
@@ -96,8 +96,7 @@ class Twins(Pyramid):
 
 
 def _block(config, stage, index):
-    rate = growing_rates(config.stochastic_depth, sum(config.depths))[sum(config.depths[:stage]) + index]
-
+    rate = rate_of(config, stage, index)
     part = residuals(True, config.dropout, config.epsilon, stochastic_depth=rate)
     hidden = int(config.mlp_ratios[stage] * config.dims[stage])
     feedforward = FeedForward(hidden, "gelu", kernel_initializer=INITIALIZER)

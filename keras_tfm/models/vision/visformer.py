@@ -19,7 +19,7 @@ from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.grid import MapAttention
 from keras_tfm.layers.image_positions import GridPositionEmbedding
 from keras_tfm.layers.patches import PatchEmbedding
-from keras_tfm.models.base import growing_rates
+from keras_tfm.models.base import rate_of
 from keras_tfm.models.vision.images import Side
 from keras_tfm.models.vision.pyramid import Pyramid
 
@@ -89,13 +89,12 @@ class Visformer(Pyramid):
     @classmethod
     def stage(cls, config, stage):
         width, kind = config.widths[stage], _attending_block if stage else _convolving_block
-        first, rates = sum(config.depths[:stage]), growing_rates(config.stochastic_depth, config.num_layers)
         return [
             PatchEmbedding(width, PATCHES[stage], name=f"stage_{stage}_embedding"),
             BatchNormalization(name=f"stage_{stage}_norm"),
             GridPositionEmbedding(initializer=INITIALIZER, name=f"stage_{stage}_position"),
             *(
-                kind(config, width, rates[first + i], f"stage_{stage}_block_{i}")
+                kind(config, width, rate_of(config, stage, i), f"stage_{stage}_block_{i}")
                 for i in range(config.depths[stage])
             ),
         ]

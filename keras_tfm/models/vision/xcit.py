@@ -14,8 +14,8 @@ from keras_tfm.configs import Config, Depth, Heads, Rate, Size
 from keras_tfm.layers.attention.class_attention import ClassAttention
 from keras_tfm.layers.attention.cross_covariance import CrossCovarianceAttention
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.base import Layer
-from keras_tfm.layers.blocks import Residual
+from keras_tfm.layers.base import SameShape
+from keras_tfm.layers.blocks import Residual, residuals
 from keras_tfm.layers.chain import Chain, ChainBlock
 from keras_tfm.layers.convolution import BatchNormalization, Convolution, ConvolutionalStem
 from keras_tfm.layers.feedforward import FeedForward
@@ -83,7 +83,7 @@ class XCiT(ConfiguredModel):
         super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)
 
 
-class ClassBlock(Layer):
+class ClassBlock(SameShape):
     """The residual `attention` of a `ClassAttention`; `norm`; and the residual `feedforward` of the class
     token.
 
@@ -111,9 +111,6 @@ class ClassBlock(Layer):
         patches = self.norm(patches) if self.normalize_patches else patches
         return ops.concatenate([self.feedforward(token, training=training), 2 * patches], axis=1)
 
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)
-
 
 def _block(config, grid, name):
     """Residuals of attention between features, of the interaction of neighbours, and of a feed-forward
@@ -126,19 +123,21 @@ def _block(config, grid, name):
         "neighbours": OnGrid(Chain(neighbours), grid),
         "feedforward": FeedForward(config.intermediate_dim, "gelu"),
     }
-    return ChainBlock([_residual(config, branch, part) for part, branch in branches.items()], name=name)
+    part = _residuals(config)
+    parts = [part(branch, name=key) for key, branch in branches.items()]
+    return ChainBlock(parts, name=name)
 
 
 def _class_block(config, name):
-    attention = _residual(config, ClassAttention(MultiHeadAttention(config.num_heads)))
+    attention = _residuals(config)(ClassAttention(MultiHeadAttention(config.num_heads)))
     feedforward = Residual(FeedForward(config.intermediate_dim, "gelu"), layer_scale=config.layer_scale)
     norm = LayerNormalization(config.epsilon)
     return ClassBlock(attention, norm, feedforward, config.normalize_patches, name=name)
 
 
-def _residual(config, branch, name=None):
+def _residuals(config):
     rates = {"stochastic_depth": config.stochastic_depth, "layer_scale": config.layer_scale}
-    return Residual(branch, LayerNormalization(config.epsilon), "input", **rates, name=name)
+    return residuals(True, epsilon=config.epsilon, **rates)
 
 
 def _size(dim, num_layers, num_heads, layer_scale=1.0, **options):
