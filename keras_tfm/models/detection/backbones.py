@@ -5,13 +5,12 @@ from typing import Any, Literal
 
 import keras
 
-from keras_tfm.configs import Config, Size
 from keras_tfm.models.base import Trace
 from keras_tfm.models.vision.botnet import BoTNet
 from keras_tfm.models.vision.cat import CAT
 from keras_tfm.models.vision.cmt import CMT
 from keras_tfm.models.vision.cvt import CvT
-from keras_tfm.models.vision.images import Side
+from keras_tfm.models.vision.images import ImageConfig, Side
 from keras_tfm.models.vision.mit import MiT
 from keras_tfm.models.vision.pit import PiT
 from keras_tfm.models.vision.regionvit import RegionViT
@@ -51,14 +50,13 @@ SWINS: dict[str, dict[str, Any]] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class AroundBackbone(Config):
+class AroundBackbone(ImageConfig):
     """`backbone` is the name of a model of images with `maps`, and `backbone_config` holds the fields of its
     configuration that differ from its defaults; `image_size` and `num_channels` stand here alone.
     `frozen_norms` leaves its batch normalisation as it was read: turn it off to train one from scratch.
     """
 
     image_size: Side | tuple[Side, Side] = 800
-    num_channels: Size = 3
     backbone: Literal[tuple(BACKBONES)] = "ResNet"  # type: ignore[valid-type]
     backbone_config: dict = dataclasses.field(default_factory=dict)
     frozen_norms: bool = True

@@ -15,7 +15,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.configs import Config, Depth, Size
+from keras_tfm.configs import Depth, Size
 from keras_tfm.layers.attention.axial import AxisAttention, GatedAxialAttention
 from keras_tfm.layers.bottleneck import ShortcutBlock
 from keras_tfm.layers.chain import Chain
@@ -24,7 +24,7 @@ from keras_tfm.layers.patches import height_and_width
 from keras_tfm.layers.resizing import resize_bilinear
 from keras_tfm.layers.windows import join_windows, split_windows
 from keras_tfm.models.base import ConfiguredModel, Trace
-from keras_tfm.models.vision.images import Side, image_input
+from keras_tfm.models.vision.images import ImageConfig, Side, Stages, image_input
 
 NUM_STAGES = 4
 STEM_DIM = 128  # within the stem, whatever `dim`
@@ -32,13 +32,12 @@ PIECES = 4  # along each axis, of MedT's images
 
 
 @dataclasses.dataclass(frozen=True)
-class MedTConfig(Config):
+class MedTConfig(ImageConfig, Stages):
     """`dim` is the width of the first stage's attention, which doubles with each of the four stages, whose
     numbers of blocks are `depths`.
     """
 
     image_size: Side | tuple[Side, Side] = 128
-    num_channels: Size = 3
     dim: Size = 16
     depths: tuple[Depth, ...] = (1, 2, 4, 1)
     num_heads: Size = 8
@@ -53,11 +52,6 @@ class MedTConfig(Config):
             )
         if any(side % 32 for side in height_and_width(self.image_size)):
             raise ValueError(f"`image_size` must be a multiple of 32; it is {self.image_size}.")
-
-    @property
-    def num_layers(self):
-        """The number of blocks in all stages."""
-        return sum(self.depths)
 
 
 class GatedAxialUNet(ConfiguredModel):

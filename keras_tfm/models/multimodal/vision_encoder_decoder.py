@@ -13,13 +13,13 @@ from typing import Any, Literal, NamedTuple
 import keras
 import numpy as np
 
-from keras_tfm.configs import Config, Length, Size
+from keras_tfm.configs import Length, Size
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding, TokenEmbedding
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.text import bart, gpt2
 from keras_tfm.models.text.seq2seq import Stack, check_length
-from keras_tfm.models.vision.images import Side
+from keras_tfm.models.vision.images import ImageConfig
 from keras_tfm.models.vision.swin import Swin
 from keras_tfm.models.vision.tiny import FIELDS
 from keras_tfm.models.vision.vit import ViT
@@ -32,7 +32,7 @@ OF_DECODER = ("vocabulary_size", "max_length")
 
 
 @dataclasses.dataclass(frozen=True)
-class VisionEncoderDecoderConfig(Config):
+class VisionEncoderDecoderConfig(ImageConfig):
     """The encoder and the decoder of a `VisionEncoderDecoder`, each by its name and its own configuration.
 
     Args:
@@ -44,8 +44,6 @@ class VisionEncoderDecoderConfig(Config):
             `num_layers`, `num_heads` and `intermediate_dim` are those of the decoder.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
-    num_channels: Size = 3
     vocabulary_size: Size = 50_257
     max_length: Length = 1_024
     encoder: Literal[tuple(ENCODERS)] = "ViT"  # type: ignore[valid-type]

@@ -9,13 +9,13 @@ import dataclasses
 
 import keras
 
-from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Rounds, Size, Whole
+from keras_tfm.configs import Depth, Rate, Rounds, Size, Whole
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
-from keras_tfm.models.text.encoder import INITIALIZER, EncoderModel
+from keras_tfm.models.text.encoder import INITIALIZER, EncoderConfig, EncoderModel
 
 
 @dataclasses.dataclass(frozen=True)
-class ALBERTConfig(Config):
+class ALBERTConfig(EncoderConfig):
     """The sizes of an `ALBERT`; the defaults are those of the base model.
 
     Args:
@@ -23,8 +23,6 @@ class ALBERTConfig(Config):
         num_layers: how many times a group of blocks is applied, the first group first.
         num_groups: the number of groups.
         group_size: the number of blocks in a group: block `group_size` g + j is the j-th of group g.
-        dropout: the rate for the embeddings and for the output of each sub-layer.
-        attention_dropout: the rate for the attention weights.
         pooler: whether there is a pooled output, with weights of its own.
     """
 
@@ -33,15 +31,10 @@ class ALBERTConfig(Config):
     num_layers: Rounds = 12
     num_groups: Depth = 1
     group_size: Depth = 1
-    dim: Size = 768
-    num_heads: Heads = 12
-    intermediate_dim: Size = 3072
-    max_length: Length = 512
     num_segments: Whole = 2
     dropout: Rate = 0.0
     attention_dropout: Rate = 0.0
     activation: str = "gelu_tanh"
-    epsilon: Rate = 1e-12
     pooler: bool = True
 
 

@@ -12,7 +12,7 @@ import dataclasses
 import keras
 from keras import ops
 
-from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size, Whole
+from keras_tfm.configs import Length, Rate, Size, Whole
 from keras_tfm.layers.attention.disentangled import DisentangledAttention, DistanceEmbedding
 from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding, TokenEmbedding
@@ -21,11 +21,11 @@ from keras_tfm.layers.feedforward import activation_of
 from keras_tfm.layers.masks import key_mask_of
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.regularization import Dropout
-from keras_tfm.models.text.encoder import INITIALIZER, EncoderModel, encoder_block
+from keras_tfm.models.text.encoder import INITIALIZER, EncoderConfig, EncoderModel, encoder_block
 
 
 @dataclasses.dataclass(frozen=True)
-class DeBERTaConfig(Config):
+class DeBERTaConfig(EncoderConfig):
     """The sizes of a `DeBERTa`; the defaults are those of version 3's base model.
 
     Args:
@@ -38,15 +38,9 @@ class DeBERTaConfig(Config):
         share_projections: that of `DisentangledAttention`, as is `key_bias`.
         convolution: the kernel size of the convolution next to the first block; 0 for none.
         dropout: the rate for the embeddings, the distances and the output of each sub-layer.
-        attention_dropout: the rate for the attention weights.
     """
 
     vocabulary_size: Size = 128_100
-    num_layers: Depth = 12
-    dim: Size = 768
-    num_heads: Heads = 12
-    intermediate_dim: Size = 3072
-    max_length: Length = 512
     num_segments: Whole = 0
     embedding_dim: Size | None = None
     absolute_positions: bool = False
@@ -58,9 +52,6 @@ class DeBERTaConfig(Config):
     key_bias: bool = True
     convolution: Whole = 0
     convolution_activation: str = "tanh"
-    dropout: Rate = 0.1
-    attention_dropout: Rate = 0.1
-    activation: str = "gelu"
     epsilon: Rate = 1e-7
 
     @property

@@ -1,8 +1,11 @@
 """What BERT and its successors share: the inputs, the body and the pooled output."""
 
+import dataclasses
+
 import keras
 from keras import ops
 
+from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
@@ -12,6 +15,27 @@ from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel, Trace
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # Devlin et al. 2019, the released code
+
+
+@dataclasses.dataclass(frozen=True)
+class EncoderConfig(Config):
+    """The fields that BERT and its successors share; the defaults are those of BERT's base model.
+
+    Args:
+        dropout: the rate for the embeddings and for the output of each sub-layer.
+        attention_dropout: the rate for the attention weights.
+    """
+
+    vocabulary_size: Size = 30_522
+    num_layers: Depth = 12
+    dim: Size = 768
+    num_heads: Heads = 12
+    intermediate_dim: Size = 3072
+    max_length: Length = 512
+    dropout: Rate = 0.1
+    attention_dropout: Rate = 0.1
+    activation: str = "gelu"
+    epsilon: Rate = 1e-12
 
 
 class EncoderModel(ConfiguredModel):

@@ -11,7 +11,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.configs import Config, Rate, Size
+from keras_tfm.configs import Rate, Size
 from keras_tfm.layers.attention.grid_position import ImageRelativePosition
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, residuals
@@ -22,13 +22,13 @@ from keras_tfm.layers.patches import PatchEmbedding, flatten_map, height_and_wid
 from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel, Trace, check_stages, growing_rates
-from keras_tfm.models.vision.images import Ratio, Side, image_input
+from keras_tfm.models.vision.images import PatchedImageConfig, Ratio, image_input
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
 
 
 @dataclasses.dataclass(frozen=True)
-class AutoFormerConfig(Config):
+class AutoFormerConfig(PatchedImageConfig):
     """The sizes of an `AutoFormer`.
 
     Args:
@@ -39,9 +39,6 @@ class AutoFormerConfig(Config):
         stochastic_depth: the rate of the last block.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
-    patch_size: Side | tuple[Side, Side] = 16
-    num_channels: Size = 3
     dim: Size = 192
     num_heads: tuple[Size, ...] = (3,) * 12
     mlp_ratios: tuple[Ratio, ...] = (4.0,) * 12

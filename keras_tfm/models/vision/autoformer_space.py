@@ -4,13 +4,13 @@ import dataclasses
 
 import numpy as np
 
-from keras_tfm.configs import Config, Depth, Rate, Size
+from keras_tfm.configs import Depth, Rate, Size
 from keras_tfm.models.vision.autoformer import AutoFormerConfig
-from keras_tfm.models.vision.images import Ratio, Side
+from keras_tfm.models.vision.images import PatchedImageConfig, Ratio
 
 
 @dataclasses.dataclass(frozen=True)
-class SearchSpace(Config):
+class SearchSpace(PatchedImageConfig):
     """The choices for a network: its width, its number of layers, and each layer's heads and feed-forward
     width.
 
@@ -22,9 +22,6 @@ class SearchSpace(Config):
     32
     """
 
-    image_size: Side | tuple[Side, Side] = 224
-    patch_size: Side | tuple[Side, Side] = 16
-    num_channels: Size = 3
     dims: tuple[Size, ...] = (192, 216, 240)
     num_layers: tuple[Depth, ...] = (12, 13, 14)
     num_heads: tuple[Size, ...] = (3, 4)

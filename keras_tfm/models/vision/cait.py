@@ -11,7 +11,7 @@ from typing import Any
 
 from keras import ops
 
-from keras_tfm.configs import Config, Depth, Heads, Rate, Size
+from keras_tfm.configs import Depth, Heads, Rate, Size
 from keras_tfm.layers.attention.class_attention import ClassAttentionBlock
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.attention.on_scores import HeadMixing
@@ -21,12 +21,13 @@ from keras_tfm.layers.patch_encoder import PrependedTokens
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map
 from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.models.base import ConfiguredModel, Trace
-from keras_tfm.models.vision.images import Side, image_input
+from keras_tfm.models.vision.images import image_input
 from keras_tfm.models.vision.variant import INITIALIZER, attention_of, feedforward_of
+from keras_tfm.models.vision.vit import PatchesConfig
 
 
 @dataclasses.dataclass(frozen=True)
-class CaiTConfig(Config):
+class CaiTConfig(PatchesConfig):
     """The sizes of a `CaiT`.
 
     Args:
@@ -37,19 +38,13 @@ class CaiTConfig(Config):
         stochastic_depth: the rate in each block of patches.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
-    patch_size: Side | tuple[Side, Side] = 16
-    num_channels: Size = 3
     num_layers: Depth = 24
     num_class_layers: Depth = 2
     dim: Size = 384
     num_heads: Heads = 8
     intermediate_dim: Size = 1536
     layer_scale: float = 1e-5
-    dropout: Rate = 0.0
     stochastic_depth: Rate = 0.1
-    activation: str = "gelu"
-    epsilon: Rate = 1e-6
 
 
 class CaiT(ConfiguredModel):

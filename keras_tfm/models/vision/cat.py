@@ -10,7 +10,7 @@ import dataclasses
 import keras
 from keras import ops
 
-from keras_tfm.configs import Config, Depth, Rate, Size
+from keras_tfm.configs import Depth, Size
 from keras_tfm.layers.attention.grid_position import GridPositionBias
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import SameShape
@@ -20,7 +20,7 @@ from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import PatchEmbedding, PatchMerging, height_and_width, patch_grid
 from keras_tfm.layers.windows import WindowAttention, join_windows, split_windows
 from keras_tfm.models.base import check_stages, growing_rates
-from keras_tfm.models.vision.images import Ratio, Side
+from keras_tfm.models.vision.images import PatchedImageConfig, Rates, Ratio, Side
 from keras_tfm.models.vision.pyramid import Pyramid
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
@@ -28,7 +28,7 @@ EPSILON = 1e-5
 
 
 @dataclasses.dataclass(frozen=True)
-class CATConfig(Config):
+class CATConfig(Rates, PatchedImageConfig):
     """The sizes of a `CAT`.
 
     Args:
@@ -37,20 +37,14 @@ class CATConfig(Config):
         num_heads: the number of heads in each stage.
         window: the side of a window, in patches. It must divide the maps that are larger than it.
         mlp_ratio: the feed-forward width as a multiple of a stage's width.
-        stochastic_depth: the rate of the last block.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
     patch_size: Side = 4
-    num_channels: Size = 3
     depths: tuple[Depth, ...] = (1, 1, 3, 1)
     dim: Size = 64
     num_heads: tuple[Size, ...] = (2, 4, 8, 16)
     window: Side = 7
     mlp_ratio: Ratio = 4.0
-    dropout: Rate = 0.0
-    attention_dropout: Rate = 0.0
-    stochastic_depth: Rate = 0.1
 
     def __post_init__(self):
         super().__post_init__()

@@ -13,7 +13,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.configs import Config, Depth, Rate, Size
+from keras_tfm.configs import Depth, Rate, Size
 from keras_tfm.layers.attention.multi_head import Attention
 from keras_tfm.layers.attention.projections import PARTS, HeadProjection
 from keras_tfm.layers.base import Layer
@@ -27,7 +27,7 @@ from keras_tfm.layers.patch_encoder import PrependedTokens
 from keras_tfm.layers.patches import flatten_map
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel, Trace, growing_rates
-from keras_tfm.models.vision.images import Side, image_input
+from keras_tfm.models.vision.images import ImageConfig, Stages, image_input
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
 EPSILON = 1e-5  # of all layer normalisations
@@ -36,7 +36,7 @@ Rates = tuple[Rate, Rate, Rate]
 
 
 @dataclasses.dataclass(frozen=True)
-class CvTConfig(Config):
+class CvTConfig(ImageConfig, Stages):
     """The sizes of a `CvT`; tuples have one entry per stage.
 
     Args:
@@ -44,8 +44,6 @@ class CvTConfig(Config):
         stochastic_depth: the rate of each stage's last block.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
-    num_channels: Size = 3
     dims: tuple[Size, Size, Size] = (64, 192, 384)
     depths: tuple[Depth, Depth, Depth] = (1, 2, 10)
     num_heads: tuple[Size, Size, Size] = (1, 3, 6)
@@ -60,11 +58,6 @@ class CvTConfig(Config):
             raise ValueError(f"`num_heads` must divide `dims`, {self.dims}; they are {self.num_heads}.")
         if any(int(dim * ratio) < 1 for dim, ratio in zip(self.dims, self.mlp_ratio, strict=True)):
             raise ValueError(f"`mlp_ratio` times `dims` must be at least 1; `mlp_ratio` is {self.mlp_ratio}.")
-
-    @property
-    def num_layers(self):
-        """The number of blocks in all stages."""
-        return sum(self.depths)
 
 
 class CvT(ConfiguredModel):

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from keras import Input, ops
 
-from keras_tfm.configs import Between, Config, Rate, Size, Whole
+from keras_tfm.configs import Between, Rate, Size, Whole
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.blocks import Block, residuals
@@ -21,13 +21,13 @@ from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import height_and_width
 from keras_tfm.models.base import ConfiguredModel, Trace, check_stages, growing_rates
 from keras_tfm.models.vision.autoformer import INITIALIZER, Ratio, embedded
-from keras_tfm.models.vision.images import Side
+from keras_tfm.models.vision.images import PatchedImageConfig
 
 Kernel = Annotated[int, Between(1, 1023)]
 
 
 @dataclasses.dataclass(frozen=True)
-class GLiTConfig(Config):
+class GLiTConfig(PatchedImageConfig):
     """The sizes of a `GLiT`; tuples have one entry per layer.
 
     Args:
@@ -39,9 +39,6 @@ class GLiTConfig(Config):
         mlp_ratios: the feed-forward width as a multiple of `dim`.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
-    patch_size: Side | tuple[Side, Side] = 16
-    num_channels: Size = 3
     dim: Size = 192
     num_heads: Size = 3
     num_attention_heads: tuple[Whole, ...] = (3,) * 12

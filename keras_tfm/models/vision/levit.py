@@ -12,7 +12,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.configs import Config, Depth, Rate, Size
+from keras_tfm.configs import Depth, Rate, Size
 from keras_tfm.layers.attention.grid_position import GridPositionBias
 from keras_tfm.layers.attention.multi_head import Attention
 from keras_tfm.layers.attention.normalized_projections import NormalizedProjections
@@ -23,11 +23,11 @@ from keras_tfm.layers.convolution import BatchNormalization, ConvolutionalStem, 
 from keras_tfm.layers.grid import every_nth, every_nth_grid
 from keras_tfm.layers.patches import flatten_map
 from keras_tfm.models.base import ConfiguredModel, Trace, check_stages
-from keras_tfm.models.vision.images import Side, image_input
+from keras_tfm.models.vision.images import ImageConfig, image_input
 
 
 @dataclasses.dataclass(frozen=True)
-class LeViTConfig(Config):
+class LeViTConfig(ImageConfig):
     """The sizes of a `LeViT`; tuples have one entry per stage.
 
     Args:
@@ -35,8 +35,6 @@ class LeViTConfig(Config):
         distilled: whether there is a second output for a head that learns from a teacher.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
-    num_channels: Size = 3
     dims: tuple[Size, ...] = (128, 256, 384)
     num_layers: tuple[Depth, ...] = (4, 4, 4)
     num_heads: tuple[Size, ...] = (4, 8, 12)

@@ -11,20 +11,20 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.configs import Config, Depth, Rate, Size
+from keras_tfm.configs import Depth, Rate, Size
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.mixing import TokenMixing
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map
 from keras_tfm.models.base import ConfiguredModel, Trace, growing_rates
-from keras_tfm.models.vision.images import Side, image_input
+from keras_tfm.models.vision.images import PatchedImageConfig, Side, image_input
 
 INITIALIZER = keras.initializers.LecunNormal()  # as in the authors' code
 
 
 @dataclasses.dataclass(frozen=True)
-class MLPMixerConfig(Config):
+class MLPMixerConfig(PatchedImageConfig):
     """The sizes of an `MLPMixer`.
 
     Args:
@@ -33,9 +33,7 @@ class MLPMixerConfig(Config):
         stochastic_depth: the rate of the last block; those of the others grow up to it.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
     patch_size: Side = 16
-    num_channels: Size = 3
     num_layers: Depth = 12
     dim: Size = 768
     tokens_dim: Size = 384

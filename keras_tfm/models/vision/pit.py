@@ -11,7 +11,7 @@ from typing import Any
 
 from keras import ops
 
-from keras_tfm.configs import Config, Depth, Rate, Size
+from keras_tfm.configs import Depth, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import Block, residuals
@@ -25,12 +25,12 @@ from keras_tfm.layers.patch_encoder import PrependedTokens
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel, Trace, check_stages, rate_of
-from keras_tfm.models.vision.images import Ratio, Side, image_input
+from keras_tfm.models.vision.images import PatchedImageConfig, Ratio, Side, Stages, image_input
 from keras_tfm.models.vision.variant import INITIALIZER
 
 
 @dataclasses.dataclass(frozen=True)
-class PiTConfig(Config):
+class PiTConfig(PatchedImageConfig, Stages):
     """The sizes of a `PiT`; tuples have one entry per stage.
 
     Args:
@@ -40,10 +40,8 @@ class PiTConfig(Config):
         stochastic_depth: the rate of the last block.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
     patch_size: Side = 16
     stride: Side = 8
-    num_channels: Size = 3
     dims: tuple[Size, ...] = (144, 288, 576)
     depths: tuple[Depth, ...] = (2, 6, 4)
     num_heads: tuple[Size, ...] = (3, 6, 12)
@@ -64,11 +62,6 @@ class PiTConfig(Config):
     def num_tokens(self):
         """The number of tokens before the patches."""
         return 1 + self.distilled
-
-    @property
-    def num_layers(self):
-        """The number of blocks in all stages."""
-        return sum(self.depths)
 
 
 class PiT(ConfiguredModel):

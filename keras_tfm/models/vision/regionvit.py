@@ -15,7 +15,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.configs import Config, Depth, Rate, Size
+from keras_tfm.configs import Depth, Rate, Size
 from keras_tfm.layers.attention.grid_position import GridPositionBias
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer, SameShape
@@ -27,7 +27,7 @@ from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map, height_and_width, patch_grid
 from keras_tfm.layers.windows import join_windows, split_windows
 from keras_tfm.models.base import ConfiguredModel, Trace, check_stages, rate_of
-from keras_tfm.models.vision.images import Ratio, Side, image_input
+from keras_tfm.models.vision.images import ImageConfig, Rates, Ratio, Side, image_input
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
 EPSILON = 1e-5  # of the norms next to convolutions; `epsilon` of the configuration is for the blocks
@@ -35,27 +35,21 @@ PATCH_SIZE = 4
 
 
 @dataclasses.dataclass(frozen=True)
-class RegionViTConfig(Config):
+class RegionViTConfig(Rates, ImageConfig):
     """The sizes of a `RegionViT`; tuples have one entry per stage.
 
     Args:
         deep_stem: whether the patches of 4 x 4 are embedded by three convolutions or by one.
         window: the side of a region in patches. An image must consist of whole regions in every stage.
         mlp_ratio: the feed-forward width as a multiple of a stage's width.
-        stochastic_depth: the rate of the last block.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
-    num_channels: Size = 3
     deep_stem: bool = True
     dims: tuple[Size, ...] = (96, 192, 384, 768)
     depths: tuple[Depth, ...] = (2, 2, 8, 2)
     num_heads: tuple[Size, ...] = (3, 6, 12, 24)
     window: Side = 7
     mlp_ratio: Ratio = 4.0
-    dropout: Rate = 0.0
-    attention_dropout: Rate = 0.0
-    stochastic_depth: Rate = 0.1
     epsilon: Rate = 1e-6
 
     def __post_init__(self):

@@ -12,24 +12,22 @@ from typing import Literal
 
 import keras
 
-from keras_tfm.configs import Config, Depth, Rate, Size
+from keras_tfm.configs import Depth, Rate, Size
 from keras_tfm.layers.bottleneck import ShortcutBlock
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution, StandardizedConvolution
 from keras_tfm.layers.pooling import MaxPooling
 from keras_tfm.models.base import check_stages, rate_of
-from keras_tfm.models.vision.images import Side
+from keras_tfm.models.vision.images import ImageConfig, Stages
 from keras_tfm.models.vision.pyramid import Pyramid
 
 
 @dataclasses.dataclass(frozen=True)
-class ResidualConfig(Config):
+class ResidualConfig(ImageConfig, Stages):
     """`dims` and `depths` are the width and the number of blocks of each stage, `stem_dim` the width of
     the stem before them.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
-    num_channels: Size = 3
     stem_dim: Size = 64
     dims: tuple[Size, ...] = (256, 512, 1024, 2048)
     depths: tuple[Depth, ...] = (3, 4, 6, 3)
@@ -37,11 +35,6 @@ class ResidualConfig(Config):
     def __post_init__(self):
         super().__post_init__()
         check_stages(self, "dims", "depths")
-
-    @property
-    def num_layers(self):
-        """The number of all blocks."""
-        return sum(self.depths)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import keras
 from keras import ops
 
-from keras_tfm.configs import Between, Config, Depth, Heads, Rate, Size
+from keras_tfm.configs import Between, Depth, Heads, Rate, Size
 from keras_tfm.layers.attention.multi_head import Attention
 from keras_tfm.layers.attention.projections import HeadProjections
 from keras_tfm.layers.base import Layer, SameShape
@@ -29,13 +29,13 @@ from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.layers.windows import split_windows
 from keras_tfm.models.base import ConfiguredModel, Trace, growing_rates
-from keras_tfm.models.vision.images import Side, image_input
+from keras_tfm.models.vision.images import PatchedImageConfig, Side, image_input
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
 
 
 @dataclasses.dataclass(frozen=True)
-class TNTConfig(Config):
+class TNTConfig(PatchedImageConfig):
     """The sizes of a `TNT`.
 
     Args:
@@ -47,10 +47,8 @@ class TNTConfig(Config):
         legacy: whether it is the authors' first version.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
     patch_size: Side = 16
     pixel_size: Side = 4
-    num_channels: Size = 3
     num_layers: Depth = 12
     dim: Size = 384
     num_heads: Heads = 6

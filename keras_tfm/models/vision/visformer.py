@@ -10,7 +10,7 @@ from typing import Annotated
 
 import keras
 
-from keras_tfm.configs import Between, Config, Depth, Rate, Size
+from keras_tfm.configs import Between, Depth, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, Residual
 from keras_tfm.layers.chain import Chain
@@ -20,7 +20,7 @@ from keras_tfm.layers.grid import MapAttention
 from keras_tfm.layers.image_positions import GridPositionEmbedding
 from keras_tfm.layers.patches import PatchEmbedding
 from keras_tfm.models.base import rate_of
-from keras_tfm.models.vision.images import Side
+from keras_tfm.models.vision.images import ImageConfig, Stages
 from keras_tfm.models.vision.pyramid import Pyramid
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
@@ -28,7 +28,7 @@ PATCHES = (4, 2, 2)  # patch sizes at the start of each stage, after a stem of s
 
 
 @dataclasses.dataclass(frozen=True)
-class VisformerConfig(Config):
+class VisformerConfig(ImageConfig, Stages):
     """The sizes of a `Visformer`.
 
     Args:
@@ -40,8 +40,6 @@ class VisformerConfig(Config):
         stochastic_depth: the rate of the last block.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
-    num_channels: Size = 3
     stem_dim: Size = 32
     dim: Size = 384
     depths: tuple[Depth, Depth, Depth] = (7, 4, 4)
@@ -63,11 +61,6 @@ class VisformerConfig(Config):
     def widths(self):
         """The width of each stage."""
         return (self.dim // 2, self.dim, 2 * self.dim)
-
-    @property
-    def num_layers(self):
-        """The number of blocks in all stages."""
-        return sum(self.depths)
 
 
 class Visformer(Pyramid):

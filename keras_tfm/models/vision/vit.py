@@ -23,23 +23,18 @@ from keras_tfm.layers.patches import height_and_width, patch_grid
 from keras_tfm.layers.pooling import AttentionPooling
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel, Trace, growing_rates
-from keras_tfm.models.vision.images import Side, image_input
+from keras_tfm.models.vision.images import PatchedImageConfig, image_input
 from keras_tfm.training.model import Model
 
 
 @dataclasses.dataclass(frozen=True)
-class PatchesConfig(Config):
+class PatchesConfig(PatchedImageConfig):
     """The fields that ViT and its variants share; the defaults are those of ViT-B/16.
 
     Args:
-        image_size: the side of the images or their (height, width).
-        patch_size: the side of a patch or its (height, width).
         stochastic_depth: the rate of the last block; those of the others grow up to it.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
-    patch_size: Side | tuple[Side, Side] = 16
-    num_channels: Size = 3
     num_layers: Depth = 12
     dim: Size = 768
     num_heads: Heads = 12

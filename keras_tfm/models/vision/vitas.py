@@ -11,25 +11,22 @@ from typing import Any
 
 from keras import ops
 
-from keras_tfm.configs import Config, Rate, Size
+from keras_tfm.configs import Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.models.base import ConfiguredModel, Trace, check_stages, growing_rates
 from keras_tfm.models.vision.autoformer import INITIALIZER, embedded
-from keras_tfm.models.vision.images import Side, image_input
+from keras_tfm.models.vision.images import PatchedImageConfig, image_input
 
 
 @dataclasses.dataclass(frozen=True)
-class ViTASConfig(Config):
+class ViTASConfig(PatchedImageConfig):
     """The sizes of a `ViTAS`: for each layer its `num_heads`, their width `key_dims`, and its feed-forward
     width `hidden_dims`.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
-    patch_size: Side | tuple[Side, Side] = 16
-    num_channels: Size = 3
     dim: Size = 230
     num_heads: tuple[Size, ...] = (3,) * 12
     key_dims: tuple[Size, ...] = (48,) * 12

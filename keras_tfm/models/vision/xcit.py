@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from keras import ops
 
-from keras_tfm.configs import Config, Depth, Heads, Rate, Size
+from keras_tfm.configs import Depth, Heads, Rate, Size
 from keras_tfm.layers.attention.class_attention import ClassAttention
 from keras_tfm.layers.attention.cross_covariance import CrossCovarianceAttention
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
@@ -24,11 +24,11 @@ from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PrependedTokens
 from keras_tfm.layers.patches import flatten_map, patch_grid
 from keras_tfm.models.base import ConfiguredModel, Trace
-from keras_tfm.models.vision.images import Side, image_input
+from keras_tfm.models.vision.images import PatchedImageConfig, image_input
 
 
 @dataclasses.dataclass(frozen=True)
-class XCiTConfig(Config):
+class XCiTConfig(PatchedImageConfig):
     """The sizes of an `XCiT`.
 
     Args:
@@ -39,9 +39,7 @@ class XCiTConfig(Config):
         stochastic_depth: the rate in each block of patches.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
     patch_size: Literal[8, 16] = 16
-    num_channels: Size = 3
     num_layers: Depth = 12
     num_class_layers: Depth = 2
     dim: Size = 384
