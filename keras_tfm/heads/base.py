@@ -92,9 +92,6 @@ class SetPredictor(ModelWithHead):
         """The model to train: one of the same layers that gives the predictions of all decoder blocks."""
         return FunctionalModel(self.input, self.predictions, name=self.name)
 
-    def _fill(self, name, inputs):
-        return self.backbone._fill(name, inputs)
-
 
 def reading_of(backbone):
     """(Inputs, outputs) with which `backbone` reads a text.

@@ -125,9 +125,6 @@ class PatchDetector(ModelWithHead):
         copied.set_weights(self.backbone.get_weights())
         return copied
 
-    def _fill(self, name, inputs):
-        return self.backbone._fill(name, inputs)
-
 
 class PatchQueries(SameShape):
     """Object queries (B, Q, D), to which a linear function of patches' features (B, P, F) is added.

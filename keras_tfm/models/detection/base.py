@@ -98,11 +98,6 @@ class SetDetector(ConfiguredModel):
             weight.assign(value)
         return detector
 
-    def _fill(self, name, inputs):
-        if name != "pixel_mask" or "images" not in inputs:
-            return super()._fill(name, inputs)
-        return ops.ones_like(inputs["images"][..., 0], "bool")
-
 
 def start_of(config):
     """The backbone of a detector of this configuration, the input `pixel_mask`, and the `Trace`."""

@@ -10,7 +10,6 @@ import dataclasses
 from typing import Annotated, Any
 
 import keras
-from keras import ops
 
 from keras_tfm.configs import Config, Depth, Divides, Rate, Size, Whole
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
@@ -111,12 +110,6 @@ class ViLBERT(ConfiguredModel):
         outputs = {f"{side}_sequence_output": x[side] for side in SIDES}
         inputs |= {f"{side}_mask": mask for side, mask in masks.items()}
         super().__init__(config, inputs, outputs, trace, name=name, **kwargs)
-
-    def _fill(self, name, inputs):
-        tokens = inputs.get(name.replace("_mask", "_tokens"))
-        if not name.endswith("_mask") or tokens is None:
-            return super()._fill(name, inputs)
-        return ops.ones(ops.shape(tokens)[:2], "bool")
 
 
 def stream_block(config, side, name):
