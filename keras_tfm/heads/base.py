@@ -82,7 +82,7 @@ class SetPredictor(ModelWithHead):
 
     num_classes: int
     predictions: Any
-    denoises = False  # whether the `learner` is told of objects too
+    denoises = False  # whether the `learner` has noisy objects for an input too
 
     def loss_of_training(self) -> keras.losses.Loss:
         """The loss of what `learner` gives."""

@@ -63,11 +63,13 @@ class AroundBackbone(ImageConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        if own := self.backbone_config.keys() & set(OF_DETECTOR):
-            raise ValueError(f"`backbone_config` must leave {', '.join(sorted(own))} to the detector's own.")
+        if extra := self.backbone_config.keys() & set(OF_DETECTOR):
+            raise ValueError(
+                f"`backbone_config` must leave {', '.join(sorted(extra))} to the detector's own."
+            )
         fields = dataclasses.asdict(self.of_backbone)
-        kept = {name: value for name, value in fields.items() if name not in OF_DETECTOR}
-        object.__setattr__(self, "backbone_config", kept)
+        rest = {name: value for name, value in fields.items() if name not in OF_DETECTOR}
+        object.__setattr__(self, "backbone_config", rest)
 
     @property
     def backbone_class(self):
@@ -77,8 +79,8 @@ class AroundBackbone(ImageConfig):
     @property
     def of_backbone(self):
         """The configuration of the backbone."""
-        own = {name: getattr(self, name) for name in OF_DETECTOR}
-        return self.backbone_class.config_class.from_json({**self.backbone_config, **own})
+        image = {name: getattr(self, name) for name in OF_DETECTOR}
+        return self.backbone_class.config_class.from_json({**self.backbone_config, **image})
 
     @property
     def parts(self):

@@ -56,9 +56,9 @@ class SetDetectorConfig(AroundBackbone):
     @property
     def decoder_sizes(self):
         """(Layers, heads, feed-forward width) of the decoder."""
-        own = self.num_decoder_layers, self.num_decoder_heads, self.decoder_intermediate_dim
-        encoders = self.num_layers, self.num_heads, self.intermediate_dim
-        return tuple(b if a is None else a for a, b in zip(own, encoders, strict=True))
+        decoder = self.num_decoder_layers, self.num_decoder_heads, self.decoder_intermediate_dim
+        encoder = self.num_layers, self.num_heads, self.intermediate_dim
+        return tuple(b if a is None else a for a, b in zip(decoder, encoder, strict=True))
 
 
 class SetDetector(ConfiguredModel):
@@ -83,18 +83,18 @@ class SetDetector(ConfiguredModel):
         backbone has no weights, and for a model without maps.
         """
         config = dataclasses.asdict(backbone.config)
-        own = {name: config.pop(name) for name in OF_DETECTOR}
+        image = {name: config.pop(name) for name in OF_DETECTOR}
         make: Callable = cls
         detector = make(
-            cls.config_class(**{**own, **fields}, backbone=type(backbone).__name__, backbone_config=config)
+            cls.config_class(**{**image, **fields}, backbone=type(backbone).__name__, backbone_config=config)
         )
-        given = {weight.path: weight for weight in backbone.weights}
+        weights = {weight.path: weight for weight in backbone.weights}
         for weight in detector.weights:
-            if (value := given.get(weight.path)) is None:
+            if (value := weights.get(weight.path)) is None:
                 continue
             if value.shape != weight.shape:
                 size = detector.config.image_size
-                raise ValueError(f"`image_size` must be the backbone's, {own['image_size']}; it is {size}.")
+                raise ValueError(f"`image_size` must be the backbone's, {image['image_size']}; it is {size}.")
             weight.assign(value)
         return detector
 

@@ -176,8 +176,8 @@ class LevelContext(NamedTuple):
         """The tensors with which cross-attention attends to it, inside the masks of `vectors` (B, Q, E)."""
         is_inside = ops.einsum("bqe,bne->bqn", vectors, self.pixels) >= 0
         is_empty = ops.logical_not(ops.any(is_inside, axis=-1, keepdims=True))
-        shown = ops.logical_or(is_inside, is_empty)
-        return {"context": self.cells, "mask": shown, "context_position": self.position}
+        mask = ops.logical_or(is_inside, is_empty)
+        return {"context": self.cells, "mask": mask, "context_position": self.position}
 
 
 def decoder_context(config, level, features, index):

@@ -169,14 +169,14 @@ class RTDETR(SetDetector):
             "proposals": proposals,
         }
         super().__init__(config, backbone, pixel_mask, outputs, trace, name=name, **kwargs)
-        self.decode, self.chosen = decode, (queries, references)
+        self.decode, self.first_queries = decode, (queries, references)
 
     def denoised(self, objects: Any) -> tuple[Any, Any]:
         """What the blocks of the decoder give if it is told of `objects` (B, M, 5), a symbolic tensor as the
         loss takes its targets: states (B, L, N + Q, D) and boxes (B, L, N + Q, 4), first of N denoising
         queries, which there are in training alone. The model must have them.
         """
-        queries, references = self.get_layer("decoder_denoising")(*self.chosen, objects)
+        queries, references = self.get_layer("decoder_denoising")(*self.first_queries, objects)
         mask = DenoisingMask(self.config.num_queries, name="decoder_denoising_mask")(queries, objects)
         return self.decode(Trace(), queries, references, mask)
 

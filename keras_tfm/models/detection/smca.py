@@ -68,13 +68,13 @@ class SMCA(SetDetector):
         queries = ObjectQueries(config.num_queries, name="decoder_queries")(encoder.context["context"])
         x = ops.zeros_like(queries)
         for i, block in enumerate(decoder):
-            own = LayerNormalization(EPSILON, name=f"decoder_place_norm_{i}")(x + queries)
+            content = LayerNormalization(EPSILON, name=f"decoder_place_norm_{i}")(x + queries)
             if i == 0:
                 mlp = [Dense(config.dim, "relu"), Dense(config.dim, "relu"), Dense(2)]
-                references = Chain(mlp, name="decoder_references")(own)  # (B, Q, 2)
+                references = Chain(mlp, name="decoder_references")(content)  # (B, Q, 2)
                 centres = ops.sigmoid(references) * ops.cast(_extent(encoder.cells), references.dtype)
             scales = config.num_scales, config.smoothness
-            bias = GaussianBias(num_heads, encoder.grid, *scales, name=f"decoder_bias_{i}")(own, centres)
+            bias = GaussianBias(num_heads, encoder.grid, *scales, name=f"decoder_bias_{i}")(content, centres)
             tensors = about_queries(queries, {**encoder.context, "bias": bias})
             x = trace.run("decoder", [block], x, **tensors)
         outputs = {**outputs_of(trace), "references": references_of(references)}

@@ -53,8 +53,8 @@ class VisionEncoderDecoderConfig(ImageConfig):
 
     def __post_init__(self):
         super().__post_init__()
-        for name, own in (("encoder_config", OF_ENCODER), ("decoder_config", OF_DECODER)):
-            if here := getattr(self, name).keys() & set(own):
+        for name, shared in (("encoder_config", OF_ENCODER), ("decoder_config", OF_DECODER)):
+            if here := getattr(self, name).keys() & set(shared):
                 raise ValueError(f"`{name}` must leave {', '.join(sorted(here))} to the whole model's own.")
         decoder = self.of_decoder
         if self.decoder == "BART":
@@ -62,12 +62,12 @@ class VisionEncoderDecoderConfig(ImageConfig):
             alone = {"num_layers": layers, "num_heads": heads, "intermediate_dim": width}
             left_open = ("num_decoder_layers", "num_decoder_heads", "decoder_intermediate_dim")
             decoder = dataclasses.replace(decoder, **alone, **dict.fromkeys(left_open))
-        for name, config, own in (
+        for name, config, shared in (
             ("encoder_config", self.of_encoder, OF_ENCODER),
             ("decoder_config", decoder, OF_DECODER),
         ):
             fields = dataclasses.asdict(config)
-            object.__setattr__(self, name, {x: y for x, y in fields.items() if x not in own})
+            object.__setattr__(self, name, {x: y for x, y in fields.items() if x not in shared})
 
     @property
     def encoder_class(self):
@@ -77,14 +77,14 @@ class VisionEncoderDecoderConfig(ImageConfig):
     @property
     def of_encoder(self):
         """The configuration of the encoder."""
-        own = {name: getattr(self, name) for name in OF_ENCODER}
-        return self.encoder_class.config_class.from_json({**self.encoder_config, **own})
+        shared = {name: getattr(self, name) for name in OF_ENCODER}
+        return self.encoder_class.config_class.from_json({**self.encoder_config, **shared})
 
     @property
     def of_decoder(self):
         """The configuration of the decoder."""
-        own = {name: getattr(self, name) for name in OF_DECODER}
-        return DECODERS[self.decoder].config_class.from_json({**self.decoder_config, **own})
+        shared = {name: getattr(self, name) for name in OF_DECODER}
+        return DECODERS[self.decoder].config_class.from_json({**self.decoder_config, **shared})
 
     @property
     def num_layers(self):
@@ -146,24 +146,24 @@ class VisionEncoderDecoder(ConfiguredModel):
         Only the cross-attention of GPT-2 and the projection between different widths have new weights. Raises
         ValueError for other families of models.
         """
-        for name, model, known in (("encoder", encoder, ENCODERS), ("decoder", decoder, DECODERS)):
-            if type(model) is not known.get(type(model).__name__):
+        for name, model, families in (("encoder", encoder, ENCODERS), ("decoder", decoder, DECODERS)):
+            if type(model) is not families.get(type(model).__name__):
                 raise ValueError(
-                    f"`{name}` must be one of {', '.join(known)}; it is a {type(model).__name__}."
+                    f"`{name}` must be one of {', '.join(families)}; it is a {type(model).__name__}."
                 )
         fields: dict[str, Any] = {}
-        for name, model, own in (("encoder", encoder, OF_ENCODER), ("decoder", decoder, OF_DECODER)):
+        for name, model, shared in (("encoder", encoder, OF_ENCODER), ("decoder", decoder, OF_DECODER)):
             config = dataclasses.asdict(model.config)
-            fields |= {field: config.pop(field) for field in own}
+            fields |= {field: config.pop(field) for field in shared}
             fields |= {name: type(model).__name__, f"{name}_config": config}
         whole = cls(VisionEncoderDecoderConfig(**fields))
-        given = {weight.path: weight for weight in encoder.weights}
+        weights = {weight.path: weight for weight in encoder.weights}
         for weight in decoder.weights:
             path = weight.path
-            given[path if path.startswith("decoder_") else f"decoder_{path}"] = weight
+            weights[path if path.startswith("decoder_") else f"decoder_{path}"] = weight
         for weight in whole.weights:
-            if weight.path in given:
-                weight.assign(given[weight.path])
+            if weight.path in weights:
+                weight.assign(weights[weight.path])
         return whole
 
     @functools.cached_property

@@ -101,8 +101,8 @@ class ConvolutionBranch(SameShape):
 
     def call(self, x, y, mask, training=None):
         """(B, T, D) -> (B, T, D); `mask` (B, T) is False at padding."""
-        seen = ops.cast(mask, x.dtype)[..., None]  # (B, T, 1)
-        x = self.inner_dropout(never_empty(self.convolution, x * seen), training=training)
+        is_token = ops.cast(mask, x.dtype)[..., None]  # (B, T, 1)
+        x = self.inner_dropout(never_empty(self.convolution, x * is_token), training=training)
         return self.norm(y + activation_of(self.activation)(x))
 
     def compute_mask(self, x, previous_mask=None):

@@ -76,22 +76,22 @@ class SearchSpace(PatchedImageConfig):
         other = self.sample(rng)
         dim = other.dim if rng.random() < shape_rate else config.dim
         depth = len((other if rng.random() < shape_rate else config).num_heads)
-        chosen = []
+        layers = []
         for name, choices in (("num_heads", self.num_heads), ("mlp_ratios", self.mlp_ratios)):
             fresh = rng.choice(choices, depth).tolist()
-            kept = [*getattr(config, name)[:depth], *fresh[len(config.num_heads) :]]
+            current = [*getattr(config, name)[:depth], *fresh[len(config.num_heads) :]]
             is_new = rng.random(depth) < layer_rate
-            chosen.append([b if new else a for a, b, new in zip(kept, fresh, is_new, strict=True)])
-        return self.network(dim, *chosen)
+            layers.append([b if new else a for a, b, new in zip(current, fresh, is_new, strict=True)])
+        return self.network(dim, *layers)
 
     def cross(self, config, other, rng):
         """A network as deep as `config`, with each choice taken at random from `config` or, where it has the
         layer, `other`.
         """
-        chosen = []
+        layers = []
         for name in ("num_heads", "mlp_ratios"):
             pairs = list(getattr(config, name))
             for i, value in enumerate(getattr(other, name)[: len(pairs)]):
                 pairs[i] = value if rng.random() < 0.5 else pairs[i]
-            chosen.append(pairs)
-        return self.network(other.dim if rng.random() < 0.5 else config.dim, *chosen)
+            layers.append(pairs)
+        return self.network(other.dim if rng.random() < 0.5 else config.dim, *layers)

@@ -85,10 +85,10 @@ class ViTMAE(ConfiguredModel):
         fields = dataclasses.asdict(self.config)
         del fields["mask_ratio"]
         vit = ViT(ViTConfig.from_json(fields | changes), dtype=self.dtype_policy)
-        own = {weight.path: weight for weight in self.weights}
+        weights = {weight.path: weight for weight in self.weights}
         for weight in vit.weights:
-            if weight.path in own:
-                value = own[weight.path]
+            if weight.path in weights:
+                value = weights[weight.path]
                 weight.assign(
                     value if value.shape == weight.shape else value[1:]
                 )  # a ViT without class token has one position less
