@@ -36,7 +36,6 @@ class AutoFormerConfig(PatchedImageConfig):
         mlp_ratios: the feed-forward width of each layer as a multiple of `dim`.
         key_dim: the width of a head.
         max_distance: `max_distance` of `ImageRelativePosition`, in cells.
-        stochastic_depth: the rate of the last block.
     """
 
     dim: Size = 192
@@ -44,8 +43,6 @@ class AutoFormerConfig(PatchedImageConfig):
     mlp_ratios: tuple[Ratio, ...] = (4.0,) * 12
     key_dim: Size = 64
     max_distance: Size = 14
-    dropout: Rate = 0.0
-    stochastic_depth: Rate = 0.0
     epsilon: Rate = 1e-5
 
     def __post_init__(self):

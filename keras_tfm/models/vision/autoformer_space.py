@@ -28,8 +28,6 @@ class SearchSpace(PatchedImageConfig):
     mlp_ratios: tuple[Ratio, ...] = (3.5, 4.0)
     key_dim: Size = 64
     max_distance: Size = 14
-    dropout: Rate = 0.0
-    stochastic_depth: Rate = 0.0
     epsilon: Rate = 1e-5
 
     def __post_init__(self):

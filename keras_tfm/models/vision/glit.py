@@ -45,8 +45,6 @@ class GLiTConfig(PatchedImageConfig):
     expansions: tuple[Ratio, ...] = (1.0,) * 12
     kernel_sizes: tuple[Kernel, ...] = (31,) * 12
     mlp_ratios: tuple[Ratio, ...] = (4.0,) * 12
-    dropout: Rate = 0.0
-    stochastic_depth: Rate = 0.0
     epsilon: Rate = 1e-6
 
     def __post_init__(self):

@@ -22,11 +22,15 @@ class ImageConfig(Config):
 
 @dataclasses.dataclass(frozen=True)
 class PatchedImageConfig(Config):
-    """`ImageConfig`, with the side of a patch or its (height, width)."""
+    """`patch_size` is the side of a patch or its (height, width), `stochastic_depth` the rate of the last
+    block; those of the others grow up to it.
+    """
 
     image_size: Side | tuple[Side, Side] = 224
     patch_size: Side | tuple[Side, Side] = 16
     num_channels: Size = 3
+    dropout: Rate = 0.0
+    stochastic_depth: Rate = 0.0
 
 
 @dataclasses.dataclass(frozen=True)

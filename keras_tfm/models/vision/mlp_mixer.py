@@ -30,7 +30,6 @@ class MLPMixerConfig(PatchedImageConfig):
     Args:
         tokens_dim: the hidden width of the layers along the patches.
         channels_dim: the hidden width of the layers along the features.
-        stochastic_depth: the rate of the last block; those of the others grow up to it.
     """
 
     patch_size: Side = 16
@@ -38,8 +37,6 @@ class MLPMixerConfig(PatchedImageConfig):
     dim: Size = 768
     tokens_dim: Size = 384
     channels_dim: Size = 3072
-    dropout: Rate = 0.0
-    stochastic_depth: Rate = 0.0
     activation: str = "gelu"
     epsilon: Rate = 1e-6
 

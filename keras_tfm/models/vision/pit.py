@@ -37,7 +37,6 @@ class PiTConfig(PatchedImageConfig, Stages):
         stride: the distance between the starts of neighbouring patches.
         mlp_ratio: the feed-forward width as a multiple of a stage's width.
         distilled: whether there is a second token, for a head that learns from a teacher.
-        stochastic_depth: the rate of the last block.
     """
 
     patch_size: Side = 16
@@ -47,7 +46,6 @@ class PiTConfig(PatchedImageConfig, Stages):
     num_heads: tuple[Size, ...] = (3, 6, 12)
     mlp_ratio: Ratio = 4.0
     distilled: bool = False
-    dropout: Rate = 0.0
     stochastic_depth: Rate = 0.1
     activation: str = "gelu"
     epsilon: Rate = 1e-6

@@ -55,8 +55,6 @@ class TNTConfig(PatchedImageConfig):
     inner_dim: Size = 24
     inner_heads: Size = 4
     mlp_ratio: Annotated[float, Between(0.01, 64)] = 4.0
-    dropout: Rate = 0.0
-    stochastic_depth: Rate = 0.0
     legacy: bool = False
     epsilon: Rate = 1e-5
 

@@ -29,18 +29,12 @@ from keras_tfm.training.model import Model
 
 @dataclasses.dataclass(frozen=True)
 class PatchesConfig(PatchedImageConfig):
-    """The fields that ViT and its variants share; the defaults are those of ViT-B/16.
-
-    Args:
-        stochastic_depth: the rate of the last block; those of the others grow up to it.
-    """
+    """The fields that ViT and its variants share; the defaults are those of ViT-B/16."""
 
     num_layers: Depth = 12
     dim: Size = 768
     num_heads: Heads = 12
     intermediate_dim: Size = 3072
-    dropout: Rate = 0.0
-    stochastic_depth: Rate = 0.0
     activation: str = "gelu"
     epsilon: Rate = 1e-6
 

@@ -31,8 +31,6 @@ class ViTASConfig(PatchedImageConfig):
     num_heads: tuple[Size, ...] = (3,) * 12
     key_dims: tuple[Size, ...] = (48,) * 12
     hidden_dims: tuple[Size, ...] = (720,) * 12
-    dropout: Rate = 0.0
-    stochastic_depth: Rate = 0.0
     epsilon: Rate = 1e-6
 
     def __post_init__(self):

@@ -24,11 +24,11 @@ from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PrependedTokens
 from keras_tfm.layers.patches import flatten_map, patch_grid
 from keras_tfm.models.base import ConfiguredModel, Trace
-from keras_tfm.models.vision.images import PatchedImageConfig, image_input
+from keras_tfm.models.vision.images import ImageConfig, image_input
 
 
 @dataclasses.dataclass(frozen=True)
-class XCiTConfig(PatchedImageConfig):
+class XCiTConfig(ImageConfig):
     """The sizes of an `XCiT`.
 
     Args:
