@@ -65,7 +65,7 @@ def made(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder / "site")
         forget()
-        train = "train", "shapes", "--train", folder / "train.tsv", "--out", folder / "run"
+        train = "train", "shapes", "--data", folder / "train.tsv", "--out", folder / "run"
         assert run(*train, "--epochs", 12, "--learning-rate", 0.01) == 0
         for name in ("saved_model", "onnx"):
             assert run("export", folder / "run", "--out", folder / name, "--format", name) == 0
@@ -104,7 +104,7 @@ def test_what_a_task_defines():
 def test_it_learns_and_is_asked(made, site, capsys):
     assert run("evaluate", made / "run", "--data", made / "train.tsv") == 0
     assert json.loads(capsys.readouterr().out)["accuracy"] > 0.9
-    assert run("predict", made / "run", "--input", made / "asked.txt") == 0
+    assert run("predict", made / "run", "--data", made / "asked.txt") == 0
     assert capsys.readouterr().out.splitlines()[:2] == ["up", "down"]
     task = tasks.load(made / "run")
     assert not task.refusals(ASKED)
@@ -232,7 +232,7 @@ def test_our_tasks_take_a_family_that_fits(site, tmp_path):
     modules = {"Words": "families", "Pixels": "families", "Points": "task"}
     write_entries(site, *[f"family.{name} = mine.{module}:{name}" for name, module in modules.items()])
     (tmp_path / "train.tsv").write_text("a film\tgood\nno film\tbad\n" * 20)
-    train = "train", "classify", "--train", tmp_path / "train.tsv", "--out", tmp_path / "run"
+    train = "train", "classify", "--data", tmp_path / "train.tsv", "--out", tmp_path / "run"
     assert run(*train, "--family", "words", "--size", "tiny", "--epochs", 1) == 0
     forget()
     task = tasks.load(tmp_path / "run")
