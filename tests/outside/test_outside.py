@@ -182,13 +182,27 @@ def write_entries(site, *lines, name="mine"):
 @pytest.mark.parametrize(("lines", "warning"), [
     (["task.classify = mine.task:ShapeNamer"], "task.classify of mine 0.1 is left out: keras_tfm itself has"),
     (["tusk.shapes = mine.task:ShapeNamer"], "tusk.shapes of mine 0.1 is left out: expected a name that beg"),
-    (["no entry at all"], "No plugins, what installed distributions say of themselves cannot be read"),
+    (["no entry at all"], "The plugins of mine in "),
 ])  # fmt: skip
 def test_a_plugin_that_is_wrong_costs_a_warning(site, capsys, caplog, lines, warning):
     write_entries(site, *lines)
     assert run("train", "--help") == 0
     assert "classify" in capsys.readouterr().out
     assert [warning in record.getMessage() for record in caplog.records] == [True]
+
+
+def test_a_damaged_distribution_hides_itself_alone(made, site, caplog):
+    write_entries(site, "no entry at all", name="other")
+    assert set(plugins.installed("task")) == {"shapes"}
+    assert [f"plugins of other in {site}" in record.getMessage() for record in caplog.records] == [True]
+
+
+def test_a_distribution_without_a_name_is_named_by_its_place(site, caplog):
+    write_entries(site, "task.circles = other:Circles", name="other")
+    (site / "other-0.1.dist-info" / "METADATA").unlink()
+    plugins.warn.cache_clear()
+    assert "circles" not in plugins.installed("task")
+    assert [f"of a distribution in {site}" in record.getMessage() for record in caplog.records] == [True]
 
 
 def test_a_broken_module_is_named_where_it_is_asked_for(made, site, capsys):
