@@ -42,7 +42,9 @@ def test_words_of_letters_and_overwriting(tmp_path):
     text, out = tmp_path / "text.txt", tmp_path / "v.npz"
     text.write_text(TEXT)
     out.write_text("old")
-    command = f"vectors {text} --out {out} --words letters --min-count 1 --dim 2 --epochs 1 --memory 0.01"
+    command = (
+        f"vectors --data {text} --out {out} --words letters --min-count 1 --dim 2 --epochs 1 --memory 0.01"
+    )
     with pytest.raises(SystemExit):
         main(command.split())
     assert out.read_text() == "old"
