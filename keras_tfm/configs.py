@@ -70,12 +70,14 @@ class Option(NamedTuple):
         flag: its name there; by default the field's name with hyphens.
         default: words that describe a default of None.
         has_escapes: whether Python's escapes are understood in the text, such as \\n for the end of a line.
+        metavar: what a text stands for in the help.
     """
 
     help: str
     flag: str | None = None
     default: str | None = None
     has_escapes: bool = False
+    metavar: str = "TEXT"
 
 
 class Between(NamedTuple):
