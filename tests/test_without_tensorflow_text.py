@@ -1,11 +1,13 @@
 """Where tensorflow-text cannot be imported, texts are read by the tokenizers' own libraries."""
 
+import json
 import random
 
 import pytest
 
 import keras_tfm
 from tests.fresh_process import run_fresh
+from tests.tasks.tiny import TINY
 
 COMMANDS = """
 from keras_tfm.cli import main
@@ -16,7 +18,8 @@ def run(*arguments):
     except SystemExit as error:
         print("exit", error.code, flush=True)
 texts, trained = f"{folder}/texts.tsv", f"{folder}/run"
-run("train", "classify", "--data", texts, "--out", trained, "--epochs", "1", "--quiet")
+run("train", "classify", "--data", texts, "--out", trained, "--epochs", "1", "--quiet",
+    "--config", f"{folder}/changes.json")
 run("predict", trained, "--data", texts, "--out", f"{folder}/answers.csv")
 run("evaluate", trained, "--data", texts)
 run("export", trained, "--out", f"{folder}/onnx", "--format", "onnx")
@@ -31,14 +34,17 @@ except ImportError as error:
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """(The process of COMMANDS, its folder): importing TensorFlow anew takes longer than all of them."""
+    """(The process of COMMANDS, its folder): one for both tests, since it imports TensorFlow anew."""
     folder = tmp_path_factory.mktemp("alone")
-    classifier = keras_tfm.tasks.TextClassifier.from_examples((["a", "b"], ["x", "y"]), vocabulary_size=300)
+    classifier = keras_tfm.tasks.TextClassifier.from_examples(
+        (["a", "b"], ["x", "y"]), vocabulary_size=300, changes=TINY
+    )
     classifier.export(folder / "served")  # here, where the package is
     draw, words = random.Random(0), {"good": ["fine", "nice", "lovely"], "bad": ["awful", "poor", "sad"]}
     labels = draw.choices(list(words), k=60)
     rows = [f"{' '.join(draw.choices(words[label], k=4))}\t{label}\n" for label in labels]
     (folder / "texts.tsv").write_text("".join(rows), "utf-8")
+    (folder / "changes.json").write_text(json.dumps(TINY), "utf-8")
     return run_fresh(COMMANDS, folder, blocked=["tensorflow_text"]), folder
 
 
