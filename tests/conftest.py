@@ -86,6 +86,32 @@ def jit(monkeypatch):
     monkeypatch.setenv("KERAS_TFM_JIT", "1")
 
 
+@pytest.fixture(scope="module")
+def loaded_runs():
+    """{(file and its time of change of a RUN ...): its task} of `loaded_once`, for one file of tests."""
+    return {}
+
+
+@pytest.fixture
+def loaded_once(loaded_runs, monkeypatch):
+    """A RUN is loaded once until its files change, so that what its task computes with is traced once: for
+    tests of what is asked of a task, which neither change it nor ask how it is loaded.
+    """
+    from keras_tfm import tasks
+
+    load = tasks.load
+
+    def remembered(folder, *arguments):
+        if not os.path.isdir(folder):
+            return load(folder, *arguments)
+        key = (*arguments, *sorted((file.path, file.stat().st_mtime_ns) for file in os.scandir(folder)))
+        if key not in loaded_runs:
+            loaded_runs[key] = load(folder, *arguments)
+        return loaded_runs[key]
+
+    monkeypatch.setattr(tasks, "load", remembered)
+
+
 def pytest_collection_modifyitems(items):
     """Draw the order of files, and of the tests in each, from the seed of `tests/run.py --shuffle`."""
     if seed := os.environ.get("KERAS_TFM_TEST_ORDER"):

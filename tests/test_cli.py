@@ -115,6 +115,7 @@ def train_generate(data, out):
     return "train", "generate", "--data", data / "source.txt", "--out", out, *size
 
 
+@pytest.mark.usefixtures("loaded_once")
 def test_a_language_model_from_text_to_export(data, generator, tmp_path, capsys):
     assert {path.name for path in generator.iterdir()} >= {"config.json", "tokenizer.characters.json"}
     assert json.loads((generator / "config.json").read_text())["config"]["separator"] == "\n"
@@ -143,6 +144,7 @@ def test_a_language_model_is_exported_and_trained_on(data, generator, tmp_path, 
     assert "these differ: --max-length (now 64, then 32)" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("loaded_once")
 @pytest.mark.parametrize(
     ("content", "options", "message"),
     [
@@ -202,6 +204,7 @@ def test_a_summarizer_from_pairs(family, data, tmp_path, capsys):
 ALONE = ("train", "translate", "--data", "a", "--out", "b")
 
 
+@pytest.mark.usefixtures("loaded_once")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -24,6 +24,8 @@ from keras_tfm.tasks.task import is_ours
 from tests.tasks.tiny import TINY
 from tests.test_cli import run
 
+pytestmark = pytest.mark.usefixtures("loaded_once")
+
 RATED = ("classes", "multi-label")  # whose answers have a confidence
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "film"]
 

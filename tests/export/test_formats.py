@@ -423,15 +423,16 @@ def test_whatever_a_description_says_is_obeyed_or_refused(kind, classifier, expo
 
 
 def test_folders_are_replaced_and_foreign_files_are_not(classifier, exports, tmp_path):
-    shutil.copytree(exports["onnx"], tmp_path / "served")
+    shutil.copytree(exports["openvino"], tmp_path / "served")
     with pytest.raises(FileExistsError):
-        classifier.export(tmp_path / "served", format="onnx")
+        classifier.export(tmp_path / "served", format="openvino")
     (tmp_path / "served" / "mine.txt").write_text("x")
     with pytest.raises(FileExistsError, match=r"mine\.txt"):
-        classifier.export(tmp_path / "served", True, format="openvino")
+        classifier.export(tmp_path / "served", True, format="onnx")
+    assert (tmp_path / "served" / "model.xml").exists()
     (tmp_path / "served" / "mine.txt").unlink()
-    classifier.export(tmp_path / "served", True, format="openvino")
-    assert not (tmp_path / "served" / "model.onnx").exists()
+    classifier.export(tmp_path / "served", True, format="onnx")
+    assert not (tmp_path / "served" / "model.xml").exists()
 
 
 @pytest.mark.parametrize("name", ONE_QUICK)

@@ -100,7 +100,8 @@ def test_questions_are_answered_as_by_the_task(tokenizer, name, unanswerable, tm
     ("make", "name", "examples"),
     [
         (chooser, "choice", [(LINES[0], [LINES[1], "b"]), "Käse\tBrot\tRome"]),
-        (answerer, "answer", [*ASKED, "where?\tin Rome"]),
+        # Questions in a graph: tests/export/test_endpoints.py.
+        pytest.param(answerer, "answer", [*ASKED, "where?\tin Rome"], marks=pytest.mark.slow),
     ],
 )
 def test_a_saved_model_takes_the_same_examples(tokenizer, make, name, examples, tmp_path):

@@ -107,8 +107,15 @@ T5_SMALL = {
 }
 
 
-@pytest.mark.parametrize("kind", ["prompts", pytest.param("sources", marks=pytest.mark.slow)])
-def test_any_options_decode_as_in_tensorflow(kind, tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "count"),
+    [
+        ("prompts", 4),
+        pytest.param("prompts", 10, marks=pytest.mark.slow),
+        pytest.param("sources", 10, marks=pytest.mark.slow),
+    ],
+)
+def test_any_options_decode_as_in_tensorflow(kind, count, tmp_path):
     """Rows of several lengths, some of which end before others, and more entries than there was room for."""
     texts, random = words(6, longest=9), np.random.default_rng(0)
     if kind == "prompts":
@@ -121,7 +128,7 @@ def test_any_options_decode_as_in_tensorflow(kind, tmp_path):
     inputs, make, num_ended = task.answerer.read(texts), decoder_by_tensorflow(signature, tmp_path), 0
     begun = signature.function.begun(inputs)
     first = begun["token_ids"].shape[1]
-    for number in range(10):
+    for number in range(count):
         options = DecodingOptions(int(random.integers(1, 13)), **drawn(random))
         strings = ("ab", "dh", "f") if number % 2 else ()
         stop = EndTokens(2)
@@ -132,7 +139,7 @@ def test_any_options_decode_as_in_tensorflow(kind, tmp_path):
         padded = [ids + [0] * (options.max_new_tokens - len(ids)) for ids in found]
         assert padded == right, (options, strings)
         num_ended += sum(len(ids) < options.max_new_tokens for ids in found)
-    assert num_ended > 6, "texts that end by themselves"
+    assert num_ended > 0.6 * count, "texts that end by themselves"
 
 
 def test_a_function_of_more_rows_has_room_for_more_positions(tmp_path):

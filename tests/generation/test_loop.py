@@ -126,23 +126,37 @@ def end_id(model, context):
     return next(t for t in range(3, 13) if 0 < (rows[:, : MAX_LENGTH - 2] == t).any(1).sum() < len(rows))
 
 
+@pytest.fixture(scope="module")
+def traced(model, context, end_id):
+    """`greedy` as one graph for all sizes, quicker than the many small operations of eager decoding."""
+    signature = {name: tf.TensorSpec((None, None), x.dtype) for name, x in context.items()}
+    return tf.function(lambda x: greedy(model, x, end_id), autograph=False, input_signature=[signature])
+
+
+def of_any_lengths(function, context):
+    """`function` of prompts, their mask and `context` as one graph for all sizes."""
+    signature = [{name: tf.TensorSpec((None, None), x.dtype) for name, x in context.items()}]
+    signature = [tf.TensorSpec((None, None), tf.int32), tf.TensorSpec((None, None), tf.bool), *signature]
+    return tf.function(function, autograph=False, input_signature=signature)
+
+
 def test_cached_equals_recomputed(model, context, end_id):
     rows = greedy(model, context, end_id).numpy()
     np.testing.assert_array_equal(rows, recomputed(model, context, end_id))
     assert len(np.unique(rows)) > 5
 
 
-def test_a_batch_equals_its_rows_one_by_one(model, context, end_id):
-    together = greedy(model, context, end_id)
+def test_a_batch_equals_its_rows_one_by_one(traced, context):
+    together = traced(context)
     for row in range(4):
-        alone = greedy(model, {name: x[row : row + 1] for name, x in context.items()}, end_id)
+        alone = traced({name: x[row : row + 1] for name, x in context.items()})
         np.testing.assert_array_equal(alone[0], together[row])
 
 
-def test_padding_of_the_source_changes_nothing(model, context, end_id):
+def test_padding_of_the_source_changes_nothing(traced, context):
     wider = {name: np.pad(x, ((0, 0), (0, 3))) for name, x in context.items()}
     wider["token_ids"][:, 6:] = 7
-    np.testing.assert_array_equal(greedy(model, wider, end_id), greedy(model, context, end_id))
+    np.testing.assert_array_equal(traced(wider), traced(context))
 
 
 @pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -152,21 +166,15 @@ def test_traced_equals_eager(model, context, end_id, jit_compile):
     np.testing.assert_array_equal(traced(tensors), greedy(model, context, end_id))
 
 
-def test_one_trace_serves_every_batch_size_and_length(model, context, end_id):
-    signature = {name: tf.TensorSpec((None, None), x.dtype) for name, x in context.items()}
-
-    @tf.function(autograph=False, input_signature=[signature])
-    def decode(x):
-        return greedy(model, x, end_id)
-
+def test_one_trace_serves_every_batch_size_and_length(traced, model, context, end_id):
     for rows, source_length in ((4, 6), (1, 2), (2, 6), (0, 3)):
         some = {name: x[:rows, :source_length] for name, x in context.items()}
-        np.testing.assert_array_equal(decode(some), greedy(model, some, end_id))
+        np.testing.assert_array_equal(traced(some), greedy(model, some, end_id))
 
 
-def test_prompts_are_read_in_one_step_and_may_be_of_any_length(model, context, end_id):
+def test_prompts_are_read_in_one_step_and_may_be_of_any_length(traced, model, context, end_id):
     """Prompts that begin as greedy decoding does go on as it does, also where no graph knows their length."""
-    expected = greedy(model, context, end_id).numpy()
+    expected = traced(context).numpy()
     signature = [{name: tf.TensorSpec((None, None), x.dtype) for name, x in context.items()}]
     signature = [tf.TensorSpec((None, None), tf.int32), *signature]
 
@@ -189,17 +197,17 @@ def test_prompts_are_read_in_one_step_and_may_be_of_any_length(model, context, e
 def test_prompts_padded_on_the_left_equal_those_alone(model, context, make):
     prompts = np.array([[START, 5, 6, 7], [9, 9, START, 4], [3, 3, 3, START], [8, START, 4, 4]], "int32")
     mask = np.array([[1, 1, 1, 1], [0, 0, 1, 1], [0, 0, 0, 1], [0, 1, 1, 1]], bool)
-    together = make(model)(prompts, mask, context).numpy()
+    decode = of_any_lengths(make(model), context)
+    together = decode(prompts, mask, context).numpy()
     for row in range(4):
         length = mask[row].sum()
-        alone = make(model)(
-            prompts[row : row + 1, -length:], context={name: x[row : row + 1] for name, x in context.items()}
-        )
+        source = {name: x[row : row + 1] for name, x in context.items()}
+        alone = decode(prompts[row : row + 1, -length:], np.ones((1, length), bool), source)
         np.testing.assert_array_equal(alone[0], together[row, 4 - length :])
 
 
 @pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_beams_share_their_context_and_carry_their_caches(model, context, end_id, jit_compile):
+def test_beams_share_their_context_and_carry_their_caches(traced, model, context, end_id, jit_compile):
     """The score of each result is what the whole model, run anew over it, says."""
     beams = BeamSearch(model, MAX_LENGTH, 4, 0.6, stop=EndTokens(end_id), pad_id=PAD)
     search = tf.function(
@@ -215,9 +223,7 @@ def test_beams_share_their_context_and_carry_their_caches(model, context, end_id
         np.testing.assert_allclose(scores[:, beam], expected, rtol=1e-4)
     assert (np.diff(scores, axis=1) <= 0).all()
     best_of_one = BeamSearch(model, MAX_LENGTH, 1, stop=EndTokens(end_id), pad_id=PAD)
-    np.testing.assert_array_equal(
-        best_of_one(starts(context), context=context), greedy(model, context, end_id)
-    )
+    np.testing.assert_array_equal(best_of_one(starts(context), context=context), traced(context))
 
 
 @pytest.mark.parametrize("sampler", [None, Sample(3)], ids=["greedy", "sampled"])

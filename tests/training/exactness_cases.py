@@ -169,8 +169,8 @@ CASES = {
     "rates, jit": Case(optimizer=by_path, batch_size=12, compile={"jit_compile": True}),
 }  # fmt: skip
 # What each of these ends with depends on another part of training.
-QUICK = ("mean by sample weights", "accumulation", "softmax contrast", "convolutions")
-QUICK_OF_PROCESSES = ("mean by sample weights", "accumulation")
+QUICK = ("mean by sample weights", "softmax contrast", "convolutions")
+QUICK_OF_PROCESSES = ("mean by sample weights", "convolutions")
 # Not as on one device: each replica drops other values. Both of them drop the same.
 DRAWING = {
     "dropout in blocks": Case(lambda: blocks(0.3, rematerialize=False)),

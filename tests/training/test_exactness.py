@@ -68,7 +68,7 @@ def two_processes(tmp_path_factory):
     return run_layout("processes:2", file, QUICK_OF_PROCESSES)
 
 
-@pytest.mark.slow  # tests/training/test_launched.py trains in two processes always
+@pytest.mark.slow  # as tests/training/test_launched.py is
 def test_two_processes_are_exact(first, two_processes):
     check(two_processes, first["none"])
 

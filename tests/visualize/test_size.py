@@ -146,8 +146,15 @@ def test_larger_steps_take_about_what_is_estimated(capsys):
         assert 0.9 * told[name] < told["measured"][name] < most * told[name]
 
 
-def test_memory_cannot_be_measured(monkeypatch, tmp_path, capsys):
+@pytest.mark.slow  # in a process of its own, which imports TensorFlow
+def test_what_fails_where_memory_is_measured_is_told():
     with pytest.raises(ValueError, match="--measure: the inference step failed: ValueError: BERT has no"):
+        measured_bytes("bert:huge", "inference", 1, 4)
+
+
+def test_memory_cannot_be_measured(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("keras_tfm.cli.measure.CHILD", "raise ValueError('it has no such size')")
+    with pytest.raises(ValueError, match="--measure: the inference step failed: ValueError: it has no such"):
         measured_bytes("bert:huge", "inference", 1, 4)
     monkeypatch.setattr("keras_tfm.cli.measure.CHILD", "import os; os.kill(os.getpid(), 9)")
     with pytest.raises(ValueError, match="it was ended by SIGKILL, perhaps for lack of memory"):

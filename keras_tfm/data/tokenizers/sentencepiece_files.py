@@ -222,7 +222,7 @@ def _arrange_spiece(proto, options):
     if "siglip" in f"{options.get('tokenizer_class', '')} {options.get('model_type', '')}".lower():
         if not options.get("do_lower_case", True):
             raise ValueError("expected a tokenizer of lower-cased text, do_lower_case is false")
-        _normalize_first(proto, [str.lower, _without_punctuation, functools.partial(re.sub, r"\s", " ")])
+        _normalize_first(proto, [str.lower, _without_punctuation, _with_spaces])
         proto.normalizer_spec.name = CANONICAL
         return
     if all(piece.piece != "[CLS]" for piece in proto.pieces):
@@ -304,7 +304,7 @@ def _normalization(content, path, is_general):
             except binascii.Error as error:
                 raise DataError(path, None, f"precompiled_charsmap: {error}") from error
         elif kind == "Replace" and pattern.get("Regex") == r"\s{2,}|[\n\r\t]":
-            steps.append(functools.partial(re.sub, r"[\n\r\t]", " "))
+            steps.append(_without_lines)
         elif kind == "Replace" and "String" in pattern:
             steps.append((pattern["String"], rule["content"]))
         elif kind in STEPS:
@@ -316,7 +316,7 @@ def _normalization(content, path, is_general):
         kinds.append(rule.get("type"))
         prefix = rule.get("prepend_scheme", "always" if rule.get("add_prefix_space", True) else "never")
         if rule.get("type") == "WhitespaceSplit":
-            steps.append(functools.partial(re.sub, r"\s", " "))
+            steps.append(_with_spaces)
         elif rule.get("type") != "Metaspace" or prefix == "never" or (is_general and prefix == "first"):
             raise DataError(path, None, f"pre-tokenizer: expected Metaspace with a prefix, got {rule}")
     if "Metaspace" not in kinds:
@@ -340,6 +340,8 @@ def _without_marks(text):
 
 
 _nfkd = functools.partial(unicodedata.normalize, "NFKD")
+_with_spaces = functools.partial(re.sub, r"\s", " ")
+_without_lines = functools.partial(re.sub, r"[\n\r\t]", " ")
 STEPS = {
     "NFKD": _nfkd,
     "NFC": functools.partial(unicodedata.normalize, "NFC"),
@@ -360,7 +362,14 @@ def _normalize_first(proto, steps):
     A step is a function of a text, or a pair: the string to replace and its replacement.
     """
     spec = proto.normalizer_spec
-    options: dict = {"normalizer_spec": spec} if spec.precompiled_charsmap else {"rule_name": "nfkc"}
+    spec.precompiled_charsmap = _joined_table(spec.precompiled_charsmap, tuple(steps))
+
+
+@functools.lru_cache(maxsize=8)  # a second for all characters there are, and few models differ in it
+def _joined_table(charsmap, steps):
+    """`charsmap` after `steps`; without a table, the steps alone."""
+    spec = sentencepiece_model_pb2.NormalizerSpec(precompiled_charsmap=charsmap)
+    options: dict = {"normalizer_spec": spec} if charsmap else {"rule_name": "nfkc"}
     flags = ("add_dummy_prefix", "escape_whitespaces", "remove_extra_whitespaces")
     own = sentencepiece.SentencePieceNormalizer(**options | dict.fromkeys(flags, False))
 
@@ -369,7 +378,7 @@ def _normalize_first(proto, steps):
         for step in steps:
             joined = joined.replace(*step) if isinstance(step, tuple) else step(joined)
         values = joined.split(SEPARATOR)
-        return own.normalize(values) if spec.precompiled_charsmap else values
+        return own.normalize(values) if charsmap else values
 
     points = (chr(i) for i in range(1, sys.maxunicode))
     characters = [x for x in points if unicodedata.category(x) not in ("Cn", "Cs")]
@@ -380,7 +389,7 @@ def _normalize_first(proto, steps):
     for text, value in zip(sequences, normal(sequences), strict=True):
         if value != "".join(single.get(character, character) for character in text):
             rules[text] = value
-    spec.precompiled_charsmap = _charsmap(rules)
+    return _charsmap(rules)
 
 
 def _finish(proto, options) -> bytes:

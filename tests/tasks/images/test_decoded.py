@@ -14,8 +14,7 @@ from keras_tfm.tasks.images.decoded import DecodedImages
 from keras_tfm.tasks.images.drawing import picture_paths
 from tests.tasks.test_every_task import made, run_predict
 
-QUICK = ("classify-images", "detect")
-OTHERS = ("image-vectors", "pretrain-images", "segment", "match-images", "caption")
+OTHERS = ("detect", "image-vectors", "pretrain-images", "segment", "match-images", "caption")
 
 
 def png(rng, *shape):
@@ -36,7 +35,9 @@ def decoded(monkeypatch):
     return sources
 
 
-@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)])
+@pytest.mark.parametrize(
+    "name", ["classify-images", *(pytest.param(name, marks=pytest.mark.slow) for name in OTHERS)]
+)
 def test_a_file_is_decoded_once(name, decoded, tmp_path, capsys, monkeypatch):
     """Also where others are broken, in more portions than one, from Python and on the command line."""
     rng = np.random.default_rng(0)

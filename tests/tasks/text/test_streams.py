@@ -28,6 +28,7 @@ def path(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow  # the batches of a stream, and a generator that learns from texts, are tested always
 def test_a_language_model_learns_from_a_stream(path, tmp_path):
     stream = TextStream([path], "\n\n")
     generator = TextGenerator.from_texts(stream, tokenizer="characters", separator="\n\n", **SMALL)
