@@ -188,11 +188,6 @@ FIELDS = {
     "activation": "hidden_act",
     "epsilon": "layer_norm_eps",
 }
-SHAPES = {
-    "embeddings.patch_embeddings.projection.weight": ("dim", "num_channels", side(0), side(1)),
-    "embeddings.position_embeddings": (lambda _: 1, lambda config: num_patches(config) + 1, "dim"),
-    "encoder.layer.0.intermediate.dense.bias": ("intermediate_dim",),
-}
 
 FAMILY = Family(
     model_type="vit",
@@ -204,7 +199,6 @@ FAMILY = Family(
     derived_entries={"attention_probs_dropout_prob": lambda config: config.dropout},
     fixed_entries={"qkv_bias": True, "pooler_act": "tanh"},
     fixed_fields={"pooling": "class"},
-    shapes=SHAPES,
     parts={"pooler": "pooler."},
     rows=rows,
     heads={

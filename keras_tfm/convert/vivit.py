@@ -61,11 +61,6 @@ FAMILY = Family(
     derived_entries={"attention_probs_dropout_prob": lambda config: config.dropout},
     fixed_entries={"qkv_bias": True, "pooler_act": "tanh"},
     fixed_fields={"num_temporal_layers": None},
-    shapes={
-        "embeddings.patch_embeddings.projection.weight": ("dim", "num_channels", side(0), side(1), side(2)),
-        "embeddings.position_embeddings": (lambda _: 1, num_tokens, "dim"),
-        "encoder.layer.0.intermediate.dense.bias": ("intermediate_dim",),
-    },
     parts={"pooler": "pooler."},
     rows=rows,
     heads={

@@ -108,7 +108,7 @@ def test_refusals(tmp_path):
         save_huggingface(DINOv2(dataclasses.replace(SMALL, intermediate_dim=12)), tmp_path / "folder")
     save_huggingface(DINOv2(GATED), tmp_path / "folder")
     for changes, message in (
-        ({"mlp_ratio": 4000}, "weights_in.bias"),
+        ({"mlp_ratio": 4000}, "`intermediate_dim` is 21,336, and no weight"),
         ({"use_swiglu_ffn": False}, "fc1.bias"),
         ({"mlp_ratio": "4"}, "mlp_ratio"),
         ({"hidden_size": 16}, "patch_embeddings"),
