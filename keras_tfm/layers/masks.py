@@ -114,12 +114,6 @@ def padding_mask_of(x, mask, name="mask"):
     return None if mask is None else mask[:, 0]  # (B, T)
 
 
-def tokens_of(mask):
-    """Which tokens are not padding, (B or 1, T), read from the `mask` (of rank 4) of self-attention."""
-    mask = ops.any(mask, axis=1)  # (B or 1, T or 1, S)
-    return mask[:, 0] if mask.shape[1] == 1 else ops.diagonal(mask, axis1=1, axis2=2)
-
-
 def in_float32(x):
     """`x` in float32, or as it is if it is float64."""
     dtype = keras.backend.standardize_dtype(x.dtype)

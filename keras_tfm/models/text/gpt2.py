@@ -88,26 +88,27 @@ def stack_of(config, embedding, prefix="", cross_attention=False):
 def shrink_residuals(blocks):
     """Section 2.3: smaller first weights for what is added to the residual, the more `blocks` there are."""
     for block in blocks:
-        for part in (block.attention, block.context_attention, block.feedforward):
-            if part is not None:
-                kernel = part.branch.output_projection.kernel
-                kernel.assign(kernel / (2 * len(blocks)) ** 0.5)
+        for part in block.parts.values():
+            kernel = part.branch.output_projection.kernel
+            kernel.assign(kernel / (2 * len(blocks)) ** 0.5)
 
 
 def _block(config, name, cross_attention):
     part = residuals(config.normalize_first, config.dropout, config.epsilon)
 
-    def attention():
-        return part(
-            MultiHeadAttention(
-                config.num_heads, dropout=config.attention_dropout, kernel_initializer=INITIALIZER
-            )
-        )
+    def attention(**options):
+        dropout = config.attention_dropout
+        layer = MultiHeadAttention(config.num_heads, dropout=dropout, kernel_initializer=INITIALIZER)
+        return part(layer, **options)
 
     width = config.intermediate_dim or 4 * config.dim
     feedforward = FeedForward(width, config.activation, kernel_initializer=INITIALIZER)
-    context_attention = attention() if cross_attention else None
-    return Block(attention(), part(feedforward), context_attention, causal=True, name=name)
+    parts = {
+        "attention": attention(causal=True),
+        "context_attention": attention() if cross_attention else None,
+        "feedforward": part(feedforward),
+    }
+    return Block(parts, name=name)
 
 
 # gpt1: Radford et al. 2018, section 4.1. gpt2-*: Radford et al. 2019, table 2. The numbers of weights there,

@@ -55,7 +55,7 @@ class LlamaConfig(Config):
 
     def __post_init__(self):
         super().__post_init__()
-        check_scaling(self.rotary_scaling or None)
+        check_scaling(self.rotary_scaling or None, "rotary_scaling")
 
     @property
     def widths(self):
@@ -117,7 +117,8 @@ class Llama(DecoderModel):
             kernel_initializer=INITIALIZER,
             gated=True,
         )
-        return Block(part(attention), part(feedforward), causal=True, name=name)
+        parts = {"attention": part(attention, causal=True), "feedforward": part(feedforward)}
+        return Block(parts, name=name)
 
 
 # 7b to 65b: Touvron et al. 2023, table 2. 2-*: Touvron et al. 2023, "Llama 2". 3-* and 3.2-*: Grattafiori et
