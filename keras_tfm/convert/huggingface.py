@@ -108,18 +108,19 @@ def from_huggingface(name: Path, with_head: bool = True) -> Any:
     tensors = made.with_originals(tensors, made.rows_with(head, prefix), prefix)
     config = family.without_parts(config, head, tensors, prefix)
     family = family.of(config)
+    rows = family.rows_with(head, prefix)
     try:
         refuse_sizes(config, [tensor.shape for tensor in tensors.values()])
-        model = family.model(config)
-        model = (
-            head.model(model, **head.arguments_for(config), **head.read_options(entries)) if head else model
-        )
+        with keymap.checked_by(tensors, rows, file):
+            model = family.model(config)
+            if head:
+                model = head.model(model, **head.arguments_for(config), **head.read_options(entries))
     except CheckpointError:
         raise
     except (ValueError, TypeError, KeyError) as error:  # raised for sizes, and entries that only a head reads
         expected = f"a configuration of {family.model.__name__}"
         raise CheckpointError(path, None, expected, str(error).rstrip(".")) from None
-    read = keymap.load(model, tensors, family.rows_with(head, prefix), file)
+    read = keymap.load(model, tensors, rows, file)
     family.check_unread(tensors, read, prefix, file, with_head)
     return model
 

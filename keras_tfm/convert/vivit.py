@@ -2,7 +2,7 @@
 
 from keras_tfm.convert.family import LABELS, Family, Head
 from keras_tfm.convert.keymap import Transform, linear, norm, weight
-from keras_tfm.convert.vit import FIELDS, FIRST_OF_ONE, encoder_rows, sides
+from keras_tfm.convert.vit import FIELDS, FIRST_OF_ONE, encoder_rows
 from keras_tfm.heads import Classifier
 from keras_tfm.models import ViViT
 
@@ -34,18 +34,6 @@ def rows(config):
         *norm("norm", "layernorm"),
         *linear("pooler", "pooler.dense"),
     ]
-
-
-def side(axis):
-    """A tubelet's frames, height or width in a configuration."""
-    return lambda config: config.tubelet_size[axis]
-
-
-def num_tokens(config):
-    """The number of whole tubelets, and one for the class token."""
-    height, width = sides(config.image_size)
-    frames, *patch = config.tubelet_size
-    return (config.num_frames // frames) * (height // patch[0]) * (width // patch[1]) + 1
 
 
 FAMILY = Family(
