@@ -70,10 +70,9 @@ FAMILY = Family(
     backbone="DeiTModel",
     model=DeiT,
     prefix="deit.",
-    fields=FIELDS,
+    fields={**FIELDS, "qkv_bias": "qkv_bias"},
     default_entries={"layer_norm_eps": 1e-12},
     derived_entries={"attention_probs_dropout_prob": lambda config: config.dropout},
-    fixed_entries={"qkv_bias": True},
     rows=rows,
     heads={
         "DeiTForImageClassificationWithTeacher": Head(

@@ -73,11 +73,6 @@ def write_ratio(config):
     )
 
 
-def hidden_size(config):
-    """The first dense layer's width; 0 with a gate, since its key is another one then."""
-    return 0 if config.gated else config.intermediate_dim
-
-
 HEAD = Head(PatchClassifier, linear("head/output", "classifier"), options={"num_classes": LABELS})
 FAMILY = Family(
     model_type="dinov2",
@@ -91,10 +86,10 @@ FAMILY = Family(
         "stochastic_depth": "drop_path_rate",
         "layer_scale": "layerscale_value",
         "gated": "use_swiglu_ffn",
+        "qkv_bias": "qkv_bias",
     },
     default_entries={"mlp_ratio": 4, "image_size": 224},
     derived_entries={"use_mask_token": lambda _: False},
-    fixed_entries={"qkv_bias": True},
     fixed_fields={"num_registers": 0},
     rows=rows,
     heads={"Dinov2ForImageClassification": HEAD},

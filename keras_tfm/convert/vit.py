@@ -103,22 +103,6 @@ def arguments_of(config):
     return {**ARGUMENTS.arguments_of(config), **dict(pooling)}
 
 
-def sides(size):
-    """The (height, width) of a field."""
-    return size if isinstance(size, tuple) else (size, size)
-
-
-def side(axis):
-    """A patch's height (axis 0) or width (axis 1) in a configuration."""
-    return lambda config: sides(config.patch_size)[axis]
-
-
-def num_patches(config):
-    """The number of whole patches."""
-    rows, columns = (size // side(axis)(config) for axis, size in enumerate(sides(config.image_size)))
-    return rows * columns
-
-
 MODEL = ViT
 ARCHITECTURES = {
     f"vit_{name}_patch{size.partition('/')[2]}_{side}": size
@@ -151,13 +135,13 @@ TIMM_FIELDS = {
     "attn_drop_rate": "dropout",
     "pos_drop_rate": "dropout",
     "drop_path_rate": "stochastic_depth",
+    "qkv_bias": "qkv_bias",
 }
 ARGUMENTS = Arguments(
     ViT,
     fields=TIMM_FIELDS,
     ratios={"mlp_ratio": ("intermediate_dim", "dim")},
     fixed_entries={
-        "qkv_bias": True,
         "qk_norm": False,
         "pos_embed": "learn",
         "no_embed_class": False,
@@ -194,10 +178,10 @@ FAMILY = Family(
     backbone="ViTModel",
     model=ViT,
     prefix="vit.",
-    fields=FIELDS,
+    fields={**FIELDS, "qkv_bias": "qkv_bias"},
     default_entries={"layer_norm_eps": 1e-12},
     derived_entries={"attention_probs_dropout_prob": lambda config: config.dropout},
-    fixed_entries={"qkv_bias": True, "pooler_act": "tanh"},
+    fixed_entries={"pooler_act": "tanh"},
     fixed_fields={"pooling": "class"},
     parts={"pooler": "pooler."},
     rows=rows,
