@@ -32,6 +32,8 @@ class CaiTConfig(Config):
     Args:
         num_layers: the number of blocks of patches.
         num_class_layers: the number of blocks of the class token.
+        class_intermediate_dim: the width inside the feed-forward layers of the class token, by default
+            `intermediate_dim`.
         layer_scale: the first value of the learned factors.
         dropout: the rate for attention weights and outputs of parts, in the blocks of patches.
         stochastic_depth: the rate in each block of patches.
@@ -45,6 +47,7 @@ class CaiTConfig(Config):
     dim: Size = 384
     num_heads: Heads = 8
     intermediate_dim: Size = 1536
+    class_intermediate_dim: Size | None = None
     layer_scale: float = 1e-5
     dropout: Rate = 0.0
     stochastic_depth: Rate = 0.1
@@ -89,7 +92,7 @@ def _block(config, name):
 
 def _class_block(config, name):
     attention = MultiHeadAttention(config.num_heads, kernel_initializer=INITIALIZER)
-    branches = (attention, feedforward_of(config))
+    branches = (attention, feedforward_of(config, config.class_intermediate_dim))
     return ClassAttentionBlock(*(_residual(config, branch) for branch in branches), name=name)
 
 
