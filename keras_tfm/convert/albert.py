@@ -64,15 +64,8 @@ FAMILY = Family(
         "hidden_act": "gelu_new",
     },
     fixed_entries={"tie_word_embeddings": True, "position_embedding_type": "absolute"},
-    shapes={
-        "embeddings.word_embeddings.weight": ("vocabulary_size", "embedding_dim"),
-        "embeddings.position_embeddings.weight": ("max_length", "embedding_dim"),
-        "embeddings.token_type_embeddings.weight": ("num_segments", "embedding_dim"),
-        "encoder.albert_layer_groups.0.albert_layers.0.ffn.weight": ("intermediate_dim", "dim"),
-    },
     parts={"pooler": "pooler."},
     rows=rows,
-    num_blocks=lambda config: config.num_groups * config.group_size,
     heads={
         "AlbertForPreTraining": Head(
             MaskedLM,

@@ -132,13 +132,6 @@ FAMILY = Family(
     },
     fixed_entries={"is_encoder_decoder": True, "is_decoder": False, "tie_word_embeddings": True},
     fixed_fields={"normalize_first": False, "epsilon": 1e-5},
-    shapes={
-        "shared.weight": ("vocabulary_size", "dim"),
-        "encoder.embed_positions.weight": ("num_positions", "dim"),
-        "decoder.embed_positions.weight": ("num_positions", "dim"),
-        "encoder.layers.0.fc1.weight": ("intermediate_dim", "dim"),
-        "decoder.layers.0.fc1.weight": ("decoder_width", "dim"),
-    },
     rows=ROWS,
     heads={f"Bart{name}": head for name, head in HEADS.items()},
     copies={

@@ -67,12 +67,6 @@ FAMILY = Family(
         "position_embedding_type": "absolute",
         "tie_word_embeddings": True,
     },
-    shapes={
-        "embeddings.word_embeddings.weight": ("vocabulary_size", "dim"),
-        "embeddings.position_embeddings.weight": ("max_length", "dim"),
-        "embeddings.token_type_embeddings.weight": ("num_segments", "dim"),
-        "encoder.layer.0.intermediate.dense.weight": ("intermediate_dim", "dim"),
-    },
     parts={"pooler": "pooler."},
     rows=ROWS,
     heads={

@@ -3,7 +3,7 @@
 from keras_tfm.convert.arguments import Arguments, times
 from keras_tfm.convert.family import Entry, Family
 from keras_tfm.convert.keymap import POINTWISE, convolution, linear, norm
-from keras_tfm.convert.resnet import BLOCK, CLASSIFIER, FIELDS, inner
+from keras_tfm.convert.resnet import BLOCK, CLASSIFIER, FIELDS
 from keras_tfm.models import BiT
 from keras_tfm.models.vision.resnet import BiTConfig
 
@@ -72,10 +72,6 @@ FAMILY = Family(
         "embedding_dynamic_padding": False,
         "width_factor": 1,
         "output_stride": 32,
-    },
-    shapes={
-        "embedder.convolution.weight": ("stem_dim", "num_channels", lambda _: 7, lambda _: 7),
-        "encoder.stages.0.layers.0.norm2.weight": (inner,),
     },
     rows=rows,
     heads={"BitForImageClassification": CLASSIFIER},

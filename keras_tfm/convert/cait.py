@@ -1,9 +1,27 @@
 """CaiT's checkpoints in timm's format (Touvron et al. 2021)."""
 
-from keras_tfm.convert.arguments import Arguments
+from keras_tfm.configs import brief
+from keras_tfm.convert.arguments import Arguments, ratio_of, times
+from keras_tfm.convert.family import Entry
 from keras_tfm.convert.keymap import TRANSPOSED, linear, norm, weight
 from keras_tfm.convert.variant import OF_HEADS, attention_rows, embedding_rows, feedforward_rows
 from keras_tfm.models import CaiT
+from keras_tfm.training.safetensors import CheckpointError
+
+
+def read_class_width(ratio, arguments):
+    """The width inside the class token's feed-forward layers; None if all others have the same."""
+    dim, usual = arguments.get("embed_dim", 768), arguments.get("mlp_ratio", 4.0)
+    width = times(ratio, dim)
+    if type(width) is not int:
+        raise CheckpointError("timm", "mlp_ratio_token_only", "a multiple of `embed_dim`", brief(ratio))
+    return None if width == times(usual, dim) else width
+
+
+def write_class_ratio(config):
+    """timm's ratio for that width."""
+    return ratio_of(config.class_intermediate_dim or config.intermediate_dim, config.dim)
+
 
 MODEL = CaiT
 ARCHITECTURES = {
@@ -28,15 +46,13 @@ ARGUMENTS = Arguments(
         "depth": "num_layers",
         "num_heads": "num_heads",
         "depth_token_only": "num_class_layers",
+        "mlp_ratio_token_only": Entry("class_intermediate_dim", read_class_width, write_class_ratio),
         "init_values": "layer_scale",
         "proj_drop_rate": "dropout",
         "attn_drop_rate": "dropout",
         "drop_path_rate": "stochastic_depth",
     },
-    ratios={
-        "mlp_ratio": ("intermediate_dim", "dim"),
-        "mlp_ratio_token_only": ("intermediate_dim", "dim"),
-    },
+    ratios={"mlp_ratio": ("intermediate_dim", "dim")},
     fixed_entries={"qkv_bias": True, "pos_drop_rate": 0.0, "global_pool": "token"},
     fixed_fields={"activation": "gelu", "epsilon": 1e-6},
 )

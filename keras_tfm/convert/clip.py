@@ -16,7 +16,6 @@ from keras_tfm.convert.keymap import (
     patches,
     weight,
 )
-from keras_tfm.convert.vit import num_patches, side
 from keras_tfm.heads import Contrastive
 from keras_tfm.models import CLIP
 
@@ -99,19 +98,6 @@ def write_end(config):
     return config.end_id
 
 
-def tower_shapes(has_class):
-    """The sizes of some weights, which are compared with the configuration before a model is made."""
-    image, text = "vision_model.embeddings", "text_model.embeddings"
-    return {
-        f"{image}.patch_embedding.weight": ("image_dim", "num_channels", side(0), side(1)),
-        f"{image}.position_embedding.weight": (lambda config: num_patches(config) + has_class, "image_dim"),
-        f"{text}.token_embedding.weight": ("vocabulary_size", "text_dim"),
-        f"{text}.position_embedding.weight": ("max_length", "text_dim"),
-        "vision_model.encoder.layers.0.mlp.fc1.bias": ("image_intermediate_dim",),
-        "text_model.encoder.layers.0.mlp.fc1.bias": ("text_intermediate_dim",),
-    }
-
-
 BUFFERS = (r"(vision|text)_model\.embeddings\.position_ids",)  # 0, 1, ... in older files
 
 FAMILY = Family(
@@ -126,7 +112,6 @@ FAMILY = Family(
     },
     nested_entries=("text_config", "vision_config"),
     equal_entries={f"text_config.{name}": f"vision_config.{name}" for name in OF_BOTH.values()},
-    shapes=tower_shapes(has_class=True) | {"text_projection.weight": ("embedding_dim", "text_dim")},
     rows=rows,
     heads={"CLIPModel": Head(Contrastive, weight("head/logit_scale", "logit_scale"), {"logit_bias": None})},
     buffers=BUFFERS,

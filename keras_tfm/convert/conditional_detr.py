@@ -41,9 +41,7 @@ FAMILY = Family(
     derived_entries=detr.FAMILY.derived_entries,
     fixed_entries=detr.FAMILY.fixed_entries,
     fixed_fields=detr.FAMILY.fixed_fields,
-    shapes=detr.FAMILY.shapes,
     rows=rows,
-    num_blocks=detr.FAMILY.num_blocks,
     heads={
         "ConditionalDetrForObjectDetection": Head(
             ReferencedDetector,

@@ -105,19 +105,6 @@ FAMILY = CvTFamily(
         "padding_q": [1, 1, 1],
         "stride_q": [1, 1, 1],
     },
-    shapes={
-        "encoder.stages.0.embedding.convolution_embeddings.projection.weight": (
-            lambda config: config.dims[0],
-            "num_channels",
-            lambda _: 7,
-            lambda _: 7,
-        ),
-        "encoder.stages.1.layers.0.layernorm_before.weight": (lambda config: config.dims[1],),
-        "encoder.stages.2.layers.0.layernorm_before.weight": (lambda config: config.dims[2],),
-        "encoder.stages.0.layers.0.intermediate.dense.bias": (
-            lambda config: int(config.mlp_ratio[0] * config.dims[0]),
-        ),
-    },
     rows=ROWS,
     heads={
         "CvtForImageClassification": Head(

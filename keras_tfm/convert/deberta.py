@@ -136,14 +136,6 @@ DERIVED = {
     "pooler_hidden_size": lambda config: config.dim,
     "legacy": lambda config: True,
 }
-SHAPES = {
-    "embeddings.word_embeddings.weight": ("vocabulary_size", "embedding_width"),
-    "embeddings.position_embeddings.weight": ("num_positions", "embedding_width"),
-    "embeddings.token_type_embeddings.weight": ("num_segments", "embedding_width"),
-    "encoder.rel_embeddings.weight": ("num_distances", "dim"),
-    "encoder.conv.conv.weight": ("dim", "dim", "convolution"),
-    "encoder.layer.0.intermediate.dense.weight": ("intermediate_dim", "dim"),
-}
 
 
 TWO_LAYERS = [*linear("head/hidden", "pooler.dense"), *linear("head/output", "classifier")]
@@ -207,7 +199,6 @@ V2 = Family(
     derived_entries=DERIVED,
     fixed_entries={"tie_word_embeddings": True, "conv_groups": 1},
     fixed_fields={"key_bias": True},
-    shapes=SHAPES,
     rows=VERSION_2,
     heads={
         **heads("DebertaV2"),

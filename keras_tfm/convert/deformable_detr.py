@@ -7,7 +7,6 @@ classes, as in a new model of theirs, ours gets several heads with the same valu
 import re
 
 from keras_tfm.convert import detr
-from keras_tfm.convert.detr import backbone_shapes, of_decoder
 from keras_tfm.convert.family import LABELS, Entry, Family, Head
 from keras_tfm.convert.keymap import Row, Transform, convolution, linear, norm, weight
 from keras_tfm.heads import ReferencedDetector
@@ -106,16 +105,7 @@ FAMILY = Family(
     derived_entries=detr.FAMILY.derived_entries,
     fixed_entries={**detr.FAMILY.fixed_entries, "two_stage": False},
     fixed_fields={**detr.FAMILY.fixed_fields, "proposes": False},
-    shapes={
-        **backbone_shapes(),
-        "input_proj.0.1.weight": ("dim",),
-        "level_embed": ("num_levels", "dim"),
-        "query_position_embeddings.weight": ("num_queries", lambda config: 2 * config.dim),
-        "encoder.layers.0.fc1.weight": ("intermediate_dim", "dim"),
-        "decoder.layers.0.fc1.weight": (of_decoder(2), "dim"),
-    },
     rows=rows,
-    num_blocks=detr.FAMILY.num_blocks,
     heads={
         "DeformableDetrForObjectDetection": Head(
             ReferencedDetector,

@@ -14,8 +14,6 @@ from keras_tfm.convert.vit import (
     FIELDS,
     FIRST_OF_ONE,
     encoder_rows,
-    num_patches,
-    side,
     timm_encoder_rows,
 )
 from keras_tfm.heads import Classifier, DistilledClassifier
@@ -72,15 +70,9 @@ FAMILY = Family(
     backbone="DeiTModel",
     model=DeiT,
     prefix="deit.",
-    fields=FIELDS,
+    fields={**FIELDS, "qkv_bias": "qkv_bias"},
     default_entries={"layer_norm_eps": 1e-12},
     derived_entries={"attention_probs_dropout_prob": lambda config: config.dropout},
-    fixed_entries={"qkv_bias": True},
-    shapes={
-        "embeddings.patch_embeddings.projection.weight": ("dim", "num_channels", side(0), side(1)),
-        "embeddings.position_embeddings": (lambda _: 1, lambda config: num_patches(config) + 2, "dim"),
-        "encoder.layer.0.intermediate.dense.bias": ("intermediate_dim",),
-    },
     rows=rows,
     heads={
         "DeiTForImageClassificationWithTeacher": Head(

@@ -131,22 +131,6 @@ def read_channels(value, entries):
     return backbone.get("num_channels", value) if isinstance(backbone, dict) else value
 
 
-def of_decoder(index):
-    """A function of a configuration that returns the decoder's size number `index`."""
-    return lambda config: config.decoder_sizes[index]
-
-
-def backbone_shapes():
-    """The `shapes` of a `Family` for the ResNet, as functions of our configuration."""
-
-    def of_backbone(field):
-        return lambda config: (
-            field(config.of_backbone) if callable(field) else getattr(config.of_backbone, field)
-        )
-
-    return {BACKBONE + key: tuple(map(of_backbone, fields)) for key, fields in resnet.FAMILY.shapes.items()}
-
-
 def head_rows(prefix=""):
     """The rows of the heads for classes and boxes; `prefix` stands before their keys."""
     table = linear("class_head", f"{prefix}class_labels_classifier")
@@ -190,20 +174,7 @@ FAMILY = Family(
     derived_entries={"use_timm_backbone": lambda _: False, "backbone": lambda _: None},
     fixed_entries={"is_encoder_decoder": True, "position_embedding_type": "sine", "dilation": False},
     fixed_fields={"backbone": "ResNet"},
-    shapes={
-        **backbone_shapes(),
-        "input_projection.weight": (
-            "dim",
-            lambda config: config.of_backbone.dims[-1],
-            lambda _: 1,
-            lambda _: 1,
-        ),
-        "query_position_embeddings.weight": ("num_queries", "dim"),
-        "encoder.layers.0.fc1.weight": ("intermediate_dim", "dim"),
-        "decoder.layers.0.fc1.weight": (of_decoder(2), "dim"),
-    },
     rows=rows,
-    num_blocks=lambda config: config.num_layers + config.decoder_sizes[0] + config.of_backbone.num_layers,
     heads={
         "DetrForObjectDetection": Head(
             ObjectDetector,

@@ -15,7 +15,6 @@ from keras_tfm.convert.vit import ARGUMENTS as VIT_ARGUMENTS
 from keras_tfm.convert.vit import (
     FIELDS,
     FIRST_OF_ONE,
-    SHAPES,
     TIMM_FIELDS,
     attention_rows,
     embedding_rows,
@@ -74,16 +73,6 @@ def write_ratio(config):
     )
 
 
-def hidden_size(config):
-    """The first dense layer's width; 0 with a gate, since its key is another one then."""
-    return 0 if config.gated else config.intermediate_dim
-
-
-def gated_size(config):
-    """The width of the gate and the values together, 0 without a gate."""
-    return 2 * config.intermediate_dim if config.gated else 0
-
-
 HEAD = Head(PatchClassifier, linear("head/output", "classifier"), options={"num_classes": LABELS})
 FAMILY = Family(
     model_type="dinov2",
@@ -97,16 +86,11 @@ FAMILY = Family(
         "stochastic_depth": "drop_path_rate",
         "layer_scale": "layerscale_value",
         "gated": "use_swiglu_ffn",
+        "qkv_bias": "qkv_bias",
     },
     default_entries={"mlp_ratio": 4, "image_size": 224},
     derived_entries={"use_mask_token": lambda _: False},
-    fixed_entries={"qkv_bias": True},
     fixed_fields={"num_registers": 0},
-    shapes={
-        **{key: shape for key, shape in SHAPES.items() if "intermediate" not in key},
-        "encoder.layer.0.mlp.fc1.bias": (hidden_size,),
-        "encoder.layer.0.mlp.weights_in.bias": (gated_size,),
-    },
     rows=rows,
     heads={"Dinov2ForImageClassification": HEAD},
     buffers=(r"embeddings\.mask_token",),
@@ -120,7 +104,6 @@ WITH_REGISTERS = dataclasses.replace(
     default_entries={**FAMILY.default_entries, "patch_size": 16, "num_register_tokens": 4},
     derived_entries={},
     fixed_fields={},
-    shapes={**FAMILY.shapes, "embeddings.register_tokens": (lambda _: 1, "num_registers", "dim")},
     heads={"Dinov2WithRegistersForImageClassification": HEAD},
 )
 

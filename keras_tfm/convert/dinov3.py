@@ -5,7 +5,7 @@ The mask token is not read, since only pre-training uses it.
 
 from keras_tfm.convert.family import Family
 from keras_tfm.convert.keymap import linear, norm, patches, weight
-from keras_tfm.convert.vit import FIELDS, side
+from keras_tfm.convert.vit import FIELDS
 from keras_tfm.models import DINOv3
 
 BLOCK, LAYER = "block_{}", "layer.{}"
@@ -58,11 +58,6 @@ FAMILY = Family(
     },
     fixed_entries={"proj_bias": True, "mlp_bias": True},
     fixed_fields={"dropout": 0.0},
-    shapes={
-        "embeddings.patch_embeddings.weight": ("dim", "num_channels", side(0), side(1)),
-        "embeddings.register_tokens": (lambda _: 1, "num_registers", "dim"),
-        "layer.0.mlp.up_proj.bias": ("intermediate_dim",),
-    },
     rows=rows,
     heads={},
     buffers=(r"embeddings\.mask_token",),

@@ -43,11 +43,6 @@ FAMILY = Family(
     },
     fixed_entries={"tie_word_embeddings": True},
     fixed_fields={"epsilon": 1e-12},
-    shapes={
-        "embeddings.word_embeddings.weight": ("vocabulary_size", "dim"),
-        "embeddings.position_embeddings.weight": ("max_length", "dim"),
-        "transformer.layer.0.ffn.lin1.weight": ("intermediate_dim", "dim"),
-    },
     rows=ROWS,
     heads={
         "DistilBertForMaskedLM": Head(

@@ -27,7 +27,6 @@ THEIR_ACTIVATIONS = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items
 MAX_LABELS = 100_000
 PROBLEMS = ("single_label_classification", "multi_label_classification", "regression")
 TOKEN_IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
-MAX_LAYERS = 10_000
 
 
 def their_activation(name):
@@ -46,11 +45,6 @@ def files_of(backbone):
 def nothing(_):
     """A function for no additional entries or tensors."""
     return {}
-
-
-def num_layers_of(config):
-    """The number of layers of the encoder, or of the whole model, and of the decoder."""
-    return config.num_layers + (getattr(config, "num_decoder_layers", None) or 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,8 +120,8 @@ class Head:
 class Family:
     """The conversion of one family of checkpoints.
 
-    Keys are those of the backbone by itself; in a model with a head `prefix` precedes them. `rows`, `copies`
-    and `shapes` may also be functions of our configuration.
+    Keys are those of the backbone by itself; in a model with a head `prefix` precedes them. `rows` and
+    `copies` may also be functions of our configuration.
 
     Args:
         fields: {our field: their entry}, or an `Entry` if the values differ.
@@ -140,9 +134,6 @@ class Family:
         equal_entries: {entry: other entry} for entries that must have the same value.
         rows: the table of weights.
         copies: {key: the key whose tensor it repeats}.
-        shapes: {key: sizes, as our fields or functions of the configuration}; 0 means that there is no such
-            key. They and `num_blocks(config)`, the number of blocks with weights, are compared with the file
-            before a model is made.
         parts: {our field: prefix of keys} for parts that a checkpoint may not have.
         renamed_keys: {old part of a key: its present name}.
         default_tensors: `default_tensors(tensors)` gives what stands for tensors that a file may not have.
@@ -155,10 +146,8 @@ class Family:
     model: Any
     prefix: str
     fields: Mapping[str, str | Entry]
-    shapes: Any
     rows: Any
     heads: Mapping[str, Head]
-    num_blocks: Callable = num_layers_of
     default_entries: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     derived_entries: Mapping[str, Callable] = dataclasses.field(default_factory=dict)
     fixed_entries: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -268,21 +257,6 @@ class Family:
             if key in tensors and key not in read:
                 originals.setdefault(original.format(prefix=prefix), tensors[key])
         return originals | tensors
-
-    def check_sizes(self, config, tensors, prefix, path):
-        """Raise CheckpointError if the tensors contradict the configuration, before a model is made."""
-        shapes = self.shapes(config) if callable(self.shapes) else self.shapes
-        for key, fields in shapes.items():
-            expected = tuple(field(config) if callable(field) else getattr(config, field) for field in fields)
-            tensor = tensors.get(prefix + key)
-            if 0 in expected:
-                continue
-            if tensor is None or tensor.shape != expected:
-                got = "none" if tensor is None else f"{tensor.shape}"
-                raise CheckpointError(path, prefix + key, f"the shape {expected} of config.json", got)
-        num_layers = num_layers_of(config)
-        if self.num_blocks(config) > len(tensors) or num_layers > MAX_LAYERS:
-            raise CheckpointError(path, None, f"{num_layers} layers, as config.json says", "fewer")
 
     def without_parts(self, config, head, tensors, prefix):
         """`config` without the parts that the checkpoint or the architecture `head` does not have."""

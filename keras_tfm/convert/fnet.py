@@ -34,7 +34,6 @@ FAMILY = Family(
     fields={ours: theirs for ours, theirs in BERT.fields.items() if ours not in WITHOUT_HEADS},
     default_entries={"vocab_size": 32_000, "type_vocab_size": 4, "hidden_act": "gelu_new"},
     fixed_entries={"tie_word_embeddings": True},
-    shapes=BERT.shapes,
     parts={"pooler": "pooler."},
     rows=ROWS,
     heads={

@@ -36,7 +36,6 @@ FAMILY = Family(
         "tie_word_embeddings": True,
     },
     fixed_fields={"normalize_first": True},
-    shapes={"wte.weight": ("vocabulary_size", "dim"), "wpe.weight": ("max_length", "dim")},
     rows=[
         *embedding("embedding/token", "wte"),
         *embedding("embedding/position/embedding", "wpe"),

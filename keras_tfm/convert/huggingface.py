@@ -6,6 +6,7 @@ import pathlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from keras_tfm.configs import refuse_sizes
 from keras_tfm.convert import keymap, timm
 from keras_tfm.convert.family import files_of
 from keras_tfm.convert.folder import WEIGHTS, find_folder, read_config, read_weights
@@ -105,19 +106,21 @@ def from_huggingface(name: Path, with_head: bool = True) -> Any:
     config = family.read_config(entries, path)
     made = family.of(config)
     tensors = made.with_originals(tensors, made.rows_with(head, prefix), prefix)
-    family.check_sizes(config, tensors, prefix, file)
     config = family.without_parts(config, head, tensors, prefix)
     family = family.of(config)
+    rows = family.rows_with(head, prefix)
     try:
-        model = family.model(config)
-        model = (
-            head.model(model, **head.arguments_for(config), **head.read_options(entries)) if head else model
-        )
+        refuse_sizes(config, [tensor.shape for tensor in tensors.values()])
+        with keymap.checked_by(tensors, rows, file):
+            model = family.model(config)
+            if head:
+                model = head.model(model, **head.arguments_for(config), **head.read_options(entries))
     except CheckpointError:
         raise
-    except (ValueError, TypeError, KeyError) as error:  # raised for entries that only a head reads
-        raise CheckpointError(path, None, f"a configuration of {family.model.__name__}", str(error)) from None
-    read = keymap.load(model, tensors, family.rows_with(head, prefix), file)
+    except (ValueError, TypeError, KeyError) as error:  # raised for sizes, and entries that only a head reads
+        expected = f"a configuration of {family.model.__name__}"
+        raise CheckpointError(path, None, expected, str(error).rstrip(".")) from None
+    read = keymap.load(model, tensors, rows, file)
     family.check_unread(tensors, read, prefix, file, with_head)
     return model
 

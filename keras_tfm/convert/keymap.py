@@ -13,6 +13,7 @@ from collections.abc import Callable
 import keras
 import numpy as np
 
+from keras_tfm.private.keras import checking_variables
 from keras_tfm.training.safetensors import CheckpointError
 from keras_tfm.training.weights import assign_all
 
@@ -236,18 +237,24 @@ def load(model, tensors, rows, path):
     """
     values, read = [], set()
     for variable, row, keys in _pairs(model, rows):
-        arrays = [tensors.get(key) for key in keys]
-        for i, (key, array) in enumerate(zip(keys, arrays, strict=True)):
-            if array is None:
-                raise CheckpointError(
-                    path, key, f"a tensor for {variable.path} {tuple(variable.shape)}", "none"
-                )
-            _check_part(path, key, array, variable, row, i)
-        arrays = [_part_of(array, row.part) for array in arrays]
+        arrays = [_part_of(array, row.part) for array in _arrays_for(variable, row, keys, tensors, path)]
         values.append((variable, ", ".join(keys), row.transform.load(*arrays)))
         read.update(keys)
     assign_all(path, values)
     return read
+
+
+def checked_by(tensors, rows, path):
+    """A scope to make a model in: each weight is compared with its `tensors` before anything is allocated.
+
+    Raises CheckpointError, as `load` does, for the first weight whose tensor is missing or has another shape.
+    """
+
+    def check(variable):
+        for row, keys in _rows_of(variable, rows):
+            _arrays_for(variable, row, keys, tensors, path)
+
+    return checking_variables(check)
 
 
 def read_state(model, weights, rows, unread_keys=(), path="the state"):
@@ -273,6 +280,16 @@ def save(model, rows):
                 tensors[key] = array
     joined = {key: np.concatenate([found[i] for i in sorted(found)]) for key, found in parts.items()}
     return tensors | joined
+
+
+def _arrays_for(variable, row, keys, tensors, path):
+    """Their arrays for `variable`; CheckpointError if one is missing or has another shape."""
+    arrays = [tensors.get(key) for key in keys]
+    for i, (key, array) in enumerate(zip(keys, arrays, strict=True)):
+        if array is None:
+            raise CheckpointError(path, key, f"a tensor for {variable.path} {tuple(variable.shape)}", "none")
+        _check_part(path, key, array, variable, row, i)
+    return arrays
 
 
 def _part_of(array, part):
@@ -301,9 +318,13 @@ def _check_part(path, key, array, variable, row, number):
 def _pairs(model, rows):
     """(variable, row, their keys) of all weights, except the states of random generators."""
     for variable in model.weights:
-        if not keras.backend.is_float_dtype(variable.dtype):
-            continue
-        found = [(row, keys) for row in rows if (keys := row.keys(variable.path))]
-        if len(found) != 1:
-            raise ValueError(f"{variable.path} needs one row in its family's table; it has {len(found)}.")
-        yield variable, *found[0]
+        if keras.backend.is_float_dtype(variable.dtype):
+            found = _rows_of(variable, rows)
+            if len(found) != 1:
+                raise ValueError(f"{variable.path} needs one row in its family's table; it has {len(found)}.")
+            yield variable, *found[0]
+
+
+def _rows_of(variable, rows):
+    """(row, their keys) of each row for `variable`."""
+    return [(row, keys) for row in rows if (keys := row.keys(variable.path))]

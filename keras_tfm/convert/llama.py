@@ -85,7 +85,6 @@ def family(model_type, model, fields=None, default_entries=None, **options):
             **(fields or {}),
         },
         default_entries={"rope_parameters": None, **(default_entries or {})},
-        shapes={"embed_tokens.weight": ("vocabulary_size", "dim")},
         rows=rows_of,
         heads={
             f"{name}ForCausalLM": Head(

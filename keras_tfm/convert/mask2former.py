@@ -12,9 +12,7 @@ from keras_tfm.convert.mask_former import (
     BACKBONE_FIELDS,
     ENCODER,
     PYRAMID,
-    as_functions,
     backbone_rows,
-    backbone_shapes,
     normalized,
     without_effect,
     write_backbone,
@@ -75,21 +73,6 @@ def decoder_rows():
     return table + linear("mask_head/layer_{}", "decoder.mask_predictor.mask_embedder.{}.0")
 
 
-def shapes(config):
-    """The sizes of some weights, which are compared with the configuration before a model is made."""
-    pyramid = config.pyramid_dim
-    return as_functions(
-        {
-            **backbone_shapes(config, PREFIXES),
-            f"{PYRAMID}mask_projection.weight": (config.mask_dim, pyramid, 1, 1),
-            f"{PYRAMID}level_embed": (NUM_LEVELS, pyramid),
-            f"{PYRAMID}encoder.layers.0.fc1.weight": (config.encoder_intermediate_dim, pyramid),
-            f"{TRANSFORMER}queries_features.weight": (config.num_queries, config.dim),
-            f"{TRANSFORMER}decoder.layers.0.fc1.weight": (config.intermediate_dim, config.dim),
-        }
-    )
-
-
 FAMILY = Family(
     model_type="mask2former",
     backbone="Mask2FormerModel",
@@ -123,9 +106,7 @@ FAMILY = Family(
         "feature_strides": STRIDES,
     },
     fixed_fields={"num_levels": NUM_LEVELS},
-    shapes=shapes,
     rows=rows,
-    num_blocks=lambda config: config.num_layers + config.num_encoder_layers + config.of_backbone.num_layers,
     heads={
         "Mask2FormerForUniversalSegmentation": Head(
             PointMaskClassifier, linear("class_head", "class_predictor"), options={"num_classes": LABELS}

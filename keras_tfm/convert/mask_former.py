@@ -134,34 +134,6 @@ def normalized(ours, theirs):
     return [*convolution(ours, f"{theirs}.0"), *norm(f"{ours}/norm", f"{theirs}.1")]
 
 
-def backbone_shapes(config, prefixes):
-    """{key: size} of some weights of the backbone but its last norm, as `shapes` of a `Family`."""
-    family, own = family_of(config), config.of_backbone
-    return {
-        prefixes[config.backbone] + key: tuple(
-            field(own) if callable(field) else getattr(own, field) for field in fields
-        )
-        for key, fields in family.shapes.items()
-        if key != "layernorm.weight"
-    }
-
-
-def shapes(config):
-    """The sizes of some weights, which are compared with the configuration before a model is made."""
-    sizes = backbone_shapes(config, PREFIXES)
-    sizes |= {
-        f"{PYRAMID}mask_projection.weight": (config.mask_dim, config.pyramid_dim, 3, 3),
-        "transformer_module.queries_embedder.weight": (config.num_queries, config.dim),
-        "transformer_module.decoder.layers.0.fc1.weight": (config.intermediate_dim, config.dim),
-    }
-    return as_functions(sizes)
-
-
-def as_functions(sizes):
-    """{key: size}, with a function of the configuration for each side of a size."""
-    return {key: tuple(lambda _, side=side: side for side in size) for key, size in sizes.items()}
-
-
 def buffers_of(tensors):
     """The tensors that theirs has in addition to ours, also indices of positions."""
     found = without_effect(tensors, LAST_NORM)
@@ -218,9 +190,7 @@ FAMILY = Family(
         "image_size": lambda config: config.image_size,
         "decoder_config.model_type": lambda _: "detr",
     },
-    shapes=shapes,
     rows=rows,
-    num_blocks=lambda config: config.num_layers + config.of_backbone.num_layers,
     heads={
         "MaskFormerForInstanceSegmentation": Head(
             MaskClassifier,

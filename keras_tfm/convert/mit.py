@@ -17,7 +17,6 @@ from keras_tfm.models import MiT
 from keras_tfm.training.safetensors import CheckpointError
 
 PARTS = ("query", "key", "value")
-MAX_STAGES = 16
 MAX_DECODER_DIM = 4_096
 
 
@@ -50,33 +49,6 @@ def ratios(config):
     if any(ratio % 1 for ratio in config.mlp_ratios):
         raise ValueError(f"SegformerConfig takes whole `mlp_ratios`; they are {config.mlp_ratios}.")
     return [int(ratio) for ratio in config.mlp_ratios]
-
-
-def of_stage(name, stage):
-    """A configuration's `name` at a stage; 0, for no such key, where there are fewer stages."""
-    return lambda config: (*getattr(config, name), *[0] * MAX_STAGES)[stage]
-
-
-def hidden_width(stage):
-    """The width within the feed-forward layers of a stage, 0 where there are fewer stages."""
-    return lambda config: (
-        int(config.mlp_ratios[stage] * config.dims[stage]) if stage < len(config.dims) else 0
-    )
-
-
-def stage_shapes(stage):
-    """The sizes of some weights, which are compared with the configuration before a model is made."""
-    before = of_stage("dims", stage - 1) if stage else "num_channels"
-    dim, side, ratio = (of_stage(name, stage) for name in ("dims", "patch_sizes", "reductions"))
-    return {
-        f"encoder.patch_embeddings.{stage}.proj.weight": (dim, before, side, side),
-        f"encoder.block.{stage}.0.mlp.dense1.bias": (hidden_width(stage),),
-        f"encoder.block.{stage}.0.attention.self.sr.weight": (
-            *(lambda config: dim(config) if ratio(config) > 1 else 0 for _ in range(2)),
-            ratio,
-            ratio,
-        ),
-    }
 
 
 def decoder_dim(entries):
@@ -125,7 +97,6 @@ FAMILY = Family(
     },
     derived_entries={"num_encoder_blocks": lambda config: len(config.depths)},
     fixed_entries={"reshape_last_stage": True},
-    shapes={key: sizes for stage in range(MAX_STAGES) for key, sizes in stage_shapes(stage).items()},
     rows=rows,
     heads={
         "SegformerForImageClassification": Head(

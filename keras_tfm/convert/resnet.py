@@ -66,10 +66,6 @@ FAMILY = Family(
         "downsample_in_first_stage": False,
         "downsample_in_bottleneck": False,
     },
-    shapes={
-        "embedder.embedder.convolution.weight": ("stem_dim", "num_channels", lambda _: 7, lambda _: 7),
-        "encoder.stages.0.layers.0.layer.0.normalization.weight": (inner,),
-    },
     rows=resnet_rows,
     heads={"ResNetForImageClassification": CLASSIFIER},
     buffers=(r".*\.num_batches_tracked",),

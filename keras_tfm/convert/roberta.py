@@ -41,7 +41,6 @@ FAMILY = Family(
         "layer_norm_eps": 1e-12,
     },
     fixed_entries=BERT.fixed_entries,
-    shapes={**BERT.shapes, "embeddings.position_embeddings.weight": ("num_positions", "dim")},
     parts=BERT.parts,
     rows=ROWS,
     heads={

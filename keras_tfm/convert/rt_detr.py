@@ -10,7 +10,6 @@ import itertools
 from keras_tfm.convert import detr, resnet
 from keras_tfm.convert.bart import STACKS
 from keras_tfm.convert.deformable_detr import sampling_rows
-from keras_tfm.convert.detr import of_decoder
 from keras_tfm.convert.family import (
     ACTIVATIONS,
     LABELS,
@@ -236,25 +235,7 @@ FAMILY = Family(
         "anchor_image_size": None,
     },
     fixed_fields={"backbone": "ResNetVD"},
-    shapes={
-        f"{BACKBONE}embedder.embedder.0.convolution.weight": (
-            lambda config: config.of_backbone.stem_dim // 2,
-            "num_channels",
-            lambda _: 3,
-            lambda _: 3,
-        ),
-        "encoder_input_proj.0.0.weight": (
-            "encoder_width",
-            lambda config: config.of_backbone.dims[-config.num_maps],
-            lambda _: 1,
-            lambda _: 1,
-        ),
-        "enc_score_head.weight": ("num_classes", "dim"),
-        "encoder.encoder.0.layers.0.fc1.weight": ("intermediate_dim", "encoder_width"),
-        "decoder.layers.0.fc1.weight": (of_decoder(2), "dim"),
-    },
     rows=rows,
-    num_blocks=detr.FAMILY.num_blocks,
     heads={
         "RTDetrForObjectDetection": Head(
             VarifocalDetector,

@@ -143,17 +143,6 @@ FAMILY = Family(
     },
     fixed_entries={"use_absolute_embeddings": False, "qkv_bias": True},
     fixed_fields={"fixed_windows": False},
-    shapes={
-        "embeddings.patch_embeddings.projection.weight": ("dim", "num_channels", "patch_size", "patch_size"),
-        "encoder.layers.0.blocks.0.attention.self.relative_position_bias_table": (
-            lambda config: (2 * config.windows[0] - 1) ** 2,
-            lambda config: config.num_heads[0],
-        ),
-        "encoder.layers.0.blocks.0.intermediate.dense.bias": (
-            lambda config: int(config.mlp_ratio * config.dim),
-        ),
-        "layernorm.weight": (lambda config: config.widths[-1],),
-    },
     rows=rows,
     heads={
         "SwinForImageClassification": Head(

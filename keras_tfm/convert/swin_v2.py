@@ -113,18 +113,6 @@ FAMILY = Family(
     default_entries={"image_size": 224, "window_size": 7},
     fixed_entries={"use_absolute_embeddings": False, "qkv_bias": True},
     fixed_fields={"fixed_windows": False},
-    shapes={
-        "embeddings.patch_embeddings.projection.weight": ("dim", "num_channels", "patch_size", "patch_size"),
-        "encoder.layers.0.blocks.0.attention.self.logit_scale": (
-            lambda config: config.num_heads[0],
-            lambda _: 1,
-            lambda _: 1,
-        ),
-        "encoder.layers.0.blocks.0.intermediate.dense.bias": (
-            lambda config: int(config.mlp_ratio * config.dim),
-        ),
-        "layernorm.weight": (lambda config: config.widths[-1],),
-    },
     rows=rows,
     heads={
         "Swinv2ForImageClassification": Head(

@@ -107,12 +107,6 @@ FAMILY = Family(
     },
     default_entries={"num_layers": 6, "d_model": 512, "num_heads": 8, "d_ff": 2048},
     fixed_entries={"is_encoder_decoder": True, "is_decoder": False},
-    shapes={
-        "shared.weight": ("vocabulary_size", "dim"),
-        "encoder.block.0.layer.0.SelfAttention.q.weight": ("inner_dim", "dim"),
-        "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight": ("num_buckets", "num_heads"),
-        "encoder.block.0.layer.1.DenseReluDense.wo.weight": ("dim", "intermediate_dim"),
-    },
     rows=ROWS,
     heads={
         "T5ForConditionalGeneration": Head(

@@ -110,17 +110,19 @@ def from_timm(name: Path, with_head: bool = True) -> Any:
         said = {k: x for k, x in arguments.items() if x is not None or k in usual}
         config = family.config_of({k: x for k, x in usual.items() if k not in said} | said)
         refuse_sizes(config, [tensor.shape for tensor in tensors.values()])
-        model = family.MODEL(config)
-        if num_classes and with_head:
-            model = _head_class(model)(model, num_classes, dropout=dropout)
+        rows = rows_of(family, config)
+        buffers = [key for key in tensors if key.endswith(BUFFERS)]
+        tensors = getattr(family, "from_timm_weights", as_they_are)(config, tensors)
+        with keymap.checked_by(tensors, rows, file):
+            model = family.MODEL(config)
+            if num_classes and with_head:
+                model = _head_class(model)(model, num_classes, dropout=dropout)
     except CheckpointError as error:
-        raise CheckpointError(path, error.key, error.expected, error.got) from None
+        place = path if error.path == "timm" else error.path
+        raise CheckpointError(place, error.key, error.expected, error.got) from None
     except (ValueError, TypeError) as error:
         raise CheckpointError(path, "model_args", "timm's arguments", str(error)) from None
-    rows = rows_of(family, config)
     left = [key for row in rows if row.ours.startswith(HEAD) for key in row.theirs] if not with_head else []
-    buffers = [key for key in tensors if key.endswith(BUFFERS)]
-    tensors = getattr(family, "from_timm_weights", as_they_are)(config, tensors)
     read_state(model, tensors, rows, [*left, *buffers], file)
     return model
 

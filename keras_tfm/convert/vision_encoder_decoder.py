@@ -122,26 +122,6 @@ def rows(config):
     return renamed(encoder, "", "encoder.") + projection + decoder_rows(config)
 
 
-def shapes(config):
-    """The sizes of some weights of both sides, compared with the configuration before a model is made."""
-
-    def of_side(side, field):
-        own = getattr(config, f"of_{side}")
-        return lambda _: field(own) if callable(field) else getattr(own, field)
-
-    prefix, tokens = KEYS[config.decoder]
-    sizes = {f"{prefix}{tokens}.weight": ("vocabulary_size", "dim")}
-    if config.decoder == "GPT2":
-        sizes[f"{prefix}wpe.weight"] = ("max_length", "dim")
-    else:
-        sizes[f"{prefix}embed_positions.weight"] = ("num_positions", "dim")
-        sizes[f"{prefix}layers.0.fc1.weight"] = ("decoder_width", "dim")
-    encoder = family_of("encoder", config).shapes
-    found = {f"encoder.{key}": ("encoder", fields) for key, fields in encoder.items()}
-    found |= {key: ("decoder", fields) for key, fields in sizes.items()}
-    return {key: tuple(of_side(side, field) for field in fields) for key, (side, fields) in found.items()}
-
-
 def copies(config):
     """The output table, which repeats the table of the decoder's tokens."""
     prefix, tokens = KEYS[config.decoder]
@@ -168,8 +148,6 @@ FAMILY = Family(
     fields={**fields_of("encoder"), **fields_of("decoder")},
     fixed_entries={"is_encoder_decoder": True},
     derived_entries={"tie_word_embeddings": lambda _: False},  # encoder and decoder share no table
-    shapes=shapes,
-    num_blocks=lambda config: config.of_encoder.num_layers + config.of_decoder.num_layers,
     rows=rows,
     heads={"VisionEncoderDecoderModel": Head(LanguageModel, [], {"tied": True, "use_bias": False})},
     copies=copies,

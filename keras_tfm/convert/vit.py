@@ -103,22 +103,6 @@ def arguments_of(config):
     return {**ARGUMENTS.arguments_of(config), **dict(pooling)}
 
 
-def sides(size):
-    """The (height, width) of a field."""
-    return size if isinstance(size, tuple) else (size, size)
-
-
-def side(axis):
-    """A patch's height (axis 0) or width (axis 1) in a configuration."""
-    return lambda config: sides(config.patch_size)[axis]
-
-
-def num_patches(config):
-    """The number of whole patches."""
-    rows, columns = (size // side(axis)(config) for axis, size in enumerate(sides(config.image_size)))
-    return rows * columns
-
-
 MODEL = ViT
 ARCHITECTURES = {
     f"vit_{name}_patch{size.partition('/')[2]}_{side}": size
@@ -151,13 +135,13 @@ TIMM_FIELDS = {
     "attn_drop_rate": "dropout",
     "pos_drop_rate": "dropout",
     "drop_path_rate": "stochastic_depth",
+    "qkv_bias": "qkv_bias",
 }
 ARGUMENTS = Arguments(
     ViT,
     fields=TIMM_FIELDS,
     ratios={"mlp_ratio": ("intermediate_dim", "dim")},
     fixed_entries={
-        "qkv_bias": True,
         "qk_norm": False,
         "pos_embed": "learn",
         "no_embed_class": False,
@@ -188,23 +172,17 @@ FIELDS = {
     "activation": "hidden_act",
     "epsilon": "layer_norm_eps",
 }
-SHAPES = {
-    "embeddings.patch_embeddings.projection.weight": ("dim", "num_channels", side(0), side(1)),
-    "embeddings.position_embeddings": (lambda _: 1, lambda config: num_patches(config) + 1, "dim"),
-    "encoder.layer.0.intermediate.dense.bias": ("intermediate_dim",),
-}
 
 FAMILY = Family(
     model_type="vit",
     backbone="ViTModel",
     model=ViT,
     prefix="vit.",
-    fields=FIELDS,
+    fields={**FIELDS, "qkv_bias": "qkv_bias"},
     default_entries={"layer_norm_eps": 1e-12},
     derived_entries={"attention_probs_dropout_prob": lambda config: config.dropout},
-    fixed_entries={"qkv_bias": True, "pooler_act": "tanh"},
+    fixed_entries={"pooler_act": "tanh"},
     fixed_fields={"pooling": "class"},
-    shapes=SHAPES,
     parts={"pooler": "pooler."},
     rows=rows,
     heads={

@@ -3,7 +3,7 @@
 from keras_tfm.configs import brief
 from keras_tfm.convert.family import Family, Head, Option
 from keras_tfm.convert.keymap import linear, norm, weight
-from keras_tfm.convert.vit import FIELDS, FIRST_OF_ONE, SHAPES, embedding_rows, encoder_rows
+from keras_tfm.convert.vit import FIELDS, FIRST_OF_ONE, embedding_rows, encoder_rows
 from keras_tfm.heads import MaskedAutoencoder
 from keras_tfm.models import ViTMAE
 from keras_tfm.training.safetensors import CheckpointError
@@ -51,7 +51,6 @@ FAMILY = Family(
     default_entries={"layer_norm_eps": 1e-12},
     derived_entries={"attention_probs_dropout_prob": lambda config: config.dropout},
     fixed_entries={"qkv_bias": True},
-    shapes=SHAPES,
     rows=rows,
     heads={
         "ViTMAEForPreTraining": Head(

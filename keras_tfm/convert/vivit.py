@@ -2,7 +2,7 @@
 
 from keras_tfm.convert.family import LABELS, Family, Head
 from keras_tfm.convert.keymap import Transform, linear, norm, weight
-from keras_tfm.convert.vit import FIELDS, FIRST_OF_ONE, encoder_rows, sides
+from keras_tfm.convert.vit import FIELDS, FIRST_OF_ONE, encoder_rows
 from keras_tfm.heads import Classifier
 from keras_tfm.models import ViViT
 
@@ -36,18 +36,6 @@ def rows(config):
     ]
 
 
-def side(axis):
-    """A tubelet's frames, height or width in a configuration."""
-    return lambda config: config.tubelet_size[axis]
-
-
-def num_tokens(config):
-    """The number of whole tubelets, and one for the class token."""
-    height, width = sides(config.image_size)
-    frames, *patch = config.tubelet_size
-    return (config.num_frames // frames) * (height // patch[0]) * (width // patch[1]) + 1
-
-
 FAMILY = Family(
     model_type="vivit",
     backbone="VivitModel",
@@ -61,11 +49,6 @@ FAMILY = Family(
     derived_entries={"attention_probs_dropout_prob": lambda config: config.dropout},
     fixed_entries={"qkv_bias": True, "pooler_act": "tanh"},
     fixed_fields={"num_temporal_layers": None},
-    shapes={
-        "embeddings.patch_embeddings.projection.weight": ("dim", "num_channels", side(0), side(1), side(2)),
-        "embeddings.position_embeddings": (lambda _: 1, num_tokens, "dim"),
-        "encoder.layer.0.intermediate.dense.bias": ("intermediate_dim",),
-    },
     parts={"pooler": "pooler."},
     rows=rows,
     heads={

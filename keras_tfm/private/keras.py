@@ -30,6 +30,9 @@ __all__ = [  # imported by other files without a wrapper
     "unscale_loss_for_distribution",
 ]
 
+# Keras lists variables without values here, and initialises them at the end of its next scope.
+UNINITIALIZED = "uninitialized_variables"
+
 # The private attributes that are used or overridden, by class.
 ATTRIBUTES: dict = {
     keras.layers.Layer: (
@@ -41,6 +44,7 @@ ATTRIBUTES: dict = {
         "_trainable",
         "_untrack_variable",
     ),
+    keras.Variable: ("_deferred_initialize",),
     keras.layers.Dense: ("_kernel",),
     keras.layers.EinsumDense: ("_kernel",),
     keras.Model: (
@@ -143,15 +147,44 @@ def shapes_alone():
     """Within this context, new variables have shapes but no values, so a model's weights can be counted
     cheaply.
     """
-    name = (
-        "uninitialized_variables"  # Keras lists them here and initialises them at the end of its next scope
-    )
-    before = list(get_global_attribute(name) or [])
+    before = list(get_global_attribute(UNINITIALIZED) or [])
     try:
         with keras.StatelessScope(initialize_variables=False):
             yield
     finally:
-        set_global_attribute(name, before)
+        set_global_attribute(UNINITIALIZED, before)
+
+
+class _Checked(list):
+    """Variables of which each was passed to `check` before; `error` is what it raised."""
+
+    def __init__(self, check):
+        super().__init__()
+        self.check, self.error = check, None
+
+    def append(self, variable):
+        try:
+            self.check(variable)
+        except ValueError as error:
+            self.error = error
+            raise
+        super().append(variable)
+
+
+@contextlib.contextmanager
+def checking_variables(check):
+    """Within this context, `check(variable)` is called for each new variable before memory is allocated: a
+    ValueError of it ends the context. The variables get their values when the context ends.
+    """
+    made = _Checked(check)
+    try:
+        with shapes_alone():
+            set_global_attribute(UNINITIALIZED, made)
+            yield
+    except Exception as error:  # Keras words errors in a layer's `call` anew
+        raise (made.error or error) from None
+    for variable in made:
+        variable._deferred_initialize()
 
 
 @contextlib.contextmanager

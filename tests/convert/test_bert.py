@@ -110,15 +110,15 @@ def test_names_and_copies_of_older_files(folder):
         ({"hidden_size": True}, "hidden_size: expected a value like 768, got True"),
         ({"hidden_size": -8}, "hidden_size: expected a value like 768"),
         ({"hidden_size": 2**80}, "hidden_size: expected a value like 768"),
-        ({"hidden_size": 16}, r"word_embeddings.weight: expected the shape \(11, 16\) of config.json"),
-        ({"vocab_size": 2**31 - 1}, r"word_embeddings.weight: expected the shape \(2147483647, 8\)"),
+        ({"hidden_size": 16}, r"word_embeddings.weight: expected the shape \(11, 16\), got \(11, 8\)"),
+        ({"vocab_size": 2**31 - 1}, "`vocabulary_size` is 2,147,483,647, and no weight has such an axis"),
         (
             {"max_position_embeddings": 10**6},
             r"position_embeddings.weight: expected the shape \(1000000, 8\)",
         ),
         ({"type_vocab_size": 2**16}, r"token_type_embeddings.weight: expected the shape \(65536, 8\)"),
-        ({"intermediate_size": 10**9}, r"intermediate.dense.weight: expected the shape \(1000000000, 8\)"),
-        ({"num_hidden_layers": 9_999}, "expected 9999 layers, as config.json says, got fewer"),
+        ({"intermediate_size": 10**9}, "`intermediate_dim` is 1,000,000,000, and no weight has such an axis"),
+        ({"num_hidden_layers": 9_999}, "`num_layers` is 9,999, and there are 39 weights"),
         ({"num_hidden_layers": 3}, r"encoder.layer.2.*: expected a tensor for block_2.*, got none"),
         ({"num_hidden_layers": 1}, "encoder.layer.1.*: expected no such weight"),
         ({"num_hidden_layers": 0}, "expected a configuration of BERT, got `num_layers` must be at least 1"),
@@ -158,7 +158,7 @@ def without(key):
             lambda x: {**x, "pooler.dense.bias": np.full(8, np.nan, "float32")},
             "pooler.dense.bias: expected finite values",
         ),
-        (lambda x: {}, "word_embeddings.weight: expected the shape"),
+        (lambda x: {}, "`vocabulary_size` is 11, and no weight has such an axis"),
     ],
 )
 def test_wrong_weights(change, message, folder):

@@ -65,7 +65,7 @@ def test_the_end_of_older_configurations_is_the_last_token(folder, tmp_path):
     [
         (lambda entries: entries["text_config"].update(layer_norm_eps=0.25), "text_config.layer_norm_eps"),
         (lambda entries: entries["text_config"].update(vocab_size=12), "token_embedding.weight"),
-        (lambda entries: entries.update(projection_dim=5), "text_projection.weight"),
+        (lambda entries: entries.update(projection_dim=5), "visual_projection.weight"),
         (lambda entries: entries.update(vision_config=[1]), "vision_config"),
         (lambda entries: entries["text_config"].update(eos_token_id=-1), "text_config.eos_token_id"),
     ],

@@ -160,12 +160,12 @@ def test_another_epsilon_is_not_distilberts(tmp_path):
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ({"num_hidden_groups": 9_999}, "expected 3 layers, as config.json says, got fewer"),
+        ({"num_hidden_groups": 9_999}, "`num_groups` is 9,999, and there are 41 weights"),
         ({"num_hidden_groups": 10**9}, "`num_groups` must be at most 10,000; it is 1000000000"),
         ({"num_hidden_layers": 10**9}, "`num_layers` must be at most 256; it is 1000000000"),
         ({"num_hidden_groups": 0}, "`num_groups` must be at least 1; it is 0"),
         ({"num_hidden_groups": 1}, "albert_layer_groups.1.* expected no such weight"),
-        ({"embedding_size": 7}, r"word_embeddings.weight: expected the shape \(11, 7\)"),
+        ({"embedding_size": 7}, "`embedding_dim` is 7, and no weight has such an axis"),
     ],
 )
 def test_wrong_configurations_of_albert(entries, message, tmp_path):
@@ -190,16 +190,19 @@ def test_a_few_blocks_are_many_layers(tmp_path):
         ({"norm_rel_ebd": "batch_norm"}, "norm_rel_ebd: expected a value of its kind, got 'batch_norm'"),
         ({"conv_act": "mish"}, "conv_act: expected a value of its kind, got 'mish'"),
         ({"conv_groups": 2}, "conv_groups: expected 1, got 2"),
-        ({"conv_kernel_size": 4}, r"encoder.conv.conv.weight: expected the shape \(8, 8, 4\)"),
+        ({"conv_kernel_size": 4}, "`convolution` must be odd, or 0 for none; it is 4"),
         ({"conv_kernel_size": 0}, "encoder.conv.LayerNorm.bias: expected no such weight"),
         ({"position_buckets": 6}, r"encoder.rel_embeddings.weight: expected the shape \(12, 8\)"),
-        ({"position_buckets": 2**15}, r"rel_embeddings.weight: expected the shape \(65536, 8\)"),
+        ({"position_buckets": 2**15}, "`num_buckets` must be 0, or even"),
         (
             {"position_buckets": 4, "max_relative_positions": 3},
             "`num_buckets` must be 0, or even, .* = 4; it is 4",
         ),
         ({"max_relative_positions": 2**30}, "`max_distance` must be at most 1,048,576"),
-        ({"type_vocab_size": 2**16}, r"token_type_embeddings.weight: expected the shape \(65536, 8\)"),
+        (
+            {"type_vocab_size": 2**16},
+            r"token_type_embeddings.weight: expected a tensor for .* \(65536, 8\), got none",
+        ),
         ({"max_relative_positions": 9, "position_buckets": -1}, r"rel_embeddings.weight: .* \(18, 8\)"),
         ({"share_att_key": False}, r"pos_key_proj.weight: expected a tensor for .*, got none"),
         ({"position_biased_input": True}, "position_embeddings.weight: .* got none"),

@@ -5,6 +5,7 @@ import subprocess
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from keras_tfm import heads, models
 from keras_tfm.convert import from_huggingface, save_huggingface
@@ -12,7 +13,7 @@ from keras_tfm.convert.folder import INDEX, WEIGHTS, read_weights
 from keras_tfm.training.safetensors import CheckpointError, read_tensors
 from keras_tfm.training.weights import write_tensors
 from tests.contract import randomise
-from tests.models.folders import assert_same
+from tests.models.folders import assert_same, change_config
 
 SIZES = {"num_layers": 1, "dim": 8, "num_heads": 2, "intermediate_dim": 16, "vocabulary_size": 12}
 # {model_type: (the model, its prefix in a model with a head, the table of tokens, its copies)}
@@ -108,6 +109,27 @@ def test_prefixes(published, tmp_path):
         assert_same(backbone, model.backbone)
 
 
+@pytest.mark.parametrize("rows", [2**20, 9])
+def test_a_wrong_size_is_refused_before_memory_is_allocated(rows, tmp_path):
+    """The sizes of config.json are compared with each tensor's shape before its weight has values."""
+    save_huggingface(models.BERT.from_size("tiny", **SIZES, max_length=8), tmp_path / "bert")
+    change_config(tmp_path / "bert", max_position_embeddings=rows)
+    names = []
+
+    def create(next_creator, **options):
+        names.append(options["name"])
+        return next_creator(**options)
+
+    expected = rf"position_embeddings.weight: expected the shape \({rows}, 8\), got \(8, 8\)"
+    with tf.variable_creator_scope(create), pytest.raises(CheckpointError, match=expected):
+        from_huggingface(tmp_path / "bert")
+    assert not names
+    change_config(tmp_path / "bert", max_position_embeddings=8)
+    with tf.variable_creator_scope(create):
+        from_huggingface(tmp_path / "bert")
+    assert "embeddings" in names
+
+
 def test_tied_tables(published, tmp_path):
     """The table of tokens alone, with all its copies, or one of the copies in its place."""
     model, folder, prefix, table, copies = published
@@ -125,7 +147,7 @@ def test_tied_tables(published, tmp_path):
         CheckpointError, match=r"expected a copy of .*, to which it is tied, got other values"
     ):
         from_huggingface(again(folder, tmp_path / "wrong", wrong))
-    with pytest.raises(CheckpointError, match=table):
+    with pytest.raises(CheckpointError, match=rf"{table}|`vocabulary_size` is \d+, and no weight has"):
         from_huggingface(again(folder, tmp_path / "none", others))
 
 

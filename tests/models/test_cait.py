@@ -25,6 +25,7 @@ SMALL = CaiTConfig(
     dim=8,
     num_heads=2,
     intermediate_dim=12,
+    class_intermediate_dim=20,
     layer_scale=0.5,
 )
 IMAGES = {"images": floats(4, 6, 1)}
@@ -95,7 +96,7 @@ def test_names_of_timm():
         "depth": 1,
         "num_heads": 2,
         "mlp_ratio": 1.5,
-        "mlp_ratio_token_only": 1.5,
+        "mlp_ratio_token_only": 2.5,
         "depth_token_only": 1,
         "init_values": 0.5,
         "drop_path_rate": 0.1,
@@ -105,8 +106,11 @@ def test_names_of_timm():
     again, _ = read_cait(arguments, weights)
     for a, b in zip(again.get_weights(), model.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
-    with pytest.raises(CheckpointError, match="mlp_ratio_token_only"):
-        config_of(arguments | {"mlp_ratio_token_only": 4.0})
+    assert weights["blocks_token_only.0.mlp.fc1.weight"].shape == (20, 8)
+    usual = config_of(arguments | {"mlp_ratio_token_only": 1.5})
+    assert usual == dataclasses.replace(SMALL, class_intermediate_dim=None)
+    with pytest.raises(CheckpointError, match="mlp_ratio_token_only: expected a multiple of `embed_dim`"):
+        config_of(arguments | {"mlp_ratio_token_only": "4.0"})
     assert {*ARCHITECTURES.values()} == {*CaiT.sizes}
 
 

@@ -101,8 +101,8 @@ def test_folders_of_transformers_both_ways(saved):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("depth", [1, 2, 500], "503 layers"),
-        ("embed_dim", [4, 9, 8], "layernorm_before"),
+        ("depth", [1, 2, 500], "`depths` is 500, and there are 221 weights"),
+        ("embed_dim", [4, 9, 8], "`dims` is 9, and no weight has such an axis"),
         ("embed_dim", [4, 6], "`dims` must be a list of 3"),
         ("stride_kv", [1, 1, 1], "stride_kv"),
     ],

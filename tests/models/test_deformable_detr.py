@@ -134,7 +134,7 @@ def test_folders_of_transformers_both_ways(config, tmp_path):
     ("name", "value", "message"),
     [
         ("two_stage", True, "two_stage"),
-        ("num_feature_levels", 3, "level_embed"),
+        ("num_feature_levels", 3, r"input_proj\.2\.0\.weight"),
         ("num_queries", 4, "query_position_embeddings.weight"),
         ("backbone_config", {"model_type": "resnet", "hidden_sizes": [8, 8], "depths": [1, 1],
                              "out_features": ["stage1"]}, "backbone_config"),

@@ -66,9 +66,9 @@ def test_another_image_size_keeps_the_weights_and_stretches_the_positions():
     )
 
 
-@pytest.mark.parametrize("head", [Classifier, DistilledClassifier])
-def test_folders_of_transformers_both_ways(head, tmp_path):
-    model = head(DeiT(SMALL), 3)
+@pytest.mark.parametrize(("head", "qkv_bias"), [(Classifier, True), (DistilledClassifier, False)])
+def test_folders_of_transformers_both_ways(head, qkv_bias, tmp_path):
+    model = head(DeiT(dataclasses.replace(SMALL, qkv_bias=qkv_bias)), 3)
     check_both_ways(model, tmp_path / "folder")
 
 

@@ -196,7 +196,7 @@ def test_folders_of_transformers_both_ways(tmp_path):
     ("name", "value", "message"),
     [
         ("num_queries", 4, "query_position_embeddings.weight"),
-        ("encoder_layers", 9_000, "9001 layers"),
+        ("encoder_layers", 9_000, "`num_layers` is 9,000, and there are"),
         ("position_embedding_type", "learned", "position_embedding_type"),
         ("dilation", True, "dilation"),
         ("backbone_config", {"model_type": "swin"}, "backbone_config"),
@@ -204,7 +204,7 @@ def test_folders_of_transformers_both_ways(tmp_path):
         ("backbone_config", {"model_type": "resnet", "hidden_sizes": [8, 8], "depths": [1, 1],
                              "out_features": ["stage1"]}, "backbone_config"),
         ("backbone_config", {"model_type": "resnet", "hidden_sizes": [8, 12], "depths": [1, 1],
-                             "embedding_size": 4, "layer_type": "basic"}, "input_projection.weight"),
+                             "embedding_size": 4, "layer_type": "basic"}, "`dims` is 12, and no weight has"),
         ("backbone_config", 7, "backbone_config"),
     ],
 )  # fmt: skip

@@ -83,8 +83,8 @@ def test_folders_of_transformers_both_ways(tmp_path):
     entries = json.loads((tmp_path / "folder" / "config.json").read_text())
     assert (entries["num_encoder_blocks"], entries["mlp_ratios"]) == (2, [2, 3])
     for name, value, message in (
-        ("hidden_sizes", [4, 2**20], r"patch_embeddings\.1\.proj\.weight: expected the shape \(1048576, 4,"),
-        ("mlp_ratios", [2, 64], r"mlp\.dense1\.bias: expected the shape \(384,\)"),
+        ("hidden_sizes", [4, 2**20], "`dims` is 1,048,576, and no weight"),
+        ("mlp_ratios", [2, 64], r"mlp\.dense1\.weight: expected the shape \(384,"),
         ("sr_ratios", [4, 1], r"attention\.self\.sr\.weight"),
         ("sr_ratios", [2, 3], r"attention\.self\.sr\.weight: .* got none"),
         ("depths", [2, 1, 1], "must have a number for each stage"),

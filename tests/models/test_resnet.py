@@ -97,8 +97,8 @@ def test_folders_of_transformers_both_ways(make, tmp_path):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("hidden_sizes", [16, 12], r"layer\.0\.normalization"),
-        ("depths", [1, 300], "301 layers"),
+        ("hidden_sizes", [16, 12], "`dims` is 16, and no weight has such an axis"),
+        ("depths", [1, 300], "`depths` is 300, and there are 72 weights"),
         ("layer_type", "other", "`block` must be one of basic, bottleneck"),
         ("downsample_in_bottleneck", True, "downsample_in_bottleneck"),
     ],

@@ -144,11 +144,11 @@ def test_refusals(tmp_path):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("depths", [2, 500], "502 layers"),
+        ("depths", [2, 500], "`depths` is 500, and there are 60 weights"),
         ("depths", 2, "depths"),
         ("depths", [2, 1, 1], "num_heads"),
         ("window_size", 4000, "relative_position_bias_table"),
-        ("mlp_ratio", 60.0, "intermediate.dense.bias"),
+        ("mlp_ratio", 60.0, "intermediate.dense.weight"),
         ("embed_dim", 8, "patch_embeddings"),
         ("num_heads", [2, 2], "relative_position_bias_table"),
         ("use_absolute_embeddings", True, "use_absolute_embeddings"),

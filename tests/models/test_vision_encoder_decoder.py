@@ -122,7 +122,7 @@ def test_folders_of_transformers_both_ways(tmp_path):
         ("decoder", {"model_type": "t5"}, "decoder.model_type: expected one of gpt2, bart, mbart"),
         ("decoder", {"add_cross_attention": False}, "decoder.add_cross_attention"),
         ("decoder", {"n_positions": 10}, "decoder.transformer.wpe.weight"),
-        ("decoder", {"n_layer": 9_000}, "9001 layers"),
+        ("decoder", {"n_layer": 9_000}, "`num_layers` is 9,000, and there are 50 weights"),
         ("encoder", {"hidden_act": "sine"}, "encoder.hidden_act"),
         ("encoder", {"image_size": 16}, "encoder.embeddings.position_embeddings"),
         ("encoder", {"num_channels": 3}, "encoder.embeddings.patch_embeddings.projection.weight"),

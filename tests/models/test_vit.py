@@ -155,9 +155,12 @@ def test_a_head_of_zeros_begins_with_equal_logits_and_learns():
         Classifier(ViT(ONE_BLOCK), 3, hidden_dim=4, kernel_initializer="zeros")
 
 
-@pytest.mark.parametrize("kind", ["backbone", "pooler", "classifier"])
+@pytest.mark.parametrize("kind", ["backbone", "pooler", "classifier", "without biases"])
 def test_folders_of_transformers_both_ways(kind, tmp_path):
-    model = ViT(dataclasses.replace(ONE_BLOCK, pooler=kind == "pooler"))
+    options = {"pooler": kind == "pooler", "qkv_bias": kind != "without biases"}
+    model = ViT(dataclasses.replace(ONE_BLOCK, **options))
+    biases = [w.path.split("/") for w in model.weights if "attention/branch" in w.path and "bias" in w.path]
+    assert [path[-2] for path in biases] == ["query_key_value", "output"][kind == "without biases" :]
     model = Classifier(model, 5) if kind == "classifier" else model
     check_both_ways(model, tmp_path / "folder")
 

@@ -24,6 +24,7 @@ def draw_config(rng):
         image_size=[int(patch_size * side) for side in rng.integers(1, 6, 2)],
         patch_size=patch_size,
         **draw_entries_of_vit(rng),
+        qkv_bias=bool(rng.integers(2)),
     )
 
 

@@ -37,6 +37,7 @@ def draw_config(rng, kind):
         use_swiglu_ffn=bool(rng.integers(2)),
         drop_path_rate=0.1,
         num_labels=int(rng.integers(1, 6)),
+        qkv_bias=bool(rng.integers(2)),
         **registers,
     )
 

@@ -26,7 +26,7 @@ def vit(rng):
         pooling["class_token"] = False
     if pooling["global_pool"] == "avg":
         pooling["fc_norm"] = False
-    return {**deit(rng), **pooling}
+    return {**deit(rng), **pooling, "qkv_bias": bool(rng.integers(2))}
 
 
 def deit(rng):
@@ -115,11 +115,9 @@ def twins_svt(rng):
 
 
 def cait(rng):
-    ratio = float(rng.choice([1.0, 2.5, 48 / 11]))
     return {
         **deit(rng),
-        "mlp_ratio": ratio,
-        "mlp_ratio_token_only": ratio,
+        "mlp_ratio_token_only": float(rng.choice([1.0, 2.5, 48 / 11])),
         "depth_token_only": int(rng.integers(1, 4)),
         "init_values": 0.5,
     }

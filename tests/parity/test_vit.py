@@ -29,6 +29,7 @@ def draw_config(rng):
         image_size=[patch_height * rows, patch_width * columns],
         patch_size=[patch_height, patch_width],
         **draw_entries_of_vit(rng),
+        qkv_bias=bool(rng.integers(2)),
     )
 
 

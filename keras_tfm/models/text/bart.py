@@ -68,11 +68,6 @@ class BARTConfig(Config):
         return self.max_length + FIRST_POSITION
 
     @property
-    def decoder_width(self):
-        """The width of the decoder's feed-forward layers."""
-        return self.decoder_sizes[2]
-
-    @property
     def decoder_sizes(self):
         """(Number of layers, number of heads, feed-forward width) of the decoder."""
         own = self.num_decoder_layers, self.num_decoder_heads, self.decoder_intermediate_dim

@@ -59,16 +59,6 @@ class DeBERTaConfig(EncoderConfig):
         """The width of the token embeddings."""
         return self.embedding_dim or self.dim
 
-    @property
-    def num_distances(self):
-        """The number of rows of the table of distances."""
-        return 2 * (self.num_buckets or self.max_distance or self.max_length) if self.position_terms else 0
-
-    @property
-    def num_positions(self):
-        """The number of rows of the table of absolute positions."""
-        return self.max_length if self.absolute_positions else 0
-
 
 class ConvolutionBranch(SameShape):
     """norm(y + activation(convolution(x))), for embeddings x and the first block's output y, both (B, T, D).

@@ -49,6 +49,7 @@ class ViViTConfig(Config):
     activation: str = "gelu_tanh"
     epsilon: Rate = 1e-6
     pooler: bool = False
+    qkv_bias = True  # a class attribute, not a field
 
 
 class ViViT(ConfiguredModel):

@@ -33,6 +33,8 @@ class CaiTConfig(PatchesConfig):
     Args:
         num_layers: the number of blocks of patches.
         num_class_layers: the number of blocks of the class token.
+        class_intermediate_dim: the width inside the feed-forward layers of the class token, by default
+            `intermediate_dim`.
         layer_scale: the first value of the learned factors.
         dropout: the rate for attention weights and outputs of parts, in the blocks of patches.
         stochastic_depth: the rate in each block of patches.
@@ -43,6 +45,7 @@ class CaiTConfig(PatchesConfig):
     dim: Size = 384
     num_heads: Heads = 8
     intermediate_dim: Size = 1536
+    class_intermediate_dim: Size | None = None
     layer_scale: float = 1e-5
     stochastic_depth: Rate = 0.1
 
@@ -85,7 +88,8 @@ def _block(config, name):
 def _class_block(config, name):
     attention = MultiHeadAttention(config.num_heads, kernel_initializer=INITIALIZER)
     part = residuals(True, epsilon=config.epsilon, layer_scale=config.layer_scale)
-    return ClassAttentionBlock(part(attention), part(feedforward_of(config)), name=name)
+    feedforward = feedforward_of(config, config.class_intermediate_dim)
+    return ClassAttentionBlock(part(attention), part(feedforward), name=name)
 
 
 def _size(dim, num_layers, layer_scale=1e-5, image_size=384):

@@ -19,7 +19,11 @@ INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the autho
 
 @dataclasses.dataclass(frozen=True)
 class DeiTConfig(PatchesConfig):
-    """The sizes of a `DeiT`: the fields of `PatchesConfig`. The distillation token is always there."""
+    """The sizes of a `DeiT`: the fields of `PatchesConfig`, and `qkv_bias`, whether queries, keys and values
+    have biases. The distillation token is always there.
+    """
+
+    qkv_bias: bool = True
 
 
 class DeiT(ViT):

@@ -12,19 +12,18 @@ import keras
 from keras import ops
 
 from keras_tfm.configs import Rate, Whole
-from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.patch_encoder import PatchEncoder, PrependedTokens
 from keras_tfm.models.vision.images import Side
-from keras_tfm.models.vision.vit import PatchesConfig, ViT
+from keras_tfm.models.vision.vit import PatchesConfig, ViT, attention_of
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
 
 
 @dataclasses.dataclass(frozen=True)
-class DINOv2Config(PatchesConfig):
-    """The sizes of a `DINOv2`.
+class DINOConfig(PatchesConfig):
+    """The fields that `DINOv2` and `DINOv3` share.
 
     Args:
         num_registers: the number of register tokens.
@@ -41,6 +40,13 @@ class DINOv2Config(PatchesConfig):
     gated: bool = False
 
 
+@dataclasses.dataclass(frozen=True)
+class DINOv2Config(DINOConfig):
+    """The sizes of a `DINOv2`: `qkv_bias` says whether queries, keys and values have biases."""
+
+    qkv_bias: bool = True
+
+
 class DINOv2(ViT):
     """A `ViT` with register tokens: `sequence_output` is (B, 1 + R + N, D), the class token first.
 
@@ -53,7 +59,7 @@ class DINOv2(ViT):
     TensorShape([1, 5, 16])
     """
 
-    config_class = DINOv2Config
+    config_class: type[DINOConfig] = DINOv2Config
 
     @classmethod
     def embed(cls, config, images):
@@ -76,8 +82,7 @@ class DINOv2(ViT):
     @classmethod
     def attention(cls, config):
         """The attention of a block."""
-        dropout = config.attention_dropout
-        return MultiHeadAttention(config.num_heads, dropout=dropout, kernel_initializer=INITIALIZER)
+        return attention_of(config, config.attention_dropout, kernel_initializer=INITIALIZER)
 
     @classmethod
     def feedforward(cls, config):

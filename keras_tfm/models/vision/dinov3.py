@@ -16,13 +16,13 @@ from keras_tfm.layers.attention.projections import PARTS, HeadProjections
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.patch_encoder import PrependedTokens
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map
-from keras_tfm.models.vision.dinov2 import INITIALIZER, DINOv2, DINOv2Config
+from keras_tfm.models.vision.dinov2 import INITIALIZER, DINOConfig, DINOv2
 from keras_tfm.models.vision.images import Side
 
 
 @dataclasses.dataclass(frozen=True)
-class DINOv3Config(DINOv2Config):
-    """Fields that differ from `DINOv2Config`'s: `gated` feed-forward layers use `activation` for the gate,
+class DINOv3Config(DINOConfig):
+    """Fields that differ from `DINOConfig`'s: `gated` feed-forward layers use `activation` for the gate,
     `rotary_base` is that of `GridRotaryEmbedding`, and `query_bias`, `key_bias` and `value_bias` say which of
     attention's projections have a bias.
     """

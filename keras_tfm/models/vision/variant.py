@@ -64,9 +64,10 @@ def attention_of(config, **parts):
     return Attention(projections, dropout=config.dropout, output_layer=output, **parts)
 
 
-def feedforward_of(config):
-    """The feed-forward layer of a block."""
-    return FeedForward(config.intermediate_dim, config.activation, kernel_initializer=INITIALIZER)
+def feedforward_of(config, intermediate_dim=None):
+    """The feed-forward layer of a block; the width inside is that of `config` unless given."""
+    width = intermediate_dim or config.intermediate_dim
+    return FeedForward(width, config.activation, kernel_initializer=INITIALIZER)
 
 
 def residual_of(config, branch, index, **options):

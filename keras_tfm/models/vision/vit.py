@@ -13,7 +13,8 @@ import keras
 from keras import ops
 
 from keras_tfm.configs import Between, Config, Depth, Heads, Rate, Size
-from keras_tfm.layers.attention.multi_head import MultiHeadAttention
+from keras_tfm.layers.attention.multi_head import Attention, MultiHeadAttention
+from keras_tfm.layers.attention.projections import HeadProjections
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.image_positions import interpolate_positions
@@ -37,6 +38,7 @@ class PatchesConfig(PatchedImageConfig):
     intermediate_dim: Size = 3072
     activation: str = "gelu"
     epsilon: Rate = 1e-6
+    qkv_bias = True  # a class attribute, not a field: fixed in a family that does not make it one
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,11 +52,13 @@ class ViTConfig(PatchesConfig):
         position_stddev: the spread of the initial positions. The default is the authors'. With few examples
             ten times as much is better, because patches have about unit scale, and small positions take many
             epochs to matter: on scikit-learn's digits the accuracy after 40 epochs is 98 % instead of 92 %.
+        qkv_bias: whether queries, keys and values have biases.
     """
 
     pooling: Literal["class", "mean", "flatten", "attention"] = "class"
     pooler: bool = False
     position_stddev: Annotated[float, Between(0, 10)] = 0.02
+    qkv_bias: bool = True
 
 
 class ViT(ConfiguredModel):
@@ -156,9 +160,17 @@ def _pooled(config, x):
 def encoder_block(config, rate, name):
     """A block of ViT; `rate` is that of stochastic depth."""
     part = residuals(True, config.dropout, config.epsilon, stochastic_depth=rate)
-    attention = MultiHeadAttention(config.num_heads, dropout=config.dropout)
+    attention = attention_of(config, config.dropout)
     feedforward = FeedForward(config.intermediate_dim, config.activation)
     return Block({"attention": part(attention), "feedforward": part(feedforward)}, name=name)
+
+
+def attention_of(config, dropout, **initializer):
+    """The attention of a block: without `qkv_bias` only its output layer has a bias."""
+    if config.qkv_bias:
+        return MultiHeadAttention(config.num_heads, dropout=dropout, **initializer)
+    projections = HeadProjections(config.num_heads, use_bias=False, name="projections", **initializer)
+    return Attention(projections, dropout=dropout)
 
 
 # Ti and S: Steiner et al. 2022, "How to train your ViT?". B, L and H: Dosovitskiy et al. 2021. g and G: Zhai
