@@ -204,7 +204,7 @@ class Block(Layer):
         """A causal block's output for the next T positions (B, T, D); `mask` (B, T) is False at padding
         among them.
 
-        `bias` is for queries and keys in the order of `cache.attention.positions(T)`.
+        `bias` is for queries and keys in the order of `cache.attention.next_positions(T)`.
         """
         part = self.attention
         y, attention = part.branch.step(part.before(x), cache.attention, mask, bias)

@@ -1,4 +1,7 @@
-"""Key/value caches for incremental decoding: tensors of fixed shapes, updated in place.
+"""What attention attends to: the keys of a call, and the caches of incremental decoding.
+
+A layer of attention reads all of them by the same names: `key`, `value`, `attention_mask`, `positions`,
+`group` and `ungroup`. Caches are tensors of fixed shapes, updated in place.
 
 A layer that decodes has `step(x, cache) -> (y, cache)`. A cache is a named tuple of tensors, so the caches
 of a whole model are one nested structure that a `while_loop` can carry. A scalar () in it counts the
@@ -12,7 +15,46 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
-from keras_tfm.layers.masks import causal_mask
+from keras_tfm.layers.masks import causal_mask, combine_masks
+
+
+class Keys(NamedTuple):
+    """The keys (B, H, S, K) and values (B, H, S, Kv) of whole sequences.
+
+    A layer makes it inside its call; given to the call of another layer, a functional model would lose its
+    tensors.
+
+    - `mask`: of rank 4, which keys the queries may attend to; None for all.
+    - `causal`: whether later keys are hidden from each query.
+    - `query_positions` (T,): by default 0, 1, 2, ...; the keys count from 0.
+    """
+
+    key: Any
+    value: Any
+    mask: Any = None
+    causal: bool = False
+    query_positions: Any = None
+
+    def positions(self, query_length):
+        """The positions of the T = `query_length` queries, (T,), and of the keys, (S,)."""
+        queries = self.query_positions
+        if queries is None:
+            queries = ops.arange(query_length, dtype="int32")
+        return queries, ops.arange(ops.shape(self.key)[2], dtype="int32")
+
+    def attention_mask(self, query_length):
+        """Which keys T = `query_length` queries may attend to: (B or 1, H or 1, T or 1, S), None for all."""
+        if not self.causal:
+            return self.mask
+        return combine_masks(self.mask, causal_mask(query_length, ops.shape(self.key)[2]))
+
+    def group(self, heads):
+        """The heads as they are."""
+        return heads
+
+    def ungroup(self, heads):
+        """The heads as they are."""
+        return heads
 
 
 class KeyValueCache(NamedTuple):
@@ -87,11 +129,18 @@ class KeyValueCache(NamedTuple):
         )
 
     def positions(self, query_length):
-        """The positions of the next T = `query_length` queries, (T G,), and of all entries, (S G,), in the
-        order of `group`.
+        """The positions of the last T = `query_length` written ones, (T G,), and of all entries, (S G,), in
+        the order of `group`.
         """
+        return self._positions(self.index - query_length, query_length)
+
+    def next_positions(self, query_length):
+        """What `positions` gives after the next T = `query_length` positions are written."""
+        return self._positions(self.index, query_length)
+
+    def _positions(self, first, query_length):
         length, size = self.mask.shape[1] or ops.shape(self.mask)[1], self.group_size
-        queries = self.index + ops.arange(query_length, dtype="int32")
+        queries = first + ops.arange(query_length, dtype="int32")
         return ops.repeat(queries, size), ops.arange(length * size, dtype="int32") // size
 
     def group(self, heads):
@@ -182,8 +231,15 @@ class PastCache(NamedTuple):
         )
 
     def positions(self, query_length):
-        """The positions of the next T = `query_length` queries, (T,), and of all entries, (S + T,)."""
-        past = ops.arange(ops.shape(self.key)[2], dtype="int32")
+        """The positions of the last T = `query_length` entries, (T,), and of all, (S + T,)."""
+        return self._positions(ops.shape(self.key)[2] - query_length, query_length)
+
+    def next_positions(self, query_length):
+        """What `positions` gives after the next T = `query_length` positions are appended."""
+        return self._positions(ops.shape(self.key)[2], query_length)
+
+    def _positions(self, past_length, query_length):
+        past = ops.arange(past_length, dtype="int32")
         queries = self.index + ops.arange(query_length, dtype="int32")
         return queries, ops.concatenate([past, queries], axis=0)
 

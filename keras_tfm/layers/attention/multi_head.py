@@ -6,6 +6,10 @@
     average     weights times v, plus what the position adds
     merge       the averages of all heads side by side; `output_layer`
 
+Between the first and the last stage stands one method, `attend`: queries in, averages out. Its `keys` hold
+what is attended to, whether that was projected a moment before (`Keys`) or is a cache of earlier steps; both
+know their masks and positions. So `call`, `step` and `step_context` differ in where the keys come from alone.
+
 Vaswani et al. 2017, "Attention Is All You Need", section 3.2. The tap is where `record_attention` reads the
 weights.
 """
@@ -21,10 +25,10 @@ from keras_tfm.layers.attention.functional import add_bias, add_if_given, attent
 from keras_tfm.layers.attention.projections import HeadProjections, join_heads
 from keras_tfm.layers.attention.tap import is_recorded, tap
 from keras_tfm.layers.base import Layer, own, require_sizes
-from keras_tfm.layers.cache import ContextCache, KeyValueCache
+from keras_tfm.layers.cache import ContextCache, Keys, KeyValueCache
 from keras_tfm.layers.compiler.blockwise import blockwise_attention
 from keras_tfm.layers.dense import Dense
-from keras_tfm.layers.masks import causal_mask, combine_masks, fitting, key_mask_of, masked_softmax
+from keras_tfm.layers.masks import combine_masks, fitting, key_mask_of, masked_softmax
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.layers.signatures import Initializer
 
@@ -66,6 +70,7 @@ class Attention(Layer):
         self.scale = scale
         self.dropout = dropout
         self.on_scores = on_scores
+        self.masks_scores = on_scores is not None and "mask" in inspect.signature(on_scores.call).parameters
         self.on_weights = on_weights
         self.output_layer = output_layer
         self.weight_dropout = Dropout(dropout, name="dropout")
@@ -93,19 +98,20 @@ class Attention(Layer):
         that Keras carries on the keys is combined with it by AND. `bias` is added to the scores. `causal`
         hides later keys from each query. Returns (B, T, D).
         """
-        keys = next(x for x in (key, value, query) if x is not None)
-        mask = fitting(combine_masks(mask, key_mask_of(keys)), query, keys)
+        sequence = key if key is not None else query if value is None else value
+        mask = fitting(combine_masks(mask, key_mask_of(sequence)), query, sequence)
         query, key, value = self.projections.project(query, value, key)
         if self.position is not None:
             query, key = self.position.rotate(query, key)
-        return self.merge(self.attend(query, key, value, mask, bias, causal, training))
+        return self.merge(self.attend(query, Keys(key, value, mask, causal), bias, training))
 
-    def attend(self, query, key, value, mask=None, bias=None, causal=False, training=None):
-        """The averages (B, H, T, Kv) for queries (B, H, T, K), keys (B, H, S, K) and values (B, H, S, Kv)."""
-        if causal:
-            mask = combine_masks(mask, causal_mask(ops.shape(query)[2], ops.shape(key)[2]))
-        weights = self.weigh(self.score(query, key, bias), mask, training)
-        return self.average(weights, value)
+    def attend(self, query, keys, bias=None, training=None):
+        """The averages (B, H, T, Kv) for queries (B, H, T, K) and `keys`: a `Keys` or a cache of them."""
+        length = ops.shape(query)[2]
+        positions = () if self.position is None else keys.positions(length)
+        scores = self.score(keys.group(query), keys.key, bias, *positions)
+        weights = self.weigh(scores, keys.attention_mask(length), training)
+        return keys.ungroup(self.average(weights, keys.value, *positions))
 
     def score(self, query, key, bias=None, positions=None, key_positions=None):
         """The scores (B, H, T, S). Positions are (T,) or (B, T), by default 0, 1, 2, ..."""
@@ -119,8 +125,7 @@ class Attention(Layer):
     def weigh(self, scores, mask=None, training=None):
         """The weights (B, H, T, S): a softmax of `scores`, 0 where `mask`, broadcast over them, is False."""
         if self.on_scores is not None:
-            takes_mask = "mask" in inspect.signature(self.on_scores.call).parameters
-            scores = self.on_scores(scores, **({"mask": mask} if takes_mask else {}))
+            scores = self.on_scores(scores, **({"mask": mask} if self.masks_scores else {}))
         weights = masked_softmax(scores, mask)
         if self.on_weights is not None:
             weights = self.on_weights(weights, training=training)
@@ -167,19 +172,14 @@ class Attention(Layer):
         """Causal self-attention of the next T positions (B, T, D); `mask` (B, T) is False at padding.
 
         Returns what `call(..., causal=True)` gives at these positions, and the cache extended by them.
-        `bias` is for the queries and keys in the order of `cache.positions(T)`.
+        `bias` is for the queries and keys in the order of `cache.next_positions(T)`.
         """
-        length = ops.shape(query)[1]
-        positions = cache.index + ops.arange(length, dtype="int32")
         query, key, value = self.projections.project(query)
         if self.position is not None:
+            positions = cache.index + ops.arange(ops.shape(query)[2], dtype="int32")
             query, key = self.position.rotate(query, key, positions, positions)
-        positions = cache.positions(length)
         cache = cache.append(key, value, mask)
-        scores = self.score(cache.group(query), cache.key, bias, *positions)
-        weights = self.weigh(scores, cache.attention_mask(length))
-        heads = cache.ungroup(self.average(weights, cache.value, *positions))
-        return self.merge(heads), cache
+        return self.merge(self.attend(query, cache, bias)), cache
 
     def start_context(self, context, mask=None):
         """The cache of a context (B, S, D) for cross-attention; `mask` (B, S) is False at its padding."""
@@ -200,9 +200,8 @@ class Attention(Layer):
         if self.position is not None:
             positions = cache.positions(query, positions)
             heads, _ = self.position.rotate(heads, None, positions)
-        scores = self.score(heads, cache.key, positions=positions)
-        weights = self.weigh(scores, combine_masks(cache.mask))
-        return cache.ungroup(self.merge(self.average(weights, cache.value, positions)), query)
+        keys = Keys(cache.key, cache.value, combine_masks(cache.mask), query_positions=positions)
+        return cache.ungroup(self.merge(self.attend(heads, keys)), query)
 
 
 class MultiHeadAttention(Attention):
@@ -293,14 +292,25 @@ class BlockwiseAttention(MultiHeadAttention):
             )
         self.block_size = block_size
 
-    def attend(self, query, key, value, mask=None, bias=None, causal=False, training=None):
-        """The averages (B, H, T, Kv), computed one block of scores at a time."""
-        if is_recorded():
-            return super().attend(query, key, value, mask, bias, causal, training)
+    def attend(self, query, keys, bias=None, training=None):
+        """The averages (B, H, T, Kv), computed one block of scores at a time; of a cache of self-attention,
+        whose scores are few, as a whole.
+        """
+        if is_recorded() or not isinstance(keys, Keys):
+            return super().attend(query, keys, bias, training)
         dropout = self.dropout if training else 0.0
         seed = self.weight_dropout.seed_generator.next() if dropout else None
         return blockwise_attention(
-            query, key, value, mask, bias, self.scale, causal, dropout, seed, block_size=self.block_size
+            query,
+            keys.key,
+            keys.value,
+            keys.mask,
+            bias,
+            self.scale,
+            keys.causal,
+            dropout,
+            seed,
+            self.block_size,
         )
 
 
