@@ -35,18 +35,18 @@ class Keys(NamedTuple):
     causal: bool = False
     query_positions: Any = None
 
-    def positions(self, query_length):
-        """The positions of the T = `query_length` queries, (T,), and of the keys, (S,)."""
+    def positions(self, query):
+        """The positions of the `query` (B, H, T, K), (T,), and of the keys, (S,)."""
         queries = self.query_positions
         if queries is None:
-            queries = ops.arange(query_length, dtype="int32")
+            queries = ops.arange(ops.shape(query)[2], dtype="int32")
         return queries, ops.arange(ops.shape(self.key)[2], dtype="int32")
 
-    def attention_mask(self, query_length):
-        """Which keys T = `query_length` queries may attend to: (B or 1, H or 1, T or 1, S), None for all."""
+    def attention_mask(self, query):
+        """Which keys the `query` (B, H, T, K) may attend to: (B or 1, H or 1, T or 1, S), None for all."""
         if not self.causal:
             return self.mask
-        return combine_masks(self.mask, causal_mask(query_length, ops.shape(self.key)[2]))
+        return combine_masks(self.mask, causal_mask(ops.shape(query)[2], ops.shape(self.key)[2]))
 
     def group(self, heads):
         """The heads as they are."""
@@ -73,7 +73,7 @@ class KeyValueCache(NamedTuple):
     >>> attention = keras_tfm.layers.MultiHeadAttention(num_heads=2)
     >>> y = attention(np.ones((1, 1, 8)))  # creates the weights
     >>> y, cache = attention.step(np.ones((1, 1, 8)), attention.start(1, max_length=4))
-    >>> int(cache.index), cache.attention_mask(1).numpy().tolist()
+    >>> int(cache.index), cache.attention_mask(np.ones((1, 2, 1, 4))).numpy().tolist()
     (1, [[[[True, False, False, False]]]])
     """
 
@@ -128,14 +128,15 @@ class KeyValueCache(NamedTuple):
             end,
         )
 
-    def positions(self, query_length):
-        """The positions of the last T = `query_length` written ones, (T G,), and of all entries, (S G,), in
-        the order of `group`.
+    def positions(self, query):
+        """The positions of the `query` (B, H, T, K), the last ones written, (T G,), and of all entries, (S
+        G,), in the order of `group`.
         """
+        query_length = ops.shape(query)[2]
         return self._positions(self.index - query_length, query_length)
 
     def next_positions(self, query_length):
-        """What `positions` gives after the next T = `query_length` positions are written."""
+        """What `positions` gives for the next T = `query_length` queries."""
         return self._positions(self.index, query_length)
 
     def _positions(self, first, query_length):
@@ -145,7 +146,7 @@ class KeyValueCache(NamedTuple):
 
     def group(self, heads):
         """Heads (B, H, T, K) in the order of the groups, position by position: (N, H, T G, K)."""
-        if self.group_size == 1:
+        if self.mask.shape[2] == 1:
             return heads
         _, num_heads, length, dim = ops.shape(heads)
         heads = ops.reshape(heads, (-1, self.group_size, num_heads, length, dim))  # (N, G, H, T, K)
@@ -154,7 +155,7 @@ class KeyValueCache(NamedTuple):
 
     def ungroup(self, heads):
         """The inverse of `group`: (B, H, T, K)."""
-        if self.group_size == 1:
+        if self.mask.shape[2] == 1:
             return heads
         _, num_heads, length, dim = ops.shape(heads)
         length = length // self.group_size
@@ -162,8 +163,11 @@ class KeyValueCache(NamedTuple):
         heads = ops.transpose(heads, (0, 3, 1, 2, 4))  # (N, G, H, T, K)
         return ops.reshape(heads, (-1, num_heads, length, dim))  # (B, H, T, K)
 
-    def attention_mask(self, query_length):
-        """Which entries the last T = `query_length` written positions may attend to: (N, 1, T G, S G)."""
+    def attention_mask(self, query):
+        """Which entries the `query` (B, H, T, K), at the last T positions written, may attend to: (N, 1, T G,
+        S G).
+        """
+        query_length = ops.shape(query)[2]
         length, size = self.mask.shape[1] or ops.shape(self.mask)[1], self.group_size
         causal = causal_mask(query_length, length, self.index - query_length)  # (1, T, S)
         mask = ops.logical_and(self.mask[:, None], causal[..., None])  # (B, T, S, G)
@@ -230,12 +234,13 @@ class PastCache(NamedTuple):
             (key, value),
         )
 
-    def positions(self, query_length):
-        """The positions of the last T = `query_length` entries, (T,), and of all, (S + T,)."""
+    def positions(self, query):
+        """The positions of the `query` (B, H, T, K), the last entries, (T,), and of all, (S + T,)."""
+        query_length = ops.shape(query)[2]
         return self._positions(ops.shape(self.key)[2] - query_length, query_length)
 
     def next_positions(self, query_length):
-        """What `positions` gives after the next T = `query_length` positions are appended."""
+        """What `positions` gives for the next T = `query_length` queries."""
         return self._positions(ops.shape(self.key)[2], query_length)
 
     def _positions(self, past_length, query_length):
@@ -243,8 +248,9 @@ class PastCache(NamedTuple):
         queries = self.index + ops.arange(query_length, dtype="int32")
         return queries, ops.concatenate([past, queries], axis=0)
 
-    def attention_mask(self, query_length):
-        """Which entries the last T = `query_length` ones may attend to: (B, 1, T, S + T)."""
+    def attention_mask(self, query):
+        """Which entries the `query` (B, H, T, K), the last T of them, may attend to: (B, 1, T, S + T)."""
+        query_length = ops.shape(query)[2]
         length = ops.shape(self.mask)[1]
         causal = causal_mask(query_length, length, length - query_length)  # (1, T, S + T)
         return ops.logical_and(self.mask[:, None], causal)[:, None]

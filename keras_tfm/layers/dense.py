@@ -6,7 +6,6 @@ import inspect
 import keras
 from keras import ops
 
-from keras_tfm.jit import is_fusing
 from keras_tfm.layers.compiler.fused import fused
 from keras_tfm.layers.compiler.products import add_bias, multiply
 from keras_tfm.layers.masks import in_float32
@@ -20,7 +19,8 @@ class Dense(keras.layers.Dense):
         y = multiply(x, self.kernel)
         if self.bias is not None:
             y = add_bias(y, self.bias)
-        return y if self.activation is None else fused_activation(self.activation)(y)
+        is_linear = self.activation is None or self.activation is keras.activations.linear
+        return y if is_linear else fused_activation(self.activation)(y)
 
     def __delattr__(self, name):
         """Keras deletes variables of a layer when it adds low-rank updates or quantises to 8 bits."""
@@ -36,8 +36,7 @@ def fused_activation(activation):
     if not inspect.isfunction(activation):
         return activation
 
-    @functools.wraps(activation)
     def in_higher_precision(x):
-        return ops.cast(activation(in_float32(x)), x.dtype) if is_fusing() else activation(x)
+        return ops.cast(activation(in_float32(x)), x.dtype)
 
-    return fused(in_higher_precision)
+    return fused(in_higher_precision, activation)

@@ -34,9 +34,8 @@ def causal_mask(query_length: int | Tensor, key_length: int | Tensor, offset: in
     return (key_positions[None, :] <= query_positions[:, None])[None]  # (1, T, S)
 
 
-def key_mask_of(tensor):
-    """The (B, S) mask that Keras carries on `tensor` (from `mask_zero`, for example), or None."""
-    return get_keras_mask(tensor)
+# The (B, S) mask that Keras carries on a tensor (from `mask_zero`, for example), or None.
+key_mask_of = get_keras_mask
 
 
 def expand_mask(mask, rank=4, name="mask"):

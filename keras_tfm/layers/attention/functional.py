@@ -20,7 +20,7 @@ def attention_scores(query: Tensor, key: Tensor, scale: float | None = None) -> 
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     # Scaling after the product trains faster. In float16 the unscaled product could overflow.
     is_narrow = keras.backend.standardize_dtype(query.dtype) == "float16"
-    scores = multiply_heads(query * scale if is_narrow else query, key, transpose=True)
+    scores = product(query * scale if is_narrow else query, key, transpose=True)
     return scores if is_narrow else scores * scale
 
 
@@ -55,18 +55,6 @@ def attention_weights(
     """
     scores = add_bias(attention_scores(query, key, scale), bias)
     return masked_softmax(scores, fitting(combine_masks(mask, rank=len(query.shape)), query, key))
-
-
-def multiply_heads(x, y, transpose=False):
-    """x (B, H, T, K) times y (B, H, K, S), or the transpose of y (B, H, S, K): (B, H, T, S).
-
-    y may also have heads folded into the batch axis, (B H, ...), as `KeyValueCache` stores them.
-    """
-    if len(y.shape) == len(x.shape):
-        return product(x, y, transpose)
-    *rows, length, width = ops.shape(x)
-    found = product(ops.reshape(x, (-1, length, width)), y, transpose)  # (B H, T, S)
-    return ops.reshape(found, (*rows, length, ops.shape(found)[-1]))  # (B, H, T, S)
 
 
 def dot_product_attention(

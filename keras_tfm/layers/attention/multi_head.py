@@ -21,12 +21,13 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.layers.attention.functional import add_bias, add_if_given, attention_scores, multiply_heads
+from keras_tfm.layers.attention.functional import add_bias, add_if_given, attention_scores
 from keras_tfm.layers.attention.projections import HeadProjections, join_heads
 from keras_tfm.layers.attention.tap import is_recorded, tap
 from keras_tfm.layers.base import Layer, own, require_sizes
 from keras_tfm.layers.cache import ContextCache, Keys, KeyValueCache
 from keras_tfm.layers.compiler.blockwise import blockwise_attention
+from keras_tfm.layers.compiler.products import product
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.masks import combine_masks, fitting, key_mask_of, masked_softmax
 from keras_tfm.layers.regularization import Dropout
@@ -107,10 +108,9 @@ class Attention(Layer):
 
     def attend(self, query, keys, bias=None, training=None):
         """The averages (B, H, T, Kv) for queries (B, H, T, K) and `keys`: a `Keys` or a cache of them."""
-        length = ops.shape(query)[2]
-        positions = () if self.position is None else keys.positions(length)
+        positions = () if self.position is None else keys.positions(query)
         scores = self.score(keys.group(query), keys.key, bias, *positions)
-        weights = self.weigh(scores, keys.attention_mask(length), training)
+        weights = self.weigh(scores, keys.attention_mask(query), training)
         return keys.ungroup(self.average(weights, keys.value, *positions))
 
     def score(self, query, key, bias=None, positions=None, key_positions=None):
@@ -120,7 +120,8 @@ class Attention(Layer):
         if self.position is not None:
             positions, key_positions = counted(positions, query), counted(key_positions, key)
             bias = add_if_given(bias, self.position.scores(query, key, positions, key_positions, scale))
-        return add_bias(attention_scores(query, key, scale), bias)
+        scores = attention_scores(query, key, scale)
+        return scores if bias is None else add_bias(scores, bias)
 
     def weigh(self, scores, mask=None, training=None):
         """The weights (B, H, T, S): a softmax of `scores`, 0 where `mask`, broadcast over them, is False."""
@@ -138,7 +139,7 @@ class Attention(Layer):
     def average(self, weights, value, positions=None, key_positions=None):
         """The means (B, H, T, Kv) of the values (B, H, S, Kv), weighed by `weights`."""
         weights = ops.cast(weights, value.dtype)
-        heads = multiply_heads(weights, value)  # (B, H, T, Kv)
+        heads = product(weights, value)  # (B, H, T, Kv)
         if self.position is None:
             return heads
         positions, key_positions = counted(positions, weights), counted(key_positions, value)

@@ -108,14 +108,16 @@ class HeadProjections(Layer):
         """Heads (B, H, T, K), (B, H, S, K) and (B, H, S, Kv) of `query` (B, T, D), `value` and `key`, (B, S,
         D).
         """
-        self._require_form(value, key)
-        if self.is_self_attention:
+        if self.is_self_attention and value is None and key is None:
             return self.project_self(query)
+        self._require_form(value, key)
         return [*self.project_query(query), *self.project_context(value, key)]
 
     def project_self(self, x):
         """The queries, keys and values of one sequence."""
         heads = self.query_key_value(x)
+        if isinstance(self.use_bias, bool):
+            return heads
         return [
             x if bias is None else x + ops.reshape(ops.cast(bias, x.dtype), (self.num_heads, 1, x.shape[-1]))
             for x, bias in zip(heads, self.biases, strict=True)
@@ -155,13 +157,15 @@ class HeadProjection(Dense):
         super().__init__(num_heads * sum(widths), **kwargs)
         self.num_heads = num_heads
         self.widths = tuple(widths)
+        self.borders = tuple(num_heads * sum(widths[:part]) for part in range(1, len(widths)))
 
     def call(self, x, training=None):
         heads = self._split(multiply(x, self.kernel))
-        if self.bias is None:
-            return heads
-        parts = zip(heads, self._cut(self.bias), self.widths, strict=True)
-        return [x + ops.reshape(bias, (self.num_heads, 1, width)) for x, bias, width in parts]
+        if self.bias is not None:
+            biases = ops.split(self.bias, self.borders, axis=-1) if self.borders else [self.bias]
+            for part, (bias, width) in enumerate(zip(biases, self.widths, strict=True)):
+                heads[part] += ops.reshape(bias, (self.num_heads, 1, width))
+        return heads
 
     def quantized_call(self, *args, **kwargs):
         return self._split(super().quantized_call(*args, **kwargs))
@@ -171,12 +175,10 @@ class HeadProjection(Dense):
         return [(batch_size, self.num_heads, length, width) for width in self.widths]
 
     def _split(self, x):
-        return [split_heads(part, self.num_heads) for part in self._cut(x)]
-
-    def _cut(self, x):
-        """The last axis, cut into the parts."""
-        borders = [self.num_heads * sum(self.widths[:part]) for part in range(1, len(self.widths))]
-        return ops.split(x, borders, axis=-1) if borders else [x]
+        parts = ops.split(x, self.borders, axis=-1) if self.borders else [x]
+        for part, columns in enumerate(parts):
+            parts[part] = split_heads(columns, self.num_heads)
+        return parts
 
 
 def split_heads(x, num_heads):

@@ -4,6 +4,7 @@ XLA on CPUs uses a single core for one row, gains hardly anything from a second 
 reads a transposed table slowly: `multiply` and `multiply_transposed` compute such products in another order.
 """
 
+import functools
 import math
 
 import keras
@@ -68,20 +69,27 @@ def flat_product(x, kernel, transpose=False):
         return product(x, kernel, transpose)
     x = ops.convert_to_tensor(x)
     with tf.name_scope("flat_product"):  # by which exports know it
-        y = product(tf.reshape(x, (-1, x.shape[-1])), kernel, transpose)  # (rows, F)
+        x_rows = tf.reshape(x, (-1, x.shape[-1]))  # (rows, D)
+        y = tf.matmul(x_rows, ops.convert_to_tensor(kernel), transpose_b=transpose)  # (rows, F)
         return tf.reshape(y, tf.concat([tf.shape(x)[:-1], [y.shape[-1]]], axis=0))  # (..., F)
 
 
 def product(x, y, transpose=False):
     """x (..., T, K) times y (..., K, S), or the transpose of y (..., S, K): (..., T, S).
 
-    XLA takes 5 ms to compile an `einsum`, and hardly any time for a product.
+    y may also have the heads of x (B, H, T, K) folded into the batch axis, (B H, ...), as `KeyValueCache`
+    stores them. XLA takes 5 ms to compile an `einsum`, and hardly any time for a product.
     """
+    if len(y.shape) < len(x.shape):
+        *rows, length, width = ops.shape(x)
+        y = product(ops.reshape(x, (-1, length, width)), y, transpose)  # (B H, T, S)
+        return ops.reshape(y, (*rows, length, ops.shape(y)[-1]))  # (B, H, T, S)
     if isinstance(x, keras.KerasTensor) or isinstance(y, keras.KerasTensor):
         return ops.matmul(x, ops.swapaxes(y, -2, -1) if transpose else y)
     return tf.matmul(ops.convert_to_tensor(x), ops.convert_to_tensor(y), transpose_b=transpose)
 
 
+@functools.cache
 def largest_divisor(number, most):
     """The largest divisor of `number` that is at most `most`."""
     return next(size for size in range(min(number, most), 0, -1) if number % size == 0)
