@@ -1,13 +1,14 @@
-"""What `keras-tfm predict` takes of each task: options, and files to read.
+"""What the command line says of each task: what it learns, and the options and files of `predict`.
 
 It stands apart from the tasks, whose import takes seconds, so that `--help` answers at once.
 """
 
 import dataclasses
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from keras_tfm.configs import Between, Config, Count, Option
 
+TASKS: dict[str, Any] = {}  # {name: class} of the tasks that are imported
 ITEMS = 10  # that are recommended to a user by default
 
 
@@ -73,10 +74,13 @@ class Recommending(Asking):
 
 
 class Asked(NamedTuple):
-    """A task's `asking`, and its `input_files`: what its `read_inputs` reads, in one line."""
+    """A task's `asking`; its `input_files`, what its `read_inputs` reads; and its `help`, what it learns,
+    "" if it does not. Both are one line.
+    """
 
     asking: Asking
     input_files: str
+    help: str = ""
 
 
 PAIRS = "lines; or a TABLE"
@@ -86,36 +90,60 @@ IMAGES = (
     "paths of them"
 )
 ASKED = {
-    "translate": Asked(Batched(), PAIRS),
-    "summarize": Asked(Batched(), PAIRS),
-    "classify": Asked(Labelling(), "lines, with a tab between two texts; or a TABLE"),
+    "translate": Asked(
+        Batched(), PAIRS, "train a model that maps a text to a text, for example a translator"
+    ),
+    "summarize": Asked(Batched(), PAIRS, "train a model that summarises texts"),
+    "classify": Asked(
+        Labelling(),
+        "lines, with a tab between two texts; or a TABLE",
+        "train or fine-tune an encoder to label texts, or pairs of texts",
+    ),
     "tag": Asked(
-        Tagging(), "lines, or CoNLL columns; or a TABLE with lists of words, or with a word per row"
+        Tagging(),
+        "lines, or CoNLL columns; or a TABLE with lists of words, or with a word per row",
+        "train or fine-tune an encoder to tag the words of sentences",
     ),
     "answer": Asked(
-        Batched(batch_size=16), "lines: question, tab, context; or JSON in SQuAD's format; or a TABLE"
+        Batched(batch_size=16),
+        "lines: question, tab, context; or JSON in SQuAD's format; or a TABLE",
+        "train or fine-tune an encoder to find the answers to questions in texts",
     ),
     "choose": Asked(
         Labelling(batch_size=16),
         "lines: text, tab, choice, tab, choice, ...; or a TABLE with lists of choices",
+        "train or fine-tune an encoder to choose one of several texts",
     ),
-    "recommend": Asked(Recommending(), "lines with one user each; or a TABLE with users"),
+    "recommend": Asked(
+        Recommending(),
+        "lines with one user each; or a TABLE with users",
+        "learn from ratings which items each user would like",
+    ),
     "forecast": Asked(
-        Asking(), "lines with one series each, comma-separated; or a TABLE with a column of numbers"
+        Asking(),
+        "lines with one series each, comma-separated; or a TABLE with a column of numbers",
+        "train a model that predicts the next values of a series of numbers",
     ),
-    "generate": Asked(Batched(), TEXTS),
-    "masked-lm": Asked(Batched(), TEXTS),
+    "generate": Asked(Batched(), TEXTS, "train a language model on plain text; it continues prompts"),
+    "masked-lm": Asked(Batched(), TEXTS, "pre-train an encoder on documents: masked words, pairs of texts"),
     "sentence-vectors": Asked(Batched(), TEXTS),
     "detect": Asked(
-        Finding(), "an image, a folder of images, COCO's JSON, JSON lines with images; or a TABLE"
+        Finding(),
+        "an image, a folder of images, COCO's JSON, JSON lines with images; or a TABLE",
+        "train a detector: boxes around objects in images, and what they are",
     ),
     "segment": Asked(
         Masking(),
         "an image, a folder of images or with images/, COCO's JSON, JSON lines with images; or a TABLE",
+        "train a segmenter: the class of every pixel of an image, instances, or panoptic segments",
     ),
-    "classify-images": Asked(Labelling(), IMAGES),
+    "classify-images": Asked(
+        Labelling(), IMAGES, "train an image classifier: a Transformer, or another model of images"
+    ),
     "image-vectors": Asked(Batched(), IMAGES),
-    "pretrain-images": Asked(Batched(), IMAGES),
-    "match-images": Asked(Batched(), IMAGES),
-    "caption": Asked(Batched(), IMAGES),
+    "pretrain-images": Asked(Batched(), IMAGES, "pre-train an encoder on images without labels"),
+    "match-images": Asked(
+        Batched(), IMAGES, "train a model that finds the text of an image, and the image of a text"
+    ),
+    "caption": Asked(Batched(), IMAGES, "train a model that writes a text about an image"),
 }

@@ -14,6 +14,7 @@ from keras_tfm.heads import LanguageModel
 from keras_tfm.models import T5, T5Config
 from keras_tfm.tasks import TASKS, LearningTask, TrainableTask
 from tests.data.tokenizers.test_sentencepiece_files import trained as sentence_pieces
+from tests.fresh_process import run_fresh
 from tests.tasks.tiny import TINY
 from tests.test_cli import run
 
@@ -247,6 +248,15 @@ def test_images_from_folders(tmp_path, capsys):
     serve = tf.saved_model.load(tmp_path / "served").signatures["serving_default"]
     image = (tmp_path / "images" / "dark" / "0.png").read_bytes()
     np.testing.assert_allclose(serve(tf.constant([image]))["probabilities"][0, 0], rows[0]["dark"], rtol=1e-4)
+
+
+def test_the_tasks_are_listed_without_tensorflow():
+    result = run_fresh(
+        "from keras_tfm.cli import main; main(['train', '--help'])", blocked=("tensorflow", "keras")
+    )
+    assert result.returncode == 0, result.stderr
+    learning = {name for name, task in TASKS.items() if issubclass(task, LearningTask)}
+    assert learning <= set(result.stdout.split()) and "image-vectors" not in result.stdout
 
 
 @pytest.mark.parametrize("name", [name for name, task in TASKS.items() if issubclass(task, LearningTask)])

@@ -69,7 +69,9 @@ def test_what_has_a_dtype_or_weights_keeps_its_own():
     attention = layers.MultiHeadAttention(2, dtype="float32", name="given")
     feedforward = layers.Residual(layers.FeedForward(8))
     norm = layers.LayerNormalization()
-    block = layers.Block(layers.Residual(attention, norm), feedforward, dtype="mixed_bfloat16")
+    block = layers.Block(
+        {"attention": layers.Residual(attention, norm), "feedforward": feedforward}, dtype="mixed_bfloat16"
+    )
     outer = Holder(block, dtype="float64")
     outer(np.ones((1, 3, 4)))
     of = {part.name: part.compute_dtype for part in block._flatten_layers()}
@@ -79,10 +81,12 @@ def test_what_has_a_dtype_or_weights_keeps_its_own():
 
 @pytest.mark.parametrize("make", [
     holder,
-    lambda: layers.Block(
-        layers.Residual(layers.MultiHeadAttention(2, position=layers.RotaryEmbedding(), dtype="float64")),
-        layers.Residual(layers.FeedForward(8)),
-    ),
+    lambda: layers.Block({
+        "attention": layers.Residual(
+            layers.MultiHeadAttention(2, position=layers.RotaryEmbedding(), dtype="float64")
+        ),
+        "feedforward": layers.Residual(layers.FeedForward(8)),
+    }),
     lambda: layers.RecurrentEncoder(3, cell=keras.layers.GRUCell(3)),
 ])  # fmt: skip
 def test_the_configuration_says_what_was_given_and_the_rest_follows_again(make):

@@ -5,15 +5,18 @@ A mistake of the user's ends with one line and exit code 2; KERAS_TFM_TRACEBACK=
 
 import argparse
 import contextlib
+import functools
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from keras_tfm.asking import ASKED, TASKS
 from keras_tfm.cli import attention, info, launch, match, plot, predict, vectors, verbs
 from keras_tfm.cli.console import LOG, OutputError, answering, hush, quiet_tensorflow, speaking
 from keras_tfm.configs import meant
+from keras_tfm.serving import plugins
 from keras_tfm.version import __version__
 
 
@@ -54,7 +57,7 @@ class Parser(argparse.ArgumentParser):
 def parser() -> Parser:
     """The parser of all verbs; each of them sets `run`, the function that executes it.
 
-    Tasks, and TensorFlow with them, are only imported when `train` itself is parsed.
+    Tasks, and TensorFlow with them, are only imported when `train TASK` is parsed.
     """
     root = Parser("keras-tfm", description="Train, run, evaluate and export Transformers.")
     root.add_argument("--version", action="version", version=f"keras-tfm {__version__}")
@@ -77,14 +80,28 @@ def parser() -> Parser:
 
 
 def add_tasks(train: Parser) -> None:
-    """Add all tasks that learn to the parser of `train`."""
+    """Add all tasks that learn to the parser of `train`: this package's, plugins, and imported ones. None is
+    imported before it is chosen.
+    """
+    group = train.add_subparsers(title="tasks", dest="task", required=True, metavar="TASK")
+    added = plugins.installed("task", ASKED).items()
+    helps = {name: f"a task of {' '.join(plugin.distribution)}" for name, plugin in added}
+    helps |= {name: getattr(task, "help", "") for name, task in TASKS.items()}
+    helps |= {name: asked.help for name, asked in ASKED.items()}
+    for name, help in sorted(helps.items()):
+        if help:
+            add_verb(group, name, None, help).fill = functools.partial(fill_task, name)
+
+
+def fill_task(name: str, verb: Parser) -> None:
+    """Let a parser train the task of this name, with its options; this imports TensorFlow."""
     quiet_tensorflow()
-    from keras_tfm.cli.train import add_tasks
+    from keras_tfm.cli.train import fill
 
-    add_tasks(train, add_verb)
+    fill(name, verb)
 
 
-def add_verb(group: Any, name: str, run: Callable[[argparse.Namespace], None], help: str) -> Parser:
+def add_verb(group: Any, name: str, run: Callable[[argparse.Namespace], None] | None, help: str) -> Parser:
     """The parser of the verb `name`, which `run(arguments)` executes; `help` is also its description."""
     verb = group.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
     verb.add_argument(

@@ -1,6 +1,6 @@
 """`keras-tfm train TASK`, with options generated from what the tasks declare.
 
-Tasks import TensorFlow, which takes seconds: this module is only imported when `train` is parsed.
+Tasks import TensorFlow, which takes seconds: this module is only imported when `train TASK` is parsed.
 """
 
 import argparse
@@ -20,28 +20,14 @@ from keras_tfm.cli.command import Command, Plan, plan_of
 from keras_tfm.cli.console import say, tell_untrained
 from keras_tfm.cli.generated import add_options, defaults_of, in_flags
 from keras_tfm.cli.outputs import refuse_folder, refuse_inside
-from keras_tfm.serving import plugins
-from keras_tfm.tasks import TASKS, LearningTask
-from keras_tfm.tasks.task import is_ours, task_called
+from keras_tfm.tasks import LearningTask
+from keras_tfm.tasks.task import task_called
 from keras_tfm.training import strategy
 from keras_tfm.training.folder import is_run, refuse_running
 from keras_tfm.training.strategy import num_workers, sum_over_workers, worker_index
 
 
-def add_tasks(train: Any, add_verb: Any) -> None:
-    """Add every task to the parser of `train`."""
-    group = train.add_subparsers(title="tasks", dest="task", required=True, metavar="TASK")
-    ours = [name for name, task_class in TASKS.items() if is_ours(task_class)]
-    found = plugins.installed("task", ours)
-    for name, task_class in sorted((found | TASKS).items()):
-        if name not in TASKS:  # a plugin, which is imported once it is asked for
-            verb = add_verb(group, name, run, f"a task of {' '.join(found[name].distribution)}")
-            verb.fill = functools.partial(_fill, name)
-        elif issubclass(task_class, LearningTask):
-            _fill(name, add_verb(group, name, run, task_class.help))
-
-
-def _fill(name: str, verb: Any) -> None:
+def fill(name: str, verb: Any) -> None:
     """Let a parser train the task of this name."""
     task_class = task_called(name)
     if not issubclass(task_class, LearningTask):

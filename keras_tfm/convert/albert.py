@@ -57,13 +57,13 @@ FAMILY = Family(
         "num_groups": "num_hidden_groups",
         "group_size": "inner_group_num",
     },
-    absent={
+    default_entries={
         "hidden_size": 4096,
         "num_attention_heads": 64,
         "intermediate_size": 16_384,
         "hidden_act": "gelu_new",
     },
-    fixed={"tie_word_embeddings": True, "position_embedding_type": "absolute"},
+    fixed_entries={"tie_word_embeddings": True, "position_embedding_type": "absolute"},
     shapes={
         "embeddings.word_embeddings.weight": ("vocabulary_size", "embedding_dim"),
         "embeddings.position_embeddings.weight": ("max_length", "embedding_dim"),
@@ -81,20 +81,23 @@ FAMILY = Family(
             {"dropout": DROPOUT},
         ),
         "AlbertForMaskedLM": Head(
-            MaskedLM, MASKED_LM, {"next_sentence": False, "activation": own_activation}, lacks=("pooler",)
+            MaskedLM,
+            MASKED_LM,
+            {"next_sentence": False, "activation": own_activation},
+            missing_parts=("pooler",),
         ),
         "AlbertForSequenceClassification": Head(Classifier, **CLASSIFIER, arguments={"hidden_dim": None}),
-        "AlbertForTokenClassification": Head(TokenTagger, **CLASSIFIER, lacks=("pooler",)),
+        "AlbertForTokenClassification": Head(TokenTagger, **CLASSIFIER, missing_parts=("pooler",)),
         "AlbertForMultipleChoice": Head(
             MultipleChoice, CLASSIFIER["rows"], {"hidden_dim": None}, {"dropout": DROPOUT}
         ),
         "AlbertForQuestionAnswering": Head(
-            SpanFinder, linear("head/output", "qa_outputs"), lacks=("pooler",)
+            SpanFinder, linear("head/output", "qa_outputs"), missing_parts=("pooler",)
         ),
     },
     copies={
         "predictions.decoder.weight": "{prefix}embeddings.word_embeddings.weight",
         "predictions.decoder.bias": "predictions.bias",
     },
-    ignored=(r"embeddings\.position_ids",),
+    buffers=(r"embeddings\.position_ids",),
 )

@@ -21,9 +21,9 @@ class Arguments:
             differ.
         ratios: timm's arguments that give our fields as multiples of another field, the last one:
             {"mlp_ratio": ("intermediate_dim", "dim")}. For several fields it is a list, or one number.
-        fixed: timm's arguments of which only one value, the default, is supported here.
-        only: our fields of which timm supports only one value.
-        defaults: the defaults of timm's classes that differ from our sizes.
+        fixed_entries: {timm's argument: the only value that is supported here}, the default.
+        fixed_fields: {our field: the only value that timm supports}.
+        default_entries: {timm's argument: its meaning if it is missing}, where our sizes have another value.
         named: timm's arguments that follow from the architecture's name.
         check: `check(config)` raises ValueError for a configuration that timm computes in another way.
     """
@@ -31,9 +31,9 @@ class Arguments:
     model: Any
     fields: Mapping[str, str | Entry]
     ratios: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
-    fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    only: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    defaults: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"drop_path_rate": 0.0})
+    fixed_entries: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    fixed_fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    default_entries: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"drop_path_rate": 0.0})
     named: tuple[str, ...] = ()
     check: Callable[[Any], None] | None = None
 
@@ -43,17 +43,17 @@ class Arguments:
         Raises ValueError for values that no configuration may have.
         """
         arguments = {name: x for name, x in arguments.items() if name not in HEAD_ARGUMENTS}
-        values = dict(self.only)
+        values = dict(self.fixed_fields)
         for name, value in arguments.items():
-            if name in self.fixed:
-                if value != self.fixed[name]:
-                    raise CheckpointError("timm", name, repr(self.fixed[name]), brief(value))
+            if name in self.fixed_entries:
+                if value != self.fixed_entries[name]:
+                    raise CheckpointError("timm", name, repr(self.fixed_entries[name]), brief(value))
             elif isinstance(field := self.fields.get(name), Entry):
                 values[field.name] = field.read(value, arguments)
             elif field is not None:
                 values[field] = value
             elif name not in self.ratios:
-                known = ", ".join([*self.fields, *self.ratios, *self.fixed])
+                known = ", ".join([*self.fields, *self.ratios, *self.fixed_entries])
                 raise CheckpointError("timm", name, f"an argument out of {known}", brief(value))
         for name, (*parts, other) in self.ratios.items():
             if name in arguments:
@@ -65,7 +65,7 @@ class Arguments:
 
     def arguments_of(self, config):
         """timm's arguments for our configuration; ValueError for one that timm does not have."""
-        for name, value in self.only.items():
+        for name, value in self.fixed_fields.items():
             if getattr(config, name) != value:
                 got = getattr(config, name)
                 raise ValueError(f"timm's class computes only `{name}` {value!r}; it is {got!r}.")

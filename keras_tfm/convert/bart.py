@@ -75,7 +75,7 @@ STACKS = {
 }
 
 
-def left_out(tensors):
+def default_tensors(tensors):
     """What a file may omit: the other names of the shared embedding table, and the logits' bias, 0."""
     filled = {}
     for prefix in ("", "model."):
@@ -122,7 +122,7 @@ FAMILY = Family(
         "start_id": "decoder_start_token_id",
         "end_id": Entry("eos_token_id", first_of, lambda config: config.end_id),
     },
-    absent={
+    default_entries={
         "encoder_layers": 12,
         "decoder_layers": 12,
         "encoder_attention_heads": 16,
@@ -130,8 +130,8 @@ FAMILY = Family(
         "encoder_ffn_dim": 4096,
         "decoder_ffn_dim": 4096,
     },
-    fixed={"is_encoder_decoder": True, "is_decoder": False, "tie_word_embeddings": True},
-    only={"normalize_first": False, "epsilon": 1e-5},
+    fixed_entries={"is_encoder_decoder": True, "is_decoder": False, "tie_word_embeddings": True},
+    fixed_fields={"normalize_first": False, "epsilon": 1e-5},
     shapes={
         "shared.weight": ("vocabulary_size", "dim"),
         "encoder.embed_positions.weight": ("num_positions", "dim"),
@@ -149,13 +149,13 @@ FAMILY = Family(
             for name in ("encoder", "decoder")
         },
     },
-    left_out=left_out,
+    default_tensors=default_tensors,
 )
 
 MBART = dataclasses.replace(
     FAMILY,
     model_type="mbart",
     backbone="MBartModel",
-    only={"normalize_first": True, "epsilon": 1e-5},
+    fixed_fields={"normalize_first": True, "epsilon": 1e-5},
     heads={f"MBart{name}": head for name, head in HEADS.items()},
 )

@@ -61,7 +61,7 @@ FAMILY = Family(
         "activation": "hidden_act",
         "epsilon": "layer_norm_eps",
     },
-    fixed={
+    fixed_entries={
         "is_decoder": False,
         "add_cross_attention": False,
         "position_embedding_type": "absolute",
@@ -80,19 +80,24 @@ FAMILY = Family(
             MaskedLM, MASKED_LM + NEXT_SENTENCE, {"next_sentence": True, "activation": own_activation}
         ),
         "BertForMaskedLM": Head(
-            MaskedLM, MASKED_LM, {"next_sentence": False, "activation": own_activation}, lacks=("pooler",)
+            MaskedLM,
+            MASKED_LM,
+            {"next_sentence": False, "activation": own_activation},
+            missing_parts=("pooler",),
         ),
         "BertForNextSentencePrediction": Head(NextSentence, NEXT_SENTENCE),
         "BertForSequenceClassification": Head(Classifier, **CLASSIFIER, arguments={"hidden_dim": None}),
-        "BertForTokenClassification": Head(TokenTagger, **CLASSIFIER, lacks=("pooler",)),
+        "BertForTokenClassification": Head(TokenTagger, **CLASSIFIER, missing_parts=("pooler",)),
         "BertForMultipleChoice": Head(
             MultipleChoice, CLASSIFIER["rows"], {"hidden_dim": None}, {"dropout": DROPOUT}
         ),
-        "BertForQuestionAnswering": Head(SpanFinder, linear("head/output", "qa_outputs"), lacks=("pooler",)),
+        "BertForQuestionAnswering": Head(
+            SpanFinder, linear("head/output", "qa_outputs"), missing_parts=("pooler",)
+        ),
     },
     copies={
         "cls.predictions.decoder.weight": "{prefix}embeddings.word_embeddings.weight",
         "cls.predictions.decoder.bias": "cls.predictions.bias",
     },
-    ignored=(r"embeddings\.position_ids",),
+    buffers=(r"embeddings\.position_ids",),
 )

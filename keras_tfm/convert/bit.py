@@ -65,7 +65,7 @@ FAMILY = Family(
         "num_groups": "num_groups",
         "stochastic_depth": "drop_path_rate",
     },
-    fixed={
+    fixed_entries={
         "hidden_act": "relu",
         "layer_type": "preactivation",
         "global_padding": None,
@@ -92,7 +92,7 @@ ARGUMENTS = Arguments(
         "stem_chs": "stem_dim",
         "drop_path_rate": "stochastic_depth",
     },
-    fixed={
+    fixed_entries={
         "global_pool": "avg",
         "output_stride": 32,
         "stem_type": "fixed",
@@ -101,7 +101,7 @@ ARGUMENTS = Arguments(
         "basic": False,
         "bottle_ratio": 0.25,
     },
-    only={"num_groups": 32},
+    fixed_fields={"num_groups": 32},
     named=("layers", "width_factor"),
 )
 

@@ -1,25 +1,19 @@
-"""BoTNet's checkpoints in timm's format (Srinivas et al. 2021), and its attention alone."""
+"""BoTNet's checkpoints in timm's format (Srinivas et al. 2021)."""
 
 import dataclasses
 
-import keras
 import numpy as np
 
 from keras_tfm.convert.arguments import Arguments
 from keras_tfm.convert.family import Entry
 from keras_tfm.convert.keymap import POINTWISE, batch_norm, convolution, linear, weight
-from keras_tfm.convert.state import check_arguments, read_state
-from keras_tfm.heads import Classifier
-from keras_tfm.models import BoTNet, BoTNetConfig
-from keras_tfm.models.vision.botnet import map_attention
-from keras_tfm.training.model import Model
-from keras_tfm.training.safetensors import CheckpointError
+from keras_tfm.models import BoTNet
 
 MODEL = BoTNet
 ARCHITECTURES = {"botnet26t_256": "26T"}
 BLOCK, THEIRS = "stage_{}_block_{}", "stages.{}.{}"
-# {kind of stem: the widths of the convolutions before the last one, as shares of the last one's width}
-STEMS = {"7x7": (), "tiered": (3 / 8, 1 / 2)}
+# The widths of the stem's convolutions before the last one, as shares of the last one's width.
+TIERED = (3 / 8, 1 / 2)
 _26T = BoTNet.sizes["26T"]
 # In a folder, the architecture's name determines the blocks, and a factor their widths.
 ARGUMENTS = Arguments(
@@ -36,7 +30,7 @@ ARGUMENTS = Arguments(
             lambda config: config.dims[0] / _26T.dims[0],
         ),
     },
-    fixed={
+    fixed_entries={
         "stem_type": "tiered",
         "stem_pool": "maxpool",
         "stem_chs": 64,
@@ -44,28 +38,16 @@ ARGUMENTS = Arguments(
         "drop_path_rate": 0.0,
         "drop_block_rate": 0.0,
     },
-    only={
+    fixed_fields={
         "depths": _26T.depths,
         "strides": _26T.strides,
         "attending": _26T.attending,
         "num_heads": 4,
         "scale_positions": False,
     },
-    defaults={},
+    default_entries={},
     check=lambda config: _refuse_odd(config.image_size),
 )
-# Arguments of timm's class when it is made directly, with the fields of its `ByoModelCfg`.
-CLASS_ARGUMENTS = {
-    "img_size",
-    "in_chans",
-    "num_classes",
-    "stem_type",
-    "stem_pool",
-    "stem_chs",
-    "act_layer",
-    "num_heads",
-    "blocks",
-}
 
 
 def rows(config):
@@ -109,7 +91,7 @@ def config_of(arguments):
     return dataclasses.replace(
         config,
         stem_dim=stem,
-        inner_stem_dims=tuple(int(part * stem) for part in STEMS["tiered"]),
+        inner_stem_dims=tuple(int(part * stem) for part in TIERED),
         inner_dims=_widths(config.dims, 1 / 4),
     )
 
@@ -138,75 +120,10 @@ def _known(activation, _=None):
 def _widths(dims, factor):
     if type(factor) not in (int, float) or not 0 < factor < 2**10:
         raise ValueError(f"`width_factor` must be a number above 0; it is {factor!r}.")
-    return tuple(_divisible(dim * factor) for dim in dims)
+    return tuple(divisible(dim * factor) for dim in dims)
 
 
-def class_config_of(arguments):
-    """Our configuration for the arguments of timm's class, among them the fields of a `ByoModelCfg`.
-
-    Without `blocks` it is botnet26t_256. CheckpointError for arguments of another model.
-    """
-    check_arguments(arguments, CLASS_ARGUMENTS)
-    if arguments.get("stem_pool", "maxpool") != "maxpool":
-        raise CheckpointError("timm", "stem_pool", "maxpool", repr(arguments["stem_pool"]))
-    if (stem := arguments.get("stem_type", "tiered")) not in STEMS:
-        raise CheckpointError("timm", "stem_type", f"one of {', '.join(STEMS)}", repr(stem))
-    size, dim = BoTNet.sizes["26T"], arguments.get("stem_chs", 64)
-    common: dict = {
-        "image_size": arguments.get("img_size", 256),
-        "num_channels": arguments.get("in_chans", 3),
-        "num_heads": arguments.get("num_heads", 4),
-        "stem_dim": dim,
-        "inner_stem_dims": tuple(int(part * dim) for part in STEMS[stem]),
-        "activation": arguments.get("act_layer", "relu"),
-        "scale_positions": False,
-    }
-    fields = ("dims", "depths", "inner_dims", "strides", "attending")
-    if "blocks" not in arguments:
-        return BoTNetConfig(**common | {name: getattr(size, name) for name in fields})
-    stages = [stage if isinstance(stage, list | tuple) else [stage] for stage in arguments["blocks"]]
-    values = [_stage(stage) for stage in stages]
-    return BoTNetConfig(**common | dict(zip(fields, zip(*values, strict=True), strict=True)))
-
-
-def _stage(parts):
-    """(Width, depth, inner width, stride, number of attending blocks) of a stage, given as runs of equal
-    blocks.
-    """
-    kinds = [part["type"] for part in parts for _ in range(part["d"])]
-    attending = kinds.count("self_attn")
-    if kinds != ["bottle"] * (len(kinds) - attending) + ["self_attn"] * attending:
-        raise CheckpointError("timm", "blocks", "bottlenecks, then some that attend", ", ".join(kinds))
-    first = parts[0]
-    return first["c"], len(kinds), _divisible(first["c"] * first["br"]), first["s"], attending
-
-
-def _divisible(width, by=8):
+def divisible(width, by=8):
     """A width, rounded as timm does."""
     rounded = max(by, int(width + by / 2) // by * by)
     return rounded + by if rounded < 0.9 * width else rounded
-
-
-def read(arguments, weights):
-    """The model for timm's `arguments` and `weights`, and its outputs by timm's names."""
-    config = class_config_of(arguments)
-    backbone = BoTNet(config)
-    model = Classifier(backbone, arguments.get("num_classes", 1000))
-    read_state(model, weights, rows(config))
-    stem = backbone.hidden_states["encoder"][0]
-    maps = {f"features/stage_{i}": x for i, x in enumerate(backbone.maps)}
-    return model, {"logits": model.output, "features/stem": stem, **maps}
-
-
-def read_attention(arguments, weights):
-    """A model of our attention for timm's layer."""
-    known = {"dim_out": arguments["dim"], "stride": 1, "qk_ratio": 1.0, "qkv_bias": False}
-    for name, value in known.items():
-        if arguments.get(name, value) != value:
-            raise CheckpointError("timm", name, repr(value), repr(arguments[name]))
-    grid = tuple(arguments["feat_size"])
-    attention = map_attention(arguments["num_heads"], grid, arguments["scale_pos_embed"], name="attention")
-    images = keras.Input((*grid, arguments["dim"]), name="images")
-    model = Model({"images": images}, attention(images))
-    read_state(model, weights, attention_rows("attention/attention", ""))
-    return model, {"output": model.output}

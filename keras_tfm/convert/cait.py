@@ -1,18 +1,8 @@
 """CaiT's checkpoints in timm's format (Touvron et al. 2021)."""
 
-from keras import ops
-
 from keras_tfm.convert.arguments import Arguments
 from keras_tfm.convert.keymap import TRANSPOSED, linear, norm, weight
-from keras_tfm.convert.state import read_state
-from keras_tfm.convert.variant import (
-    OF_HEADS,
-    attention_rows,
-    embedding_rows,
-    feedforward_rows,
-    outputs_of,
-)
-from keras_tfm.heads import Classifier
+from keras_tfm.convert.variant import OF_HEADS, attention_rows, embedding_rows, feedforward_rows
 from keras_tfm.models import CaiT
 
 MODEL = CaiT
@@ -47,8 +37,8 @@ ARGUMENTS = Arguments(
         "mlp_ratio": ("intermediate_dim", "dim"),
         "mlp_ratio_token_only": ("intermediate_dim", "dim"),
     },
-    fixed={"qkv_bias": True, "pos_drop_rate": 0.0, "global_pool": "token"},
-    only={"activation": "gelu", "epsilon": 1e-6},
+    fixed_entries={"qkv_bias": True, "pos_drop_rate": 0.0, "global_pool": "token"},
+    fixed_fields={"activation": "gelu", "epsilon": 1e-6},
 )
 config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 CLASS_BLOCK = "blocks_token_only.{}"
@@ -83,13 +73,3 @@ def class_attention_rows():
         *linear(f"{ours}/branch/output", f"{theirs}.proj"),
         *norm(f"{ours}/norm", f"{CLASS_BLOCK}.norm1"),
     ]
-
-
-def read(arguments, weights):
-    """The model for timm's `arguments` and `weights`, and its outputs by timm's names."""
-    config = config_of(arguments)
-    model = Classifier(CaiT(config), arguments["num_classes"])
-    read_state(model, weights, rows(config))
-    states = model.backbone.hidden_states["class"][1:]
-    tokens = {f"features/class_block_{i}": ops.take(x, [0], axis=1) for i, x in enumerate(states)}
-    return model, outputs_of(model) | tokens

@@ -112,7 +112,7 @@ def tower_shapes(has_class):
     }
 
 
-IGNORED = (r"(vision|text)_model\.embeddings\.position_ids",)  # 0, 1, ... in older files
+BUFFERS = (r"(vision|text)_model\.embeddings\.position_ids",)  # 0, 1, ... in older files
 
 FAMILY = Family(
     model_type="clip",
@@ -124,10 +124,10 @@ FAMILY = Family(
         "embedding_dim": "projection_dim",
         "end_id": Entry("text_config.eos_token_id", read_end, write_end),
     },
-    nested=("text_config", "vision_config"),
-    same={f"text_config.{name}": f"vision_config.{name}" for name in OF_BOTH.values()},
+    nested_entries=("text_config", "vision_config"),
+    equal_entries={f"text_config.{name}": f"vision_config.{name}" for name in OF_BOTH.values()},
     shapes=tower_shapes(has_class=True) | {"text_projection.weight": ("embedding_dim", "text_dim")},
     rows=rows,
     heads={"CLIPModel": Head(Contrastive, weight("head/logit_scale", "logit_scale"), {"logit_bias": None})},
-    ignored=IGNORED,
+    buffers=BUFFERS,
 )

@@ -37,10 +37,10 @@ FAMILY = Family(
     model=ConditionalDETR,
     prefix="model.",
     fields=detr.FAMILY.fields,
-    absent=detr.FAMILY.absent,
-    written=detr.FAMILY.written,
-    fixed=detr.FAMILY.fixed,
-    only=detr.FAMILY.only,
+    default_entries=detr.FAMILY.default_entries,
+    derived_entries=detr.FAMILY.derived_entries,
+    fixed_entries=detr.FAMILY.fixed_entries,
+    fixed_fields=detr.FAMILY.fixed_fields,
     shapes=detr.FAMILY.shapes,
     rows=rows,
     num_blocks=detr.FAMILY.num_blocks,
@@ -51,6 +51,6 @@ FAMILY = Family(
             options={"num_classes": LABELS},
         )
     },
-    renamed=detr.TIMM,
-    ignored=detr.FAMILY.ignored,
+    renamed_keys=detr.TIMM,
+    buffers=detr.FAMILY.buffers,
 )

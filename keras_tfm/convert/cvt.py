@@ -92,7 +92,7 @@ FAMILY = CvTFamily(
         "attention_dropout": "attention_drop_rate",
         "stochastic_depth": "drop_path_rate",
     },
-    fixed={
+    fixed_entries={
         "patch_sizes": [7, 3, 3],
         "patch_stride": [4, 2, 2],
         "patch_padding": [2, 1, 1],
@@ -124,7 +124,7 @@ FAMILY = CvTFamily(
             Classifier, linear("head/output", "classifier"), {"hidden_dim": None}, {"num_classes": LABELS}
         ),
     },
-    left_out=unit_norm,
-    ignored=(r".*\.num_batches_tracked",),
-    added=batch_counts,
+    default_tensors=unit_norm,
+    buffers=(r".*\.num_batches_tracked",),
+    buffers_of=batch_counts,
 )

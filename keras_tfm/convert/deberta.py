@@ -131,7 +131,7 @@ ABSENT = {
     "pos_att_type": None,
     "max_relative_positions": -1,
 }
-WRITTEN = {
+DERIVED = {
     "relative_attention": lambda config: bool(config.position_terms),
     "pooler_hidden_size": lambda config: config.dim,
     "legacy": lambda config: True,
@@ -192,7 +192,7 @@ V2 = Family(
             lambda config: their_activation(config.convolution_activation),
         ),
     },
-    absent={
+    default_entries={
         **ABSENT,
         "hidden_size": 1536,
         "num_hidden_layers": 24,
@@ -204,16 +204,16 @@ V2 = Family(
         "conv_kernel_size": 0,
         "conv_act": "tanh",
     },
-    written=WRITTEN,
-    fixed={"tie_word_embeddings": True, "conv_groups": 1},
-    only={"key_bias": True},
+    derived_entries=DERIVED,
+    fixed_entries={"tie_word_embeddings": True, "conv_groups": 1},
+    fixed_fields={"key_bias": True},
     shapes=SHAPES,
     rows=VERSION_2,
     heads={
         **heads("DebertaV2"),
         "DebertaV2ForMultipleChoice": Head(MultipleChoice, TWO_LAYERS, HIDDEN_LAYER, HIDDEN_OPTIONS),
     },
-    renamed={
+    renamed_keys={
         "lm_predictions.lm_head.dense.": "cls.predictions.transform.dense.",
         "lm_predictions.lm_head.LayerNorm.": "cls.predictions.transform.LayerNorm.",
         "lm_predictions.lm_head.bias": "cls.predictions.bias",
@@ -223,16 +223,16 @@ V2 = Family(
         "cls.predictions.decoder.bias": "cls.predictions.bias",
     },
     # The enhanced mask decoder and the head of replaced-token detection, which transformers does not read.
-    ignored=(r"embeddings\.position_(ids|embeddings\.weight)", r"mask_predictions\..*"),
+    buffers=(r"embeddings\.position_(ids|embeddings\.weight)", r"mask_predictions\..*"),
 )
 V1 = dataclasses.replace(
     V2,
     model_type="deberta",
     backbone="DebertaModel",
     fields=FIELDS,
-    absent={**ABSENT, "vocab_size": 50_265},
-    fixed={"tie_word_embeddings": True, "talking_head": False},
-    only={
+    default_entries={**ABSENT, "vocab_size": 50_265},
+    fixed_entries={"tie_word_embeddings": True, "talking_head": False},
+    fixed_fields={
         "key_bias": False,
         "num_buckets": 0,
         "normalize_distances": False,

@@ -102,10 +102,10 @@ FAMILY = Family(
         "num_decoder_points": "decoder_n_points",
         "refines": "with_box_refine",
     },
-    absent={**detr.FAMILY.absent, "encoder_ffn_dim": 1024, "decoder_ffn_dim": 1024},
-    written=detr.FAMILY.written,
-    fixed={**detr.FAMILY.fixed, "two_stage": False},
-    only={**detr.FAMILY.only, "proposes": False},
+    default_entries={**detr.FAMILY.default_entries, "encoder_ffn_dim": 1024, "decoder_ffn_dim": 1024},
+    derived_entries=detr.FAMILY.derived_entries,
+    fixed_entries={**detr.FAMILY.fixed_entries, "two_stage": False},
+    fixed_fields={**detr.FAMILY.fixed_fields, "proposes": False},
     shapes={
         **backbone_shapes(),
         "input_proj.0.1.weight": ("dim",),
@@ -128,7 +128,7 @@ FAMILY = Family(
         )
     },
     copies=copies,
-    renamed=detr.TIMM,
-    left_out=shared_classes,
-    ignored=detr.FAMILY.ignored,
+    renamed_keys=detr.TIMM,
+    default_tensors=shared_classes,
+    buffers=detr.FAMILY.buffers,
 )

@@ -62,8 +62,8 @@ ARCHITECTURES = {
 ARGUMENTS = dataclasses.replace(
     VIT_ARGUMENTS,
     model=DeiT,
-    fixed={**VIT_ARGUMENTS.fixed, "global_pool": "token", "class_token": True},
-    only={"activation": "gelu", "epsilon": 1e-6},
+    fixed_entries={**VIT_ARGUMENTS.fixed_entries, "global_pool": "token", "class_token": True},
+    fixed_fields={"activation": "gelu", "epsilon": 1e-6},
 )
 config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 
@@ -73,9 +73,9 @@ FAMILY = Family(
     model=DeiT,
     prefix="deit.",
     fields=FIELDS,
-    absent={"layer_norm_eps": 1e-12},
-    written={"attention_probs_dropout_prob": lambda config: config.dropout},
-    fixed={"qkv_bias": True},
+    default_entries={"layer_norm_eps": 1e-12},
+    derived_entries={"attention_probs_dropout_prob": lambda config: config.dropout},
+    fixed_entries={"qkv_bias": True},
     shapes={
         "embeddings.patch_embeddings.projection.weight": ("dim", "num_channels", side(0), side(1)),
         "embeddings.position_embeddings": (lambda _: 1, lambda config: num_patches(config) + 2, "dim"),
@@ -90,5 +90,5 @@ FAMILY = Family(
             Classifier, linear("head/output", "classifier"), {"hidden_dim": None}, {"num_classes": LABELS}
         ),
     },
-    ignored=(r"pooler\.dense\.(weight|bias)",),
+    buffers=(r"pooler\.dense\.(weight|bias)",),
 )

@@ -23,7 +23,6 @@ from keras_tfm.convert.keymap import (
 from keras_tfm.heads import ObjectDetector, PanopticDetector
 from keras_tfm.models import DETR, ResNet
 from keras_tfm.models.detection.backbones import OF_DETECTOR
-from keras_tfm.training.model import Model
 
 BACKBONE = "backbone.conv_encoder.model."
 ATTENTIONS = {
@@ -86,27 +85,6 @@ def feedforward_rows(stack):
     return table + norm(f"{ours}/norm", f"{theirs}.final_layer_norm")
 
 
-def authors_block_rows(prefix=""):
-    """The blocks and the last norm by the names of the authors' own code, which later detectors build on;
-    `prefix` stands before them.
-    """
-    table = norm("decoder_norm", f"{prefix}decoder.norm")
-    parts = {  # in the order of theirs, norm1, norm2, ...
-        "encoder": ["attention", "feedforward"],
-        "decoder": ["attention", "context_attention", "feedforward"],
-    }
-    keys = {"attention": "self_attn", "context_attention": "multihead_attn"}
-    for stack, names in parts.items():
-        for i, name in enumerate(names, start=1):
-            ours, theirs = f"{stack}_block_{{}}/{name}", f"{prefix}{stack}.layers.{{}}"
-            table += norm(f"{ours}/norm", f"{theirs}.norm{i}")
-            if name == "feedforward":
-                table += feedforward(ours, f"{theirs}.linear1", f"{theirs}.linear2")
-            else:
-                table += joint_attention_rows(f"{ours}/branch/attention", f"{theirs}.{keys[name]}")
-    return table
-
-
 def joint_attention_rows(ours, theirs):
     """An attention and a `torch.nn.MultiheadAttention`, whose projections are one matrix."""
     table = linear(f"{ours}/output", f"{theirs}.out_proj")
@@ -115,17 +93,6 @@ def joint_attention_rows(ours, theirs):
         table.append(Row(f"{path}/kernel", (f"{theirs}.in_proj_weight",), TRANSPOSED, third))
         table.append(Row(f"{path}/bias", (f"{theirs}.in_proj_bias",), part=third))
     return table
-
-
-def transformer_of(model):
-    """The part of a detector between the backbone and the heads, as a model of its own.
-
-    Its inputs are a list: the projected map and its positions (B, rows, columns, D), the queries (B, Q, D),
-    and the `pixel_mask`.
-    """
-    names = ("encoder_projection", "encoder_position", "decoder_queries")
-    inputs = [model.get_layer(name).output for name in names]
-    return Model([*inputs, model.input["pixel_mask"]], model.output)
 
 
 def read_backbone(value, entries):
@@ -209,7 +176,7 @@ FAMILY = Family(
         "num_queries": "num_queries",
         **STACKS,
     },
-    absent={
+    default_entries={
         "num_channels": 3,
         "backbone": "resnet50",
         "backbone_config": None,
@@ -220,9 +187,9 @@ FAMILY = Family(
         "encoder_ffn_dim": 2048,
         "decoder_ffn_dim": 2048,
     },
-    written={"use_timm_backbone": lambda _: False, "backbone": lambda _: None},
-    fixed={"is_encoder_decoder": True, "position_embedding_type": "sine", "dilation": False},
-    only={"backbone": "ResNet"},
+    derived_entries={"use_timm_backbone": lambda _: False, "backbone": lambda _: None},
+    fixed_entries={"is_encoder_decoder": True, "position_embedding_type": "sine", "dilation": False},
+    fixed_fields={"backbone": "ResNet"},
     shapes={
         **backbone_shapes(),
         "input_projection.weight": (
@@ -251,6 +218,6 @@ FAMILY = Family(
             prefix="detr.model.",
         ),
     },
-    renamed=TIMM,
-    ignored=(r".*\.num_batches_tracked",),
+    renamed_keys=TIMM,
+    buffers=(r".*\.num_batches_tracked",),
 )

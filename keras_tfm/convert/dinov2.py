@@ -98,10 +98,10 @@ FAMILY = Family(
         "layer_scale": "layerscale_value",
         "gated": "use_swiglu_ffn",
     },
-    absent={"mlp_ratio": 4, "image_size": 224},
-    written={"use_mask_token": lambda _: False},
-    fixed={"qkv_bias": True},
-    only={"num_registers": 0},
+    default_entries={"mlp_ratio": 4, "image_size": 224},
+    derived_entries={"use_mask_token": lambda _: False},
+    fixed_entries={"qkv_bias": True},
+    fixed_fields={"num_registers": 0},
     shapes={
         **{key: shape for key, shape in SHAPES.items() if "intermediate" not in key},
         "encoder.layer.0.mlp.fc1.bias": (hidden_size,),
@@ -109,7 +109,7 @@ FAMILY = Family(
     },
     rows=rows,
     heads={"Dinov2ForImageClassification": HEAD},
-    ignored=(r"embeddings\.mask_token",),
+    buffers=(r"embeddings\.mask_token",),
 )
 WITH_REGISTERS = dataclasses.replace(
     FAMILY,
@@ -117,9 +117,9 @@ WITH_REGISTERS = dataclasses.replace(
     backbone="Dinov2WithRegistersModel",
     prefix="dinov2_with_registers.",
     fields={**FAMILY.fields, "num_registers": "num_register_tokens"},
-    absent={**FAMILY.absent, "patch_size": 16, "num_register_tokens": 4},
-    written={},
-    only={},
+    default_entries={**FAMILY.default_entries, "patch_size": 16, "num_register_tokens": 4},
+    derived_entries={},
+    fixed_fields={},
     shapes={**FAMILY.shapes, "embeddings.register_tokens": (lambda _: 1, "num_registers", "dim")},
     heads={"Dinov2WithRegistersForImageClassification": HEAD},
 )
@@ -192,13 +192,13 @@ ARGUMENTS = Arguments(
         "reg_tokens": "num_registers",
         "mlp_layer": "gated",
     },
-    fixed={
-        **{k: x for k, x in VIT_ARGUMENTS.fixed.items() if k not in ("reg_tokens", "no_embed_class")},
+    fixed_entries={
+        **{k: x for k, x in VIT_ARGUMENTS.fixed_entries.items() if k not in ("reg_tokens", "no_embed_class")},
         "global_pool": "token",
         "class_token": True,
     },
-    only={"activation": "gelu", "epsilon": 1e-6},
-    defaults={"drop_path_rate": 0.0, "init_values": 1e-5},
+    fixed_fields={"activation": "gelu", "epsilon": 1e-6},
+    default_entries={"drop_path_rate": 0.0, "init_values": 1e-5},
     named=("mlp_layer",),
 )
 

@@ -50,14 +50,14 @@ FAMILY = Family(
         "rotary_base": "rope_theta",
         **{f"{part}_bias": f"{part}_bias" for part in ("query", "key", "value")},
     },
-    absent={
+    default_entries={
         "hidden_size": 384,
         "num_attention_heads": 6,
         "intermediate_size": 1536,
         "num_register_tokens": 0,
     },
-    fixed={"proj_bias": True, "mlp_bias": True},
-    only={"dropout": 0.0},
+    fixed_entries={"proj_bias": True, "mlp_bias": True},
+    fixed_fields={"dropout": 0.0},
     shapes={
         "embeddings.patch_embeddings.weight": ("dim", "num_channels", side(0), side(1)),
         "embeddings.register_tokens": (lambda _: 1, "num_registers", "dim"),
@@ -65,5 +65,5 @@ FAMILY = Family(
     },
     rows=rows,
     heads={},
-    ignored=(r"embeddings\.mask_token",),
+    buffers=(r"embeddings\.mask_token",),
 )

@@ -41,8 +41,8 @@ FAMILY = Family(
         "attention_dropout": "attention_dropout",
         "activation": "activation",
     },
-    fixed={"tie_word_embeddings": True},
-    only={"epsilon": 1e-12},
+    fixed_entries={"tie_word_embeddings": True},
+    fixed_fields={"epsilon": 1e-12},
     shapes={
         "embeddings.word_embeddings.weight": ("vocabulary_size", "dim"),
         "embeddings.position_embeddings.weight": ("max_length", "dim"),
@@ -70,5 +70,5 @@ FAMILY = Family(
         ),
     },
     copies={"vocab_projector.weight": "{prefix}embeddings.word_embeddings.weight"},
-    ignored=(r"embeddings\.position_ids",),
+    buffers=(r"embeddings\.position_ids",),
 )

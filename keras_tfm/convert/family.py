@@ -91,10 +91,10 @@ class Head:
         rows: the table of the weights that the head adds to the backbone.
         arguments: for `model`; a function is called with our configuration.
         options: {argument: Option} for arguments that their configuration contains.
-        lacks: the parts of the backbone (see `Family.parts`) that this architecture does not have; it needs
-            all others.
-        excludes: those of `lacks` that our head would read; a backbone with one of them has another
-            architecture.
+        missing_parts: the parts of the backbone (see `Family.parts`) that this architecture does not have; it
+            needs all others.
+        refused_parts: those of `missing_parts` that our head would read; a backbone with one of them has
+            another architecture.
         prefix: what precedes the backbone's keys, where that is not the family's prefix.
     """
 
@@ -102,8 +102,8 @@ class Head:
     rows: list[Row]
     arguments: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     options: Mapping[str, Option] = dataclasses.field(default_factory=dict)
-    lacks: tuple[str, ...] = ()
-    excludes: tuple[str, ...] = ()
+    missing_parts: tuple[str, ...] = ()
+    refused_parts: tuple[str, ...] = ()
     prefix: str = ""
 
     def arguments_for(self, config):
@@ -131,21 +131,23 @@ class Family:
 
     Args:
         fields: {our field: their entry}, or an `Entry` if the values differ.
-        absent: {their entry: its meaning if it is missing}, where that is not our field's default.
-        written: {their entry: function of our configuration} for entries that follow from it.
-        fixed: {their entry: the only value that is supported here}.
-        only: {our field: the only value that they support}.
-        nested: the names of entries that are dictionaries; `fields` call the entries inside "name.entry".
-        same: {entry: other entry} for entries that must have the same value.
+        default_entries: {their entry: its meaning if it is missing}, where that is not our field's default.
+        derived_entries: {their entry: function of our configuration} for entries that follow from it.
+        fixed_entries: {their entry: the only value that is supported here}.
+        fixed_fields: {our field: the only value that they support}.
+        nested_entries: the names of entries that are dictionaries; `fields` call the entries inside
+            "name.entry".
+        equal_entries: {entry: other entry} for entries that must have the same value.
         rows: the table of weights.
         copies: {key: the key whose tensor it repeats}.
         shapes: {key: sizes, as our fields or functions of the configuration}; 0 means that there is no such
             key. They and `num_blocks(config)`, the number of blocks with weights, are compared with the file
             before a model is made.
         parts: {our field: prefix of keys} for parts that a checkpoint may not have.
-        renamed: {old part of a key: its present name}.
-        left_out: `left_out(tensors)` gives tensors that a file may not have.
-        ignored: patterns of keys that are not weights; `added(tensors)` gives those of them that are written.
+        renamed_keys: {old part of a key: its present name}.
+        default_tensors: `default_tensors(tensors)` gives what stands for tensors that a file may not have.
+        buffers: patterns of keys that are not weights.
+        buffers_of: `buffers_of(tensors)` gives the buffers that are written beside the weights.
     """
 
     model_type: str
@@ -157,22 +159,22 @@ class Family:
     rows: Any
     heads: Mapping[str, Head]
     num_blocks: Callable = num_layers_of
-    absent: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    written: Mapping[str, Callable] = dataclasses.field(default_factory=dict)
-    fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    only: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    nested: tuple[str, ...] = ()
-    same: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    default_entries: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    derived_entries: Mapping[str, Callable] = dataclasses.field(default_factory=dict)
+    fixed_entries: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    fixed_fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    nested_entries: tuple[str, ...] = ()
+    equal_entries: Mapping[str, str] = dataclasses.field(default_factory=dict)
     parts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     copies: Any = dataclasses.field(default_factory=dict)
-    renamed: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    left_out: Callable = nothing
-    ignored: tuple[str, ...] = ()
-    added: Callable = nothing
+    renamed_keys: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    default_tensors: Callable = nothing
+    buffers: tuple[str, ...] = ()
+    buffers_of: Callable = nothing
 
     def computes(self, config):
         """Whether they have a model for this configuration of ours."""
-        return all(getattr(config, name) == value for name, value in self.only.items())
+        return all(getattr(config, name) == value for name, value in self.fixed_fields.items())
 
     def of(self, config):
         """The family with its tables for one configuration."""
@@ -199,14 +201,14 @@ class Family:
         """Our configuration for their entries; CheckpointError for malformed or unsupported ones."""
         entries = self._flat(entries, path)
         check_entries(entries, path)
-        for name, other in self.same.items():
+        for name, other in self.equal_entries.items():
             if name in entries and other in entries and entries[name] != entries[other]:
                 raise CheckpointError(path, name, f"{other}, {brief(entries[other])}", brief(entries[name]))
-        for name, value in self.fixed.items():
+        for name, value in self.fixed_entries.items():
             if entries.get(name, value) != value:
                 raise CheckpointError(path, name, repr(value), brief(entries[name]))
-        entries = {**self.absent, **entries}
-        values: dict = dict(self.only)
+        entries = {**self.default_entries, **entries}
+        values: dict = dict(self.fixed_fields)
         kinds = kinds_of(self.model.config_class)
         defaults = {field.name: field.default for field in dataclasses.fields(self.model.config_class)}
         for ours, theirs in self.fields.items():
@@ -227,7 +229,7 @@ class Family:
 
     def write_config(self, config):
         """Their entries for our configuration; ValueError if they have none for it."""
-        for name, value in self.only.items():
+        for name, value in self.fixed_fields.items():
             if getattr(config, name) != value:
                 got = getattr(config, name)
                 raise ValueError(f"{self.backbone} computes only `{name}` {value!r}; it is {got!r}.")
@@ -239,10 +241,10 @@ class Family:
                 values[theirs] = their_activation(config.activation)
             else:
                 values[theirs] = getattr(config, ours)
-        values |= {name: function(config) for name, function in self.written.items()}
-        values |= {name: values[other] for name, other in self.same.items()}
-        values |= self.fixed
-        entries: dict = {"model_type": self.model_type, **{name: {} for name in self.nested}}
+        values |= {name: function(config) for name, function in self.derived_entries.items()}
+        values |= {name: values[other] for name, other in self.equal_entries.items()}
+        values |= self.fixed_entries
+        entries: dict = {"model_type": self.model_type, **{name: {} for name in self.nested_entries}}
         for name, value in values.items():
             outer, _, inner = name.rpartition(".")
             (entries[outer] if outer else entries)[inner] = value
@@ -251,7 +253,7 @@ class Family:
     def _flat(self, entries, path):
         """`entries` together with the "name.entry" entries of the `nested` ones."""
         flat = dict(entries)
-        for name in self.nested:
+        for name in self.nested_entries:
             inner = flat.pop(name, None) or {}
             if not isinstance(inner, dict):
                 raise CheckpointError(path, name, "entries by name", brief(inner))
@@ -285,7 +287,7 @@ class Family:
     def without_parts(self, config, head, tensors, prefix):
         """`config` without the parts that the checkpoint or the architecture `head` does not have."""
         present = {
-            field: not (head and field in head.lacks)
+            field: not (head and field in head.missing_parts)
             and any(key.startswith(prefix + part) for key in tensors)
             for field, part in self.parts.items()
         }
@@ -305,7 +307,7 @@ class Family:
                     )
             elif not (
                 any(key.startswith(pattern) for pattern in patterns)
-                or any(re.fullmatch(pattern, key.removeprefix(prefix)) for pattern in self.ignored)
+                or any(re.fullmatch(pattern, key.removeprefix(prefix)) for pattern in self.buffers)
             ):
                 raise CheckpointError(path, key, "no such weight", f"one of shape {tensors[key].shape}")
 

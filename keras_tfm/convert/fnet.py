@@ -32,8 +32,8 @@ FAMILY = Family(
     model=FNet,
     prefix="fnet.",
     fields={ours: theirs for ours, theirs in BERT.fields.items() if ours not in WITHOUT_HEADS},
-    absent={"vocab_size": 32_000, "type_vocab_size": 4, "hidden_act": "gelu_new"},
-    fixed={"tie_word_embeddings": True},
+    default_entries={"vocab_size": 32_000, "type_vocab_size": 4, "hidden_act": "gelu_new"},
+    fixed_entries={"tie_word_embeddings": True},
     shapes=BERT.shapes,
     parts={"pooler": "pooler."},
     rows=ROWS,
@@ -51,5 +51,5 @@ FAMILY = Family(
         "FNetForQuestionAnswering": Head(SpanFinder, linear("head/output", "qa_outputs")),
     },
     copies=BERT.copies,
-    ignored=(r"embeddings\.(position_ids|token_type_ids)",),
+    buffers=(r"embeddings\.(position_ids|token_type_ids)",),
 )

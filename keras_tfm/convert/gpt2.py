@@ -29,13 +29,13 @@ FAMILY = Family(
         "activation": "activation_function",
         "epsilon": "layer_norm_epsilon",
     },
-    fixed={
+    fixed_entries={
         "add_cross_attention": False,
         "scale_attn_weights": True,
         "scale_attn_by_inverse_layer_idx": False,
         "tie_word_embeddings": True,
     },
-    only={"normalize_first": True},
+    fixed_fields={"normalize_first": True},
     shapes={"wte.weight": ("vocabulary_size", "dim"), "wpe.weight": ("max_length", "dim")},
     rows=[
         *embedding("embedding/token", "wte"),
@@ -50,5 +50,5 @@ FAMILY = Family(
     ],
     heads={"GPT2LMHeadModel": Head(LanguageModel, [], {"tied": True})},
     copies={"lm_head.weight": "{prefix}wte.weight"},
-    ignored=(r"h\.\d+\.attn\.(masked_)?bias",),
+    buffers=(r"h\.\d+\.attn\.(masked_)?bias",),
 )

@@ -25,6 +25,9 @@ TABLES = {
     "deberta-v2": "deberta.V2",
     "fnet": "fnet.FAMILY",
     "gpt2": "gpt2.FAMILY",
+    "llama": "llama.FAMILY",
+    "mistral": "mistral.FAMILY",
+    "qwen2": "qwen2.FAMILY",
     "t5": "t5.FAMILY",
     "bart": "bart.FAMILY",
     "mbart": "bart.MBART",
@@ -98,7 +101,7 @@ def from_huggingface(name: Path, with_head: bool = True) -> Any:
     tensors, file = read_weights(folder)
     tensors = _with_modern_names(tensors, family, file)
     prefix = family.prefix_in(tensors)
-    tensors = {**family.left_out(tensors), **tensors}
+    tensors = {**family.default_tensors(tensors), **tensors}
     config = family.read_config(entries, path)
     made = family.of(config)
     tensors = made.with_originals(tensors, made.rows_with(head, prefix), prefix)
@@ -134,7 +137,7 @@ def head_arguments(backbone: Any, head_class: type, entries: dict) -> tuple[dict
                 options = head.read_options({**entries, "id2label": None, "num_labels": 2})
                 options.pop("num_classes", None)  # the caller gives it
                 arguments = {**head.arguments_for(backbone.config), **options}
-                return arguments, {part: part not in head.lacks for part in family.parts}
+                return arguments, {part: part not in head.missing_parts for part in family.parts}
     return {}, {}
 
 
@@ -177,9 +180,9 @@ def save_huggingface(
     own = family.write_config(backbone.config) | (head.write_options(model) if head else {})
     rows = family.rows_with(head, family.prefix_with(head))
     tensors = keymap.save(model, rows)
-    for part in head.lacks if head else ():
+    for part in head.missing_parts if head else ():
         tensors = {k: x for k, x in tensors.items() if not k.startswith(family.prefix + family.parts[part])}
-    tensors |= family.added(tensors)
+    tensors |= family.buffers_of(tensors)
     with new_folder(folder, overwrite) as work:
         config = {"architectures": [architecture], "dtype": "float32", **own, **(entries or {})}
         config[MARK] = __version__
@@ -203,14 +206,14 @@ def _head_of(model, family):
     for architecture, head in family.heads.items():
         config = model.backbone.config
         arguments = head.arguments_for(config)
-        needs = family.parts.keys() - set(head.lacks)
+        needs = family.parts.keys() - set(head.missing_parts)
         if (
             type(model) is head.model
             and all(getattr(model, name) == value for name, value in arguments.items())
             # transformers has no classifier of a mean or a maximum.
             and getattr(model, "pooling", "first") == "first"
             and all(getattr(config, part) for part in needs)
-            and not any(getattr(config, part) for part in head.excludes)
+            and not any(getattr(config, part) for part in head.refused_parts)
         ):
             return architecture, head
     raise TypeError(
@@ -220,7 +223,7 @@ def _head_of(model, family):
 
 def _with_modern_names(tensors, family, path):
     """`tensors` with the table's names: the weights of a LayerNorm had other names before 2019."""
-    names = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias", **family.renamed}
+    names = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias", **family.renamed_keys}
     renamed = {}
     for old, tensor in tensors.items():
         key = old

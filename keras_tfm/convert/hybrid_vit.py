@@ -22,8 +22,8 @@ ARGUMENTS = dataclasses.replace(
     vit.ARGUMENTS,
     model=HybridViT,
     fields={**vit.TIMM_FIELDS, **{name: name for name in STAGES}},
-    fixed={**vit.ARGUMENTS.fixed, **vit.POOLING_ARGUMENTS},
-    only={**vit.ARGUMENTS.only, "pooling": "class"},
+    fixed_entries={**vit.ARGUMENTS.fixed_entries, **vit.POOLING_ARGUMENTS},
+    fixed_fields={**vit.ARGUMENTS.fixed_fields, "pooling": "class"},
     named=STAGES,
 )
 config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of

@@ -120,15 +120,31 @@ def weight(ours, theirs, transform=AS_IS):
     return [Row(ours, (theirs,), transform)]
 
 
-def linear(ours, *theirs, part=None, transform=TRANSPOSED):
+def linear(ours, *theirs, part=None, transform=TRANSPOSED, widths=None):
     """A `Dense` layer, and the `torch.nn.Linear`s that it joins or of which it is a `part`.
 
-    With the transform `POINTWISE` theirs are 1 x 1 `torch.nn.Conv2d`s.
+    With the transform `POINTWISE` theirs are 1 x 1 `torch.nn.Conv2d`s. Those that it joins have these
+    `widths`, by default all the same.
     """
+    kernel, bias = (transform, JOINED) if widths is None else (transposed(widths), joined(widths))
     return [
-        Row(f"{ours}/kernel", tuple(f"{key}.weight" for key in theirs), transform, part),
-        Row(f"{ours}/bias", tuple(f"{key}.bias" for key in theirs), JOINED, part),
+        Row(f"{ours}/kernel", tuple(f"{key}.weight" for key in theirs), kernel, part),
+        Row(f"{ours}/bias", tuple(f"{key}.bias" for key in theirs), bias, part),
     ]
+
+
+def transposed(widths):
+    """`TRANSPOSED` for matrices of different `widths`."""
+    return Transform(_transpose, lambda array, _: [part.T for part in _sections(array, widths)])
+
+
+def joined(widths):
+    """`JOINED` for arrays of different `widths`."""
+    return Transform(JOINED.load, lambda array, _: _sections(array, widths))
+
+
+def _sections(array, widths):
+    return np.split(array, np.cumsum(widths)[:-1], axis=-1)
 
 
 def patches(ours, theirs, patch_size):
@@ -188,10 +204,12 @@ def embedding(ours, theirs):
     return weight(f"{ours}/embeddings", f"{theirs}.weight")
 
 
-def attention(ours, query, key, value, output):
-    """A residual's self-attention and the four `torch.nn.Linear`s of theirs."""
+def attention(ours, query, key, value, output, widths=None):
+    """A residual's self-attention and the four `torch.nn.Linear`s of theirs; `widths` are those of queries,
+    keys and values where they differ.
+    """
     return [
-        *linear(f"{ours}/branch/projections/query_key_value", query, key, value),
+        *linear(f"{ours}/branch/projections/query_key_value", query, key, value, widths=widths),
         *linear(f"{ours}/branch/output", output),
     ]
 
@@ -230,6 +248,16 @@ def load(model, tensors, rows, path):
         read.update(keys)
     assign_all(path, values)
     return read
+
+
+def read_state(model, weights, rows, unread_keys=(), path="the state"):
+    """Set the weights of `model` from `weights` ({key: array}) by `rows`.
+
+    Raises CheckpointError if one is missing, or unused and not in `unread_keys`.
+    """
+    read = load(model, weights, rows, path)
+    for key in sorted(weights.keys() - read - {*unread_keys}):
+        raise CheckpointError(path, key, "no such weight", f"one of shape {weights[key].shape}")
 
 
 def save(model, rows):

@@ -10,8 +10,6 @@ from keras_tfm.convert.keymap import (
     reordered,
     weight,
 )
-from keras_tfm.convert.state import read_state
-from keras_tfm.heads import Classifier, DistilledClassifier
 from keras_tfm.models import LeViT
 
 MODEL = LeViT
@@ -28,7 +26,7 @@ ARGUMENTS = Arguments(
         "drop_path_rate": "stochastic_depth",
         "distilled": "distilled",
     },
-    fixed={
+    fixed_entries={
         "attn_ratio": 2.0,
         "mlp_ratio": 2.0,
         "stem_type": "s16",
@@ -85,17 +83,3 @@ def _output(ours, theirs):
 def _feedforward(ours, theirs):
     dense = (_dense(f"{ours}/feedforward/branch/layer_{i}", f"{theirs}.ln{i + 1}") for i in range(2))
     return [row for part in dense for row in part]
-
-
-def read(arguments, weights):
-    """The model for timm's `arguments` and `weights`, and its outputs by timm's names."""
-    config = config_of({**arguments, "distilled": "head_dist.bn.weight" in weights})
-    head = DistilledClassifier if config.distilled else Classifier
-    model = head(LeViT(config), arguments["num_classes"])
-    read_state(model, weights, rows(config))
-    states, last = model.backbone.hidden_states["encoder"], -1
-    outputs = {"logits": model.output, "features/stem": model.backbone.get_layer("stem").output}
-    for i, num_layers in enumerate(config.num_layers):
-        last += num_layers + (i > 0)
-        outputs[f"features/stage_{i}"] = states[last + 1]
-    return model, outputs

@@ -115,14 +115,14 @@ FAMILY = Family(
         "dropout": "dropout",
         "activation": "activation_function",
     },
-    written={"image_size": lambda config: config.image_size},
-    fixed={
+    derived_entries={"image_size": lambda config: config.image_size},
+    fixed_entries={
         "pre_norm": False,
         "enforce_input_projection": False,
         "common_stride": STRIDES[0],
         "feature_strides": STRIDES,
     },
-    only={"num_levels": NUM_LEVELS},
+    fixed_fields={"num_levels": NUM_LEVELS},
     shapes=shapes,
     rows=rows,
     num_blocks=lambda config: config.num_layers + config.num_encoder_layers + config.of_backbone.num_layers,
@@ -131,11 +131,11 @@ FAMILY = Family(
             PointMaskClassifier, linear("class_head", "class_predictor"), options={"num_classes": LABELS}
         )
     },
-    renamed={f"{ENCODER}swin.{part}.": f"{ENCODER}{part}." for part in ("embeddings", "encoder")},
-    ignored=(
+    renamed_keys={f"{ENCODER}swin.{part}.": f"{ENCODER}{part}." for part in ("embeddings", "encoder")},
+    buffers=(
         r"pixel_level_module\.encoder\.swin\.layernorm\.(weight|bias)",
         r".*\.(num_batches_tracked|relative_position_index)",
         r"criterion\.empty_weight",
     ),
-    added=lambda tensors: without_effect(tensors, LAST_NORM),
+    buffers_of=lambda tensors: without_effect(tensors, LAST_NORM),
 )

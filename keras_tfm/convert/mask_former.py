@@ -24,7 +24,7 @@ LAST_NORM = f"{ENCODER}model.layernorm."
 SWIN = dataclasses.replace(
     swin.FAMILY,
     fields={**swin.FAMILY.fields, "window": "window_size"},  # the maps may have any size
-    only={"fixed_windows": True},
+    fixed_fields={"fixed_windows": True},
 )
 # {our backbone: its family}, and {our backbone: what stands before its keys}
 BACKBONES = {"Swin": SWIN, "ResNet": resnet.FAMILY}
@@ -162,7 +162,7 @@ def as_functions(sizes):
     return {key: tuple(lambda _, side=side: side for side in size) for key, size in sizes.items()}
 
 
-def added(tensors):
+def buffers_of(tensors):
     """The tensors that theirs has in addition to ours, also indices of positions."""
     found = without_effect(tensors, LAST_NORM)
     for key, table in tensors.items():
@@ -213,8 +213,8 @@ FAMILY = Family(
         "pyramid_dim": "fpn_feature_size",
         "mask_dim": "mask_feature_size",
     },
-    nested=("decoder_config",),
-    written={
+    nested_entries=("decoder_config",),
+    derived_entries={
         "image_size": lambda config: config.image_size,
         "decoder_config.model_type": lambda _: "detr",
     },
@@ -228,10 +228,10 @@ FAMILY = Family(
             options={"num_classes": LABELS},
         )
     },
-    ignored=(
+    buffers=(
         r"pixel_level_module\.encoder\.model\.layernorm\.(weight|bias)",
         r".*\.(num_batches_tracked|relative_position_index)",
         r"criterion\.empty_weight",
     ),
-    added=added,
+    buffers_of=buffers_of,
 )

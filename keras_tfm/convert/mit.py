@@ -123,8 +123,8 @@ FAMILY = Family(
         "stochastic_depth": "drop_path_rate",
         "activation": "hidden_act",
     },
-    written={"num_encoder_blocks": lambda config: len(config.depths)},
-    fixed={"reshape_last_stage": True},
+    derived_entries={"num_encoder_blocks": lambda config: len(config.depths)},
+    fixed_entries={"reshape_last_stage": True},
     shapes={key: sizes for stage in range(MAX_STAGES) for key, sizes in stage_shapes(stage).items()},
     rows=rows,
     heads={
@@ -133,6 +133,6 @@ FAMILY = Family(
         ),
         "SegformerForSemanticSegmentation": SEGMENTER,
     },
-    ignored=(r".*\.num_batches_tracked",),
-    added=batch_counts,
+    buffers=(r".*\.num_batches_tracked",),
+    buffers_of=batch_counts,
 )

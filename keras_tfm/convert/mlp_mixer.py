@@ -2,8 +2,6 @@
 
 from keras_tfm.convert.arguments import Arguments
 from keras_tfm.convert.keymap import linear, norm, patches
-from keras_tfm.convert.state import read_state
-from keras_tfm.heads import Classifier
 from keras_tfm.models import MLPMixer
 
 MODEL = MLPMixer
@@ -20,8 +18,8 @@ ARGUMENTS = Arguments(
         "drop_path_rate": "stochastic_depth",
     },
     ratios={"mlp_ratio": ("tokens_dim", "channels_dim", "dim")},
-    fixed={"stem_norm": False, "nlhb": False, "global_pool": "avg"},
-    only={"activation": "gelu", "epsilon": 1e-6},
+    fixed_entries={"stem_norm": False, "nlhb": False, "global_pool": "avg"},
+    fixed_fields={"activation": "gelu", "epsilon": 1e-6},
     named=("patch_size", "num_blocks", "embed_dim"),
 )
 config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
@@ -40,18 +38,3 @@ def rows(config):
         *norm("norm", "norm"),
         *linear("head/output", "head"),
     ]
-
-
-def read(arguments, weights):
-    """The model for timm's `arguments` and `weights`, and its outputs by timm's names."""
-    config = config_of(arguments)
-    backbone = MLPMixer(config)
-    model = Classifier(backbone, arguments.get("num_classes", 1000))
-    read_state(model, weights, rows(config))
-    embedded, *states = backbone.hidden_states["encoder"]
-    outputs = {
-        "logits": model.output,
-        "features/embed": embedded,
-        "features/norm": backbone.output["sequence_output"],
-    }
-    return model, outputs | {f"features/block_{i}": state for i, state in enumerate(states)}

@@ -1,12 +1,8 @@
 """PiT's checkpoints in timm's format (Heo et al. 2021)."""
 
-from keras import ops
-
 from keras_tfm.convert.arguments import Arguments
 from keras_tfm.convert.keymap import Transform, convolution, depthwise_kernel, linear, norm, patches, weight
-from keras_tfm.convert.state import read_state
 from keras_tfm.convert.variant import attention_rows, feedforward_rows
-from keras_tfm.heads import Classifier, DistilledClassifier
 from keras_tfm.models import PiT
 
 MODEL = PiT
@@ -37,8 +33,8 @@ ARGUMENTS = Arguments(
         "drop_path_rate": "stochastic_depth",
     },
     ratios={"base_dims": ("dims", "num_heads")},
-    fixed={"stem_type": "overlap", "global_pool": "token"},
-    only={"activation": "gelu", "epsilon": 1e-6},
+    fixed_entries={"stem_type": "overlap", "global_pool": "token"},
+    fixed_fields={"activation": "gelu", "epsilon": 1e-6},
 )
 config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 # Theirs is (1, D, rows, columns), ours (rows, columns, D).
@@ -63,19 +59,3 @@ def rows(config):
         table += convolution(f"{pooling}/convolution", f"{pool}.conv", depthwise_kernel(dim // before))
         table += linear(f"{pooling}/dense", f"{pool}.fc")
     return table
-
-
-def read(arguments, weights):
-    """The model for timm's `arguments` and `weights`, and its outputs by timm's names."""
-    config = config_of(arguments)
-    head = DistilledClassifier if config.distilled else Classifier
-    model = head(PiT(config), arguments["num_classes"])
-    read_state(model, weights, rows(config))
-    backbone = model.backbone
-    tokens = list(range(config.num_tokens))
-    return model, {
-        "logits": model.output,
-        "features/embed": backbone.get_layer("patch_embedding").output,
-        "features/norm": ops.take(backbone.output["sequence_output"], tokens, axis=1),
-        **{f"features/stage_{i}_map": x for i, x in enumerate(backbone.maps)},
-    }

@@ -6,7 +6,6 @@ transformers has no entry for an image size; an additional one stores that of ou
 from keras_tfm.convert.arguments import Arguments, times
 from keras_tfm.convert.family import LABELS, Entry, Family, Head
 from keras_tfm.convert.keymap import batch_counts, batch_norm, convolution, linear
-from keras_tfm.convert.state import read_state
 from keras_tfm.heads import Classifier
 from keras_tfm.models import ResNet
 
@@ -62,15 +61,19 @@ FAMILY = Family(
     model=ResNet,
     prefix="resnet.",
     fields={**FIELDS, "block": "layer_type"},
-    fixed={"hidden_act": "relu", "downsample_in_first_stage": False, "downsample_in_bottleneck": False},
+    fixed_entries={
+        "hidden_act": "relu",
+        "downsample_in_first_stage": False,
+        "downsample_in_bottleneck": False,
+    },
     shapes={
         "embedder.embedder.convolution.weight": ("stem_dim", "num_channels", lambda _: 7, lambda _: 7),
         "encoder.stages.0.layers.0.layer.0.normalization.weight": (inner,),
     },
     rows=resnet_rows,
     heads={"ResNetForImageClassification": CLASSIFIER},
-    ignored=(r".*\.num_batches_tracked",),
-    added=batch_counts,
+    buffers=(r".*\.num_batches_tracked",),
+    buffers_of=batch_counts,
 )
 
 
@@ -101,7 +104,7 @@ ARGUMENTS = Arguments(
         ),
         "block": Entry("block", read_block, lambda config: config.block),
     },
-    fixed={
+    fixed_entries={
         "output_stride": 32,
         "global_pool": "avg",
         "cardinality": 1,
@@ -115,8 +118,8 @@ ARGUMENTS = Arguments(
         "drop_path_rate": 0.0,
         "drop_block_rate": 0.0,
     },
-    only={"stem_dim": 64},
-    defaults={},
+    fixed_fields={"stem_dim": 64},
+    default_entries={},
     named=("block",),
 )
 
@@ -129,14 +132,3 @@ def config_of(arguments):
 def arguments_of(config):
     """timm's arguments for a configuration; ValueError for one that timm does not have."""
     return {name: x for name, x in ARGUMENTS.arguments_of(config).items() if name != "img_size"}
-
-
-def read(arguments, weights):
-    """The model for timm's `arguments` and `weights`, and its outputs by timm's names."""
-    config = config_of(arguments)
-    backbone = ResNet(config)
-    model = Classifier(backbone, arguments.get("num_classes", 1000))
-    counters = [key for key in weights if key.endswith("num_batches_tracked")]
-    read_state(model, weights, timm_rows(config), counters)
-    maps = {f"features/stage_{i}": x for i, x in enumerate(backbone.maps)}
-    return model, {"logits": model.output, **maps}

@@ -34,23 +34,28 @@ FAMILY = Family(
         **BERT.fields,
         "max_length": Entry("max_position_embeddings", length_of, lambda config: config.num_positions),
     },
-    absent={"pad_token_id": 1, "max_position_embeddings": 512, "type_vocab_size": 2, "layer_norm_eps": 1e-12},
-    fixed=BERT.fixed,
+    default_entries={
+        "pad_token_id": 1,
+        "max_position_embeddings": 512,
+        "type_vocab_size": 2,
+        "layer_norm_eps": 1e-12,
+    },
+    fixed_entries=BERT.fixed_entries,
     shapes={**BERT.shapes, "embeddings.position_embeddings.weight": ("num_positions", "dim")},
     parts=BERT.parts,
     rows=ROWS,
     heads={
         "RobertaForMaskedLM": Head(
-            MaskedLM, MASKED_LM, {"next_sentence": False, "activation": "gelu"}, lacks=("pooler",)
+            MaskedLM, MASKED_LM, {"next_sentence": False, "activation": "gelu"}, missing_parts=("pooler",)
         ),
         "RobertaForSequenceClassification": Head(
             Classifier,
             TWO_LAYERS,
             {"hidden_dim": lambda config: config.dim, "activation": "tanh"},
             {**CLASSIFIER["options"], "input_dropout": INPUT_DROPOUT},
-            lacks=("pooler",),
+            missing_parts=("pooler",),
         ),
-        "RobertaForTokenClassification": Head(TokenTagger, **CLASSIFIER, lacks=("pooler",)),
+        "RobertaForTokenClassification": Head(TokenTagger, **CLASSIFIER, missing_parts=("pooler",)),
         "RobertaForMultipleChoice": Head(
             MultipleChoice,
             CLASSIFIER["rows"],
@@ -58,12 +63,12 @@ FAMILY = Family(
             {"dropout": rate("hidden_dropout_prob", written=False)},
         ),
         "RobertaForQuestionAnswering": Head(
-            SpanFinder, linear("head/output", "qa_outputs"), lacks=("pooler",)
+            SpanFinder, linear("head/output", "qa_outputs"), missing_parts=("pooler",)
         ),
     },
     copies={
         "lm_head.decoder.weight": "{prefix}embeddings.word_embeddings.weight",
         "lm_head.decoder.bias": "lm_head.bias",
     },
-    ignored=BERT.ignored,
+    buffers=BERT.buffers,
 )

@@ -204,7 +204,7 @@ FAMILY = Family(
         "encoder_activation": activation_entry("encoder_activation_function", "encoder_activation"),
         "fusion_activation": activation_entry("activation_function", "fusion_activation"),
     },
-    absent={
+    default_entries={
         "backbone_config": None,
         "id2label": None,
         "d_model": 256,
@@ -215,7 +215,7 @@ FAMILY = Family(
         "encoder_ffn_dim": 1024,
         "decoder_ffn_dim": 1024,
     },
-    written={
+    derived_entries={
         "label2id": lambda config: labels_of(config.num_classes)["label2id"],
         "encoder_in_channels": lambda config: list(config.of_backbone.dims[-config.num_maps :]),
         "decoder_in_channels": lambda config: [config.encoder_width] * config.num_maps,
@@ -225,7 +225,7 @@ FAMILY = Family(
         ],
         "freeze_backbone_batch_norms": lambda _: True,
     },
-    fixed={
+    fixed_entries={
         "is_encoder_decoder": True,
         "with_box_refine": True,
         "normalize_before": False,
@@ -235,7 +235,7 @@ FAMILY = Family(
         "eval_size": None,
         "anchor_image_size": None,
     },
-    only={"backbone": "ResNetVD"},
+    fixed_fields={"backbone": "ResNetVD"},
     shapes={
         f"{BACKBONE}embedder.embedder.0.convolution.weight": (
             lambda config: config.of_backbone.stem_dim // 2,
@@ -263,13 +263,13 @@ FAMILY = Family(
         )
     },
     copies=copies,
-    renamed={  # from the names that transformers 5 has within its models
+    renamed_keys={  # from the names that transformers 5 has within its models
         ".o_proj.": ".out_proj.",
         ".mlp.fc1.": ".fc1.",
         ".mlp.fc2.": ".fc2.",
         "encoder.aifi.": "encoder.encoder.",
     },
-    left_out=shared_heads,
-    ignored=detr.FAMILY.ignored,
-    added=counts,
+    default_tensors=shared_heads,
+    buffers=detr.FAMILY.buffers,
+    buffers_of=counts,
 )

@@ -1,6 +1,6 @@
 """SigLIP's checkpoints (Zhai et al. 2023), with the logits' scale and bias."""
 
-from keras_tfm.convert.clip import IGNORED, OF_BOTH, tower_fields, tower_rows, tower_shapes
+from keras_tfm.convert.clip import BUFFERS, OF_BOTH, tower_fields, tower_rows, tower_shapes
 from keras_tfm.convert.family import Family, Head
 from keras_tfm.convert.keymap import JOINED, TRANSPOSED, Row, feedforward, linear, norm, weight
 from keras_tfm.convert.vit import FIRST_OF_ONE
@@ -34,9 +34,9 @@ FAMILY = Family(
     model=SigLIP,
     prefix="",
     fields={**tower_fields(), "embedding_dim": "text_config.projection_size"},
-    nested=("text_config", "vision_config"),
-    same={f"text_config.{name}": f"vision_config.{name}" for name in OF_BOTH.values()},
-    fixed={"vision_config.vision_use_head": True},
+    nested_entries=("text_config", "vision_config"),
+    equal_entries={f"text_config.{name}": f"vision_config.{name}" for name in OF_BOTH.values()},
+    fixed_entries={"vision_config.vision_use_head": True},
     shapes=tower_shapes(has_class=False) | {"text_model.head.weight": ("embedding_dim", "text_dim")},
     rows=rows,
     heads={
@@ -50,5 +50,5 @@ FAMILY = Family(
             {"logit_bias": LOGIT_BIAS},
         )
     },
-    ignored=IGNORED,
+    buffers=BUFFERS,
 )

@@ -3,7 +3,6 @@
 from keras_tfm.convert.arguments import Arguments
 from keras_tfm.convert.family import LABELS, Entry, Family, Head
 from keras_tfm.convert.keymap import TRANSPOSED, linear, norm, patches, weight
-from keras_tfm.convert.state import read_state
 from keras_tfm.heads import Classifier
 from keras_tfm.models import Swin
 
@@ -41,9 +40,9 @@ ARGUMENTS = Arguments(
         "attn_drop_rate": "attention_dropout",
         "drop_path_rate": "stochastic_depth",
     },
-    fixed={"qkv_bias": True, "global_pool": "avg"},
-    only={"activation": "gelu", "epsilon": 1e-5, "fixed_windows": False},
-    defaults={"drop_path_rate": 0.1},
+    fixed_entries={"qkv_bias": True, "global_pool": "avg"},
+    fixed_fields={"activation": "gelu", "epsilon": 1e-5, "fixed_windows": False},
+    default_entries={"drop_path_rate": 0.1},
     check=check_windows,
 )
 config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
@@ -113,23 +112,6 @@ def merging(ours, theirs):
     return [*norm(f"{ours}/norm", f"{theirs}.norm"), *kernel]
 
 
-def read(arguments, weights):
-    """The model for timm's `arguments` and `weights`, and its outputs by timm's names.
-
-    CheckpointError for weights that do not fit, and for arguments that mean a model we do not compute.
-    """
-    backbone = Swin(config_of(arguments))
-    model = Classifier(backbone, arguments.get("num_classes", 1000))
-    buffers = [key for key in weights if key.endswith(("relative_position_index", "attn_mask"))]
-    read_state(model, weights, timm_rows(backbone.config), buffers)
-    outputs = {
-        "logits": model.output,
-        "features/embed": backbone.hidden_states["encoder"][0],
-        "features/norm": backbone.get_layer("norm").output,
-    }
-    return model, outputs | {f"features/stage_{i}": x for i, x in enumerate(backbone.maps)}
-
-
 def window(config):
     """Their window size for ours; ValueError for a smaller map: theirs does not shrink its table then."""
     if min(config.grids[-1]) < config.window:
@@ -159,8 +141,8 @@ FAMILY = Family(
         "activation": "hidden_act",
         "epsilon": "layer_norm_eps",
     },
-    fixed={"use_absolute_embeddings": False, "qkv_bias": True},
-    only={"fixed_windows": False},
+    fixed_entries={"use_absolute_embeddings": False, "qkv_bias": True},
+    fixed_fields={"fixed_windows": False},
     shapes={
         "embeddings.patch_embeddings.projection.weight": ("dim", "num_channels", "patch_size", "patch_size"),
         "encoder.layers.0.blocks.0.attention.self.relative_position_bias_table": (
@@ -178,5 +160,5 @@ FAMILY = Family(
             Classifier, linear("head/output", "classifier"), {"hidden_dim": None}, {"num_classes": LABELS}
         ),
     },
-    ignored=(r".*\.relative_position_index",),
+    buffers=(r".*\.relative_position_index",),
 )

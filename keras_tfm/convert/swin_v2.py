@@ -4,7 +4,6 @@ import dataclasses
 
 from keras_tfm.convert.family import LABELS, Entry, Family, Head
 from keras_tfm.convert.keymap import TRANSPOSED, linear, weight
-from keras_tfm.convert.state import read_state
 from keras_tfm.convert.swin import ARGUMENTS as SWIN_ARGUMENTS
 from keras_tfm.convert.swin import ATTENTION, PARTS, THEIR_BLOCK, TIMM_BLOCK, common_rows, common_timm_rows
 from keras_tfm.heads import Classifier
@@ -36,7 +35,7 @@ ARGUMENTS = dataclasses.replace(
         **SWIN_ARGUMENTS.fields,
         "pretrained_window_sizes": Entry("pretrained_windows", *PRETRAINED_WINDOWS),
     },
-    fixed={**SWIN_ARGUMENTS.fixed, "always_partition": False},
+    fixed_entries={**SWIN_ARGUMENTS.fixed_entries, "always_partition": False},
 )
 config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 
@@ -79,19 +78,6 @@ def _cosines(theirs, network):
     ]
 
 
-def read(arguments, weights):
-    """The model for timm's `arguments` and `weights`, and its outputs by timm's names."""
-    backbone = SwinV2(config_of(arguments))
-    model = Classifier(backbone, arguments.get("num_classes", 1000))
-    read_state(model, weights, timm_rows(backbone.config))
-    outputs = {
-        "logits": model.output,
-        "features/embed": backbone.hidden_states["encoder"][0],
-        "features/norm": backbone.get_layer("norm").output,
-    }
-    return model, outputs | {f"features/stage_{i}": x for i, x in enumerate(backbone.maps)}
-
-
 def window(config):
     """Their window size for ours; CheckpointError if theirs, which looks at rows only, has other windows."""
     for stage, (grid, depth) in enumerate(zip(config.grids, config.depths, strict=True)):
@@ -124,9 +110,9 @@ FAMILY = Family(
         "activation": "hidden_act",
         "epsilon": "layer_norm_eps",
     },
-    absent={"image_size": 224, "window_size": 7},
-    fixed={"use_absolute_embeddings": False, "qkv_bias": True},
-    only={"fixed_windows": False},
+    default_entries={"image_size": 224, "window_size": 7},
+    fixed_entries={"use_absolute_embeddings": False, "qkv_bias": True},
+    fixed_fields={"fixed_windows": False},
     shapes={
         "embeddings.patch_embeddings.projection.weight": ("dim", "num_channels", "patch_size", "patch_size"),
         "encoder.layers.0.blocks.0.attention.self.logit_scale": (

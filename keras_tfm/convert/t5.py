@@ -70,7 +70,7 @@ def decoder_layers(value, entries):
     return None if value == entries.get("num_layers") else value
 
 
-def left_out(tensors):
+def default_tensors(tensors):
     """What a file may omit: other names of the shared embedding table, and the output's table if tied."""
     names = ("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
     table = next((tensors[name] for name in names if name in tensors), None)
@@ -105,8 +105,8 @@ FAMILY = Family(
         "start_id": "decoder_start_token_id",
         "end_id": Entry("eos_token_id", first_of, lambda config: config.end_id),
     },
-    absent={"num_layers": 6, "d_model": 512, "num_heads": 8, "d_ff": 2048},
-    fixed={"is_encoder_decoder": True, "is_decoder": False},
+    default_entries={"num_layers": 6, "d_model": 512, "num_heads": 8, "d_ff": 2048},
+    fixed_entries={"is_encoder_decoder": True, "is_decoder": False},
     shapes={
         "shared.weight": ("vocabulary_size", "dim"),
         "encoder.block.0.layer.0.SelfAttention.q.weight": ("inner_dim", "dim"),
@@ -126,6 +126,6 @@ FAMILY = Family(
         "encoder.embed_tokens.weight": "shared.weight",
         "decoder.embed_tokens.weight": "shared.weight",
     },
-    left_out=left_out,
-    ignored=(r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",),
+    default_tensors=default_tensors,
+    buffers=(r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight",),
 )

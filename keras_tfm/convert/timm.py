@@ -19,7 +19,7 @@ from keras_tfm.convert import keymap
 from keras_tfm.convert.arguments import HEAD_ARGUMENTS, Arguments
 from keras_tfm.convert.family import MAX_LABELS, files_of
 from keras_tfm.convert.folder import WEIGHTS, find_folder, read_config, read_weights
-from keras_tfm.convert.state import read_state
+from keras_tfm.convert.keymap import read_state
 from keras_tfm.convert.timm_preprocessing import timm_entries
 from keras_tfm.heads import Classifier, DistilledClassifier
 from keras_tfm.training.folder import MARK, Path, new_folder
@@ -106,7 +106,7 @@ def from_timm(name: Path, with_head: bool = True) -> Any:
     arguments, num_classes, dropout = _arguments(entries, path)
     size = family.MODEL.sizes[family.ARCHITECTURES[architecture]]
     try:
-        usual = {**family.arguments_of(size), **family.ARGUMENTS.defaults}
+        usual = {**family.arguments_of(size), **family.ARGUMENTS.default_entries}
         said = {k: x for k, x in arguments.items() if x is not None or k in usual}
         config = family.config_of({k: x for k, x in usual.items() if k not in said} | said)
         refuse_sizes(config, [tensor.shape for tensor in tensors.values()])

@@ -10,9 +10,7 @@ from keras_tfm.convert.keymap import (
     norm,
     weight,
 )
-from keras_tfm.convert.state import read_state
 from keras_tfm.convert.vit import FIRST_OF_ONE
-from keras_tfm.heads import Classifier
 from keras_tfm.models import TNT
 
 MODEL = TNT
@@ -37,8 +35,8 @@ ARGUMENTS = Arguments(
         "drop_path_rate": "stochastic_depth",
         "legacy": "legacy",
     },
-    fixed={"qkv_bias": False, "global_pool": "token"},
-    only={"epsilon": 1e-5, "dropout": 0.0},
+    fixed_entries={"qkv_bias": False, "global_pool": "token"},
+    fixed_fields={"epsilon": 1e-5, "dropout": 0.0},
 )
 DEFAULTS = {"embed_dim": 768, "num_heads_outer": 12, "inner_dim": 48}  # the defaults of timm's class
 
@@ -110,18 +108,3 @@ def config_of(arguments):
 
 
 arguments_of = ARGUMENTS.arguments_of
-
-
-def read(arguments, weights):
-    """The model for timm's `arguments` and `weights`, and its outputs by timm's names."""
-    config = config_of(arguments)
-    backbone = TNT(config)
-    model = Classifier(backbone, arguments.get("num_classes", 1000))
-    read_state(model, weights, rows(config))
-    embedded, *pixels = backbone.hidden_states["pixels"]
-    outputs = {
-        "logits": model.output,
-        "features/pixel_embed": embedded,
-        "features/norm": backbone.output["sequence_output"],
-    }
-    return model, outputs | {f"features/block_{i}_pixels": state for i, state in enumerate(pixels)}

@@ -2,8 +2,6 @@
 
 from keras_tfm.convert.arguments import Arguments
 from keras_tfm.convert.keymap import convolution, depthwise_kernel, linear, norm, patches
-from keras_tfm.convert.state import as_sequences, read_state
-from keras_tfm.heads import Classifier
 from keras_tfm.models import Twins
 
 MODEL = Twins
@@ -37,8 +35,8 @@ ARGUMENTS = Arguments(
         "attn_drop_rate": "attention_dropout",
         "drop_path_rate": "stochastic_depth",
     },
-    fixed={"pos_drop_rate": 0.0, "global_pool": "avg"},
-    only={"epsilon": 1e-6},
+    fixed_entries={"pos_drop_rate": 0.0, "global_pool": "avg"},
+    fixed_fields={"epsilon": 1e-6},
     check=check_windows,
 )
 config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
@@ -68,14 +66,3 @@ def rows(config):
         patch_size = 2 if stage else config.patch_size
         table += patches(f"stage_{stage}_embedding", f"patch_embeds.{stage}.proj", patch_size)
     return table
-
-
-def read(arguments, weights):
-    """The model for timm's `arguments` and `weights`, and its outputs by timm's names."""
-    backbone = Twins(config_of(arguments))
-    model = Classifier(backbone, arguments.get("num_classes", 1000))
-    read_state(model, weights, rows(backbone.config))
-    outputs = {"logits": model.output, "features/norm": backbone.output["sequence_output"]}
-    states = backbone.hidden_states["encoder"]
-    lasts = [states[sum(backbone.config.depths[: i + 1])] for i in range(len(backbone.maps))]
-    return model, outputs | as_sequences(lasts)

@@ -10,8 +10,6 @@ from keras_tfm.convert.keymap import (
     patches,
     weight,
 )
-from keras_tfm.convert.state import read_state
-from keras_tfm.heads import Classifier
 from keras_tfm.models import Visformer
 from keras_tfm.models.vision.visformer import PATCHES
 from keras_tfm.training.safetensors import CheckpointError
@@ -36,14 +34,14 @@ ARGUMENTS = Arguments(
         "mlp_ratio": "mlp_ratio",
         "drop_path_rate": "stochastic_depth",
     },
-    fixed={
+    fixed_entries={
         "patch_size": 16,
         "global_pool": "avg",
         "attn_stage": "011",
         "spatial_conv": "100",
         "conv_init": True,
     },
-    only={"dropout": 0.0},
+    fixed_fields={"dropout": 0.0},
 )
 arguments_of = ARGUMENTS.arguments_of
 
@@ -89,13 +87,3 @@ def config_of(arguments):
             raise CheckpointError("timm", name, "BatchNorm2d", repr(arguments[name]))
     own = {name: value for name, value in arguments.items() if name not in {*NORMS, "conv_init"}}
     return ARGUMENTS.config_of(own)
-
-
-def read(arguments, weights):
-    """The model for timm's `arguments` and `weights`, and its outputs by timm's names."""
-    config = config_of(arguments)
-    backbone = Visformer(config)
-    model = Classifier(backbone, arguments.get("num_classes", 1000))
-    read_state(model, weights, rows(config))
-    maps = {f"features/stage_{i}": x for i, x in enumerate(backbone.maps)}
-    return model, {"logits": model.output, "features/norm": backbone.get_layer("norm").output, **maps}

@@ -25,7 +25,7 @@ AS_DECODER = {"is_decoder": True, "add_cross_attention": True, "is_encoder_decod
 
 def as_decoder(family):
     """The `family` of a whole model for its decoder alone, with cross-attention."""
-    return dataclasses.replace(family, fixed={**family.fixed, **AS_DECODER})
+    return dataclasses.replace(family, fixed_entries={**family.fixed_entries, **AS_DECODER})
 
 
 # {side: the families that both their model and this package may have there}
@@ -166,18 +166,18 @@ FAMILY = Family(
     model=VisionEncoderDecoder,
     prefix="",
     fields={**fields_of("encoder"), **fields_of("decoder")},
-    fixed={"is_encoder_decoder": True},
-    written={"tie_word_embeddings": lambda _: False},  # encoder and decoder share no table
+    fixed_entries={"is_encoder_decoder": True},
+    derived_entries={"tie_word_embeddings": lambda _: False},  # encoder and decoder share no table
     shapes=shapes,
     num_blocks=lambda config: config.of_encoder.num_layers + config.of_decoder.num_layers,
     rows=rows,
     heads={"VisionEncoderDecoderModel": Head(LanguageModel, [], {"tied": True, "use_bias": False})},
     copies=copies,
-    ignored=(
+    buffers=(
         r"encoder\.pooler\.dense\.(weight|bias)",
         r"encoder\..*\.(num_batches_tracked|relative_position_index)",
         r"encoder\.embeddings\.mask_token",
         r"decoder\.transformer\.h\.\d+\.(attn|crossattention)\.(masked_)?bias",
     ),
-    added=unread,
+    buffers_of=unread,
 )

@@ -156,7 +156,7 @@ ARGUMENTS = Arguments(
     ViT,
     fields=TIMM_FIELDS,
     ratios={"mlp_ratio": ("intermediate_dim", "dim")},
-    fixed={
+    fixed_entries={
         "qkv_bias": True,
         "qk_norm": False,
         "pos_embed": "learn",
@@ -166,7 +166,7 @@ ARGUMENTS = Arguments(
         "final_norm": True,
         "dynamic_img_size": False,
     },
-    only={"activation": "gelu", "epsilon": 1e-6, "pooler": False},
+    fixed_fields={"activation": "gelu", "epsilon": 1e-6, "pooler": False},
 )
 # How a token or the patches are pooled: timm's arguments, and their values by our `pooling`.
 POOLING_ARGUMENTS = {"global_pool": "token", "class_token": True, "fc_norm": None}
@@ -200,10 +200,10 @@ FAMILY = Family(
     model=ViT,
     prefix="vit.",
     fields=FIELDS,
-    absent={"layer_norm_eps": 1e-12},
-    written={"attention_probs_dropout_prob": lambda config: config.dropout},
-    fixed={"qkv_bias": True, "pooler_act": "tanh"},
-    only={"pooling": "class"},
+    default_entries={"layer_norm_eps": 1e-12},
+    derived_entries={"attention_probs_dropout_prob": lambda config: config.dropout},
+    fixed_entries={"qkv_bias": True, "pooler_act": "tanh"},
+    fixed_fields={"pooling": "class"},
     shapes=SHAPES,
     parts={"pooler": "pooler."},
     rows=rows,
@@ -213,8 +213,8 @@ FAMILY = Family(
             linear("head/output", "classifier"),
             {"hidden_dim": None},
             {"num_classes": LABELS},
-            lacks=("pooler",),
-            excludes=("pooler",),
+            missing_parts=("pooler",),
+            refused_parts=("pooler",),
         ),
     },
 )

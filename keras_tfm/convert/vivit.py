@@ -58,9 +58,9 @@ FAMILY = Family(
         "num_frames": "num_frames",
         "tubelet_size": "tubelet_size",
     },
-    written={"attention_probs_dropout_prob": lambda config: config.dropout},
-    fixed={"qkv_bias": True, "pooler_act": "tanh"},
-    only={"num_temporal_layers": None},
+    derived_entries={"attention_probs_dropout_prob": lambda config: config.dropout},
+    fixed_entries={"qkv_bias": True, "pooler_act": "tanh"},
+    fixed_fields={"num_temporal_layers": None},
     shapes={
         "embeddings.patch_embeddings.projection.weight": ("dim", "num_channels", side(0), side(1), side(2)),
         "embeddings.position_embeddings": (lambda _: 1, num_tokens, "dim"),
@@ -74,8 +74,8 @@ FAMILY = Family(
             linear("head/output", "classifier"),
             {"hidden_dim": None},
             {"num_classes": LABELS},
-            lacks=("pooler",),
-            excludes=("pooler",),
+            missing_parts=("pooler",),
+            refused_parts=("pooler",),
         ),
     },
 )

@@ -1,7 +1,5 @@
 """XCiT's checkpoints in timm's format (El-Nouby et al. 2021)."""
 
-from keras import ops
-
 from keras_tfm.convert.arguments import Arguments
 from keras_tfm.convert.keymap import (
     POINTWISE,
@@ -12,8 +10,6 @@ from keras_tfm.convert.keymap import (
     norm,
     weight,
 )
-from keras_tfm.convert.state import read_state
-from keras_tfm.heads import Classifier
 from keras_tfm.models import XCiT
 
 MODEL = XCiT
@@ -36,8 +32,8 @@ ARGUMENTS = Arguments(
         "drop_path_rate": "stochastic_depth",
     },
     ratios={"mlp_ratio": ("intermediate_dim", "dim")},
-    fixed={"qkv_bias": True, "use_pos_embed": True, "global_pool": "token"},
-    only={"epsilon": 1e-6},
+    fixed_entries={"qkv_bias": True, "use_pos_embed": True, "global_pool": "token"},
+    fixed_fields={"epsilon": 1e-6},
 )
 config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 
@@ -82,22 +78,3 @@ for part, number in (("attention", 1), ("neighbours", 3), ("feedforward", 2)):
 def rows(_):
     """The table, the same for every configuration."""
     return ROWS
-
-
-def read(arguments, weights):
-    """The model for timm's `arguments` and `weights`, and its outputs by timm's names."""
-    backbone = XCiT(config_of(arguments))
-    model = Classifier(backbone, arguments["num_classes"])
-    read_state(model, weights, ROWS)
-    rows, columns, dim = backbone.get_layer("stem").output.shape[1:]
-    stem = ops.reshape(backbone.get_layer("stem").output, (-1, rows * columns, dim))  # (B, N, D)
-    outputs = {
-        "logits": model.output,
-        "features/embed": stem,
-        "features/position": backbone.get_layer("position").output,
-        "features/norm": backbone.output["sequence_output"],
-    }
-    for stack, name in (("encoder", "block"), ("class", "class_block")):
-        states = backbone.hidden_states[stack][1:]
-        outputs |= {f"features/{name}_{i}": state for i, state in enumerate(states)}
-    return model, outputs

@@ -17,7 +17,6 @@ import numpy as np
 from keras_tfm import serving
 from keras_tfm.export import litert, onnx, openvino, writers
 from keras_tfm.export.description import described, write_around, write_saved_model_card
-from keras_tfm.export.endpoints import endpoints_of
 from keras_tfm.export.graph import FrozenFunction
 from keras_tfm.export.saved_model import write_saved_model
 from keras_tfm.serving import plugins
@@ -63,30 +62,29 @@ def check_format(format, quantization=None):
 def export(task, folder, overwrite, format, quantization, options):
     """What `Task.export` does."""
     check_format(format, quantization)
-    if format != "saved_model":
-        if not task.writes_texts and format in writers.FORMATS:
-            raise ValueError(f"{format} holds tasks that answer texts by texts; {task.name!r} does not.")
-        signature = task.signature(**options)
-        if signature.others:
-            raise task.no_other_format()
-        if task.writes_texts and task.quantization() is not None:
-            raise ValueError("The weights are in 8 bits already: export the RUN that they were made from.")
+    if format == "saved_model":
+        refuse_pattern(folder)
+        endpoints = task.export_endpoints(**options)
         with new_folder(folder, overwrite) as work:
-            if task.writes_texts:
-                ask, module = functools.partial(task.predict, **options), MODULES[format]
-                bound = BOUNDS[quantization]
-                writers.write_writer(signature, ask, task.name, module, quantization, work, bound)
-            else:
-                write_format(signature, task.name, format, quantization, work)
+            write_saved_model(task.exported(), endpoints, task.export_resources(), work)
+            write_saved_model_card(work, task.name, endpoints)
+            mark_saved_model(work, task=task.name, files=serving.digests_of(work))
         return
-    refuse_pattern(folder)
-    endpoints = (
-        endpoints_of(task.signature(**options)) if task.writes_texts else task.export_endpoints(**options)
-    )
+    write = functools.partial(write_format, task=task.name, name=format)
+    if task.writes_texts:
+        if task.quantization() is not None:
+            raise ValueError("The weights are in 8 bits already: export the RUN that they were made from.")
+        ask, bound = functools.partial(task.predict, **options), BOUNDS[quantization]
+        write = functools.partial(
+            writers.write_writer, ask=ask, task=task.name, module=MODULES[format], bound=bound
+        )
+    elif format in writers.FORMATS:
+        raise ValueError(f"{format} holds tasks that answer texts by texts; {task.name!r} does not.")
+    signature = task.signature(**options)
+    if signature.others:
+        raise task.no_other_format()
     with new_folder(folder, overwrite) as work:
-        write_saved_model(task.exported(), endpoints, task.export_resources(), work)
-        write_saved_model_card(work, task.name, endpoints)
-        mark_saved_model(work, task=task.name, files=serving.digests_of(work))
+        write(signature, quantization=quantization, folder=work)
 
 
 def write_format(signature, task, name, quantization, folder):

@@ -61,7 +61,10 @@ class MaskedAutoencoder(ModelWithHead):
         part = residuals(True, epsilon=config.epsilon)
         for i in range(num_layers):
             feedforward = FeedForward(intermediate_dim, config.activation)
-            block = Block(part(MultiHeadAttention(num_heads)), part(feedforward), name=f"decoder_block_{i}")
+            block = Block(
+                {"attention": part(MultiHeadAttention(num_heads)), "feedforward": part(feedforward)},
+                name=f"decoder_block_{i}",
+            )
             x = block(x)
         x = LayerNormalization(config.epsilon, name="decoder_norm")(x)
         height, width = height_and_width(config.patch_size)

@@ -90,7 +90,7 @@ def query_maps(backbone, states, features):
     query, key = (ops.reshape(x, (-1, x.shape[1], num_heads, width)) for x in (query, key))
     scores = ops.einsum("bqhk,bnhk->bqnh", query * width**-0.5, key)
     scores = ops.reshape(scores, (-1, num_queries, rows * columns * num_heads))
-    is_shown = ops.repeat(backbone.context["context_mask"], num_heads, axis=1)[:, None]  # (B, 1, N H)
+    is_shown = ops.repeat(backbone.context["mask"], num_heads, axis=1)[:, None]  # (B, 1, N H)
     weights = ops.cast(masked_softmax(scores, is_shown), features.dtype)
     return ops.reshape(weights, (-1, num_queries, rows, columns, num_heads))
 

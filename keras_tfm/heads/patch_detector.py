@@ -89,8 +89,12 @@ class PatchDetector(ModelWithHead):
         queries = backbone.get_layer("decoder_queries").output  # (B, Q, D)
         by_patch = ops.reshape(told, (-1, num_patches, told.shape[-1]))  # (B, P, F)
         queries = PatchQueries(dropout, name="patch_queries")(queries, by_patch)
-        options = {"mask": own_queries(num_queries, num_patches), "position": queries, **backbone.context}
-        states = states_of(backbone.blocks["decoder"], ops.zeros_like(queries), **options)[1:]
+        mask = ops.convert_to_tensor(own_queries(num_queries, num_patches))
+        tensors = {
+            "attention": {"position": queries, "mask": mask},
+            "context_attention": {"position": queries, **backbone.context},
+        }
+        states = states_of(backbone.blocks["decoder"], ops.zeros_like(queries), **tensors)[1:]
         states = backbone.get_layer("decoder_norm")(ops.stack(states, axis=1))  # (B, L, Q, D)
 
         dim = states.shape[-1]

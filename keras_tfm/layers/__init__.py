@@ -74,7 +74,7 @@ from keras_tfm.layers.patches import (
     flatten_map,
 )
 from keras_tfm.layers.pooling import AttentionPooling, MaxPooling
-from keras_tfm.layers.positioned_block import DETRBlock, PositionedAttention, PositionedBlock
+from keras_tfm.layers.positioned_block import PositionedAttention
 from keras_tfm.layers.positions import (
     PositionEmbedding,
     SinePositionEncoding,

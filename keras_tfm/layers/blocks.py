@@ -25,7 +25,7 @@ from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.cache import BlockCache
 from keras_tfm.layers.feedforward import FeedForward
-from keras_tfm.layers.masks import combine_masks, key_mask_of, tokens_of
+from keras_tfm.layers.masks import key_mask_of
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.regularization import Dropout, StochasticDepth
 from keras_tfm.layers.signatures import Activation
@@ -44,6 +44,7 @@ class Residual(Layer):
         stochastic_depth: the rate at which the whole branch is dropped, example by example.
         layer_scale: the first value of a learned factor for each feature of the branch's output (Touvron et
             al. 2021, "Going Deeper with Image Transformers"); None for no factor.
+        causal: whether the branch, an attention layer, hides later positions.
 
     >>> branch, norm = keras_tfm.layers.FeedForward(16), keras_tfm.layers.LayerNormalization()
     >>> layer = keras_tfm.layers.Residual(branch, norm, normalize="input")
@@ -59,6 +60,7 @@ class Residual(Layer):
         dropout: float = 0.0,
         stochastic_depth: float = 0.0,
         layer_scale: float | None = None,
+        causal: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -74,6 +76,7 @@ class Residual(Layer):
         self.dropout = dropout
         self.stochastic_depth = stochastic_depth
         self.layer_scale = layer_scale
+        self.causal = causal
         self.value_dropout = Dropout(dropout, name="dropout") if dropout else None
         self.example_dropout = (
             StochasticDepth(stochastic_depth, name="stochastic_depth") if stochastic_depth else None
@@ -87,20 +90,26 @@ class Residual(Layer):
             initial = keras.initializers.Constant(self.layer_scale)
             self.scale = self.add_weight((x_shape[-1],), initial, name="scale")
 
-    def call(self, x, context=None, mask=None, bias=None, causal=False, training=None):
-        """Calls the branch on `x`, on `context` if given, and with those of `mask`, `bias` and `causal` that
-        are given.
-
-        A branch without a `mask` argument, such as `FeedForward`, treats padding like any other token.
+    def call(self, x, context=None, training=None, **tensors):
+        """Calls the branch on `x`, on `context` if given, and with those of `tensors`, by the names of the
+        branch's arguments, that are not None.
         """
-        inputs = () if context is None else (context,)
-        options = {"mask": mask if self.takes_mask else None, "bias": bias, "causal": causal or None}
-        options = {name: value for name, value in options.items() if value is not None}
-        return self.around(x, *inputs, **options, training=training)
+        y = self.before(x)
+        inputs = (y,) if context is None else (y, context)
+        options = {"causal": True} if self.causal else {}
+        for name, value in tensors.items():
+            if value is not None:
+                options[name] = value
+        return self.after(x, self.branch(*inputs, **options, training=training), training)
 
-    def around(self, x, *inputs, training=None, **options):
-        """The residual's output, where the branch also takes `inputs` after its first one, and `options`."""
-        return self.after(x, self.branch(self.before(x), *inputs, **options, training=training), training)
+    def step(self, x, cache, mask=None, bias=None):
+        """(Output (B, T, D), new cache) of causal self-attention at the next T positions."""
+        y, cache = self.branch.step(self.before(x), cache, mask, bias)
+        return self.after(x, y), cache
+
+    def step_context(self, x, cache, positions):
+        """The output (B, T, D) of cross-attention at the next T `positions`."""
+        return self.after(x, self.branch.step_context(self.before(x), cache, positions))
 
     def before(self, x):
         """The input of the branch: `x`, normalised where the norm is at the input."""
@@ -118,7 +127,7 @@ class Residual(Layer):
         x = x + ops.cast(y, x.dtype)
         return self.norm(x) if self.norm is not None and self.normalize == "sum" else x
 
-    def compute_output_shape(self, x_shape, context_shape=None):
+    def compute_output_shape(self, x_shape):
         return tuple(x_shape)
 
     def compute_mask(self, x, previous_mask=None):
@@ -133,65 +142,56 @@ def residuals(
     With `normalize_first` the norm is at the branch's input, otherwise at the sum.
     """
     place: Literal["input", "sum"] = "input" if normalize_first else "sum"
-    return lambda branch: Residual(branch, norm(epsilon), place, dropout, stochastic_depth)
+    return lambda branch, **options: Residual(
+        branch, norm(epsilon), place, dropout, stochastic_depth, **options
+    )
 
 
 class Block(Layer):
-    """Self-attention, cross-attention if given, and a feed-forward layer, each in a `Residual`: (B, T, D) in
-    and out.
+    """Residuals in a row: (B, T, D), or a map, in and out.
 
-    Args:
-        attention: a `Residual` whose branch is an attention layer.
-        feedforward: a `Residual` of a feed-forward layer. If that layer's call has a `mask`, it is told
-            which tokens are not padding.
-        context_attention: a `Residual` for cross-attention, or None.
-        causal: whether self-attention hides later positions.
+    `parts` are {name: a `Residual`} in the order in which they run; one that is None is left out. A part is
+    the attribute of its name, by which `call` hands it its tensors. Those that decode are called "attention",
+    causal self-attention, and "context_attention", cross-attention.
 
-    >>> part = keras_tfm.layers.Residual
-    >>> attention, feedforward = keras_tfm.layers.MultiHeadAttention(2), keras_tfm.layers.FeedForward(16)
-    >>> block = keras_tfm.layers.Block(part(attention), part(feedforward), causal=True)
-    >>> block(np.ones((1, 5, 8))).shape
+    >>> part, attention = keras_tfm.layers.Residual, keras_tfm.layers.MultiHeadAttention(2)
+    >>> feedforward = part(keras_tfm.layers.FeedForward(16))
+    >>> block = keras_tfm.layers.Block({"attention": part(attention), "feedforward": feedforward})
+    >>> block(np.ones((1, 5, 8)), attention={"mask": np.array([[True, True, True, False, False]])}).shape
     TensorShape([1, 5, 8])
     """
 
     is_block = True  # read by `rematerialize`, and where learning rates or freezing depend on depth
+    attention: Any = None
+    context_attention: Any = None
+    feedforward: Any = None
 
-    def __init__(
-        self,
-        attention: keras.layers.Layer,
-        feedforward: keras.layers.Layer,
-        context_attention: keras.layers.Layer | None = None,
-        causal: bool = False,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, parts: dict[str, Any], **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.attention = attention
-        self.context_attention = context_attention
-        self.feedforward = feedforward
-        self.causal = causal
+        parts = {name: part for name, part in parts.items() if part is not None}
+        for name, part in parts.items():
+            setattr(self, name, part)
+        self.parts = parts
 
-    def build(self, x_shape, context_shape=None):
-        self.attention.build(x_shape)
-        if self.context_attention is not None:
-            if context_shape is None:
+    def build(self, x_shape, tensors_shape=None):
+        for name, part in self.parts.items():
+            context_shape = (tensors_shape or {}).get(name, {}).get("context")
+            if name == "context_attention" and context_shape is None:
                 raise ValueError(f"{self.name!r} has cross-attention: call it with a `context` (B, S, D).")
-            self.context_attention.build(x_shape, context_shape)
-        self.feedforward.build(x_shape)
+            part.build(x_shape, context_shape)
 
-    def call(self, x, context=None, mask=None, context_mask=None, bias=None, training=None):
-        """(B, T, D) -> (B, T, D), attending to `context` (B, S, D) too if there is cross-attention.
+    def call(self, x, training=None, **tensors):
+        """The output of the last part, in the shape of `x`.
 
-        `mask` is for self-attention, `context_mask` for the context; both are described in
-        `keras_tfm.layers.masks` and combined by AND with the masks that Keras carries on the tensors. `bias`
-        is added to the scores of self-attention.
+        `tensors` are {part: what it gets beside x, by the names of its branch's arguments}, each a tensor or
+        None: `attention={"mask": mask, "bias": bias}, context_attention={"context": context}`.
         """
-        mask = combine_masks(mask, key_mask_of(x))
-        tokens = tokens_of(mask) if self.feedforward.takes_mask and mask is not None else None
-        x = self.attention(x, mask=mask, bias=bias, causal=self.causal, training=training)
-        if self.context_attention is not None:
-            context_mask = combine_masks(context_mask, key_mask_of(context), name="context_mask")
-            x = self.context_attention(x, context, mask=context_mask, training=training)
-        return self.feedforward(x, mask=tokens, training=training)
+        if unknown := tensors.keys() - self.parts.keys():
+            names = ", ".join(map(repr, self.parts))
+            raise ValueError(f"{self.name!r} has the parts {names}; it is called with {sorted(unknown)}.")
+        for name, part in self.parts.items():
+            x = part(x, **tensors.get(name, {}), training=training)
+        return x
 
     def start(self, batch_size, max_length, context=None, context_mask=None):
         """The cache for decoding up to `max_length` positions with `context` (B, S, D)."""
@@ -206,16 +206,18 @@ class Block(Layer):
 
         `bias` is for queries and keys in the order of `cache.attention.next_positions(T)`.
         """
-        part = self.attention
-        y, attention = part.branch.step(part.before(x), cache.attention, mask, bias)
-        x = part.after(x, y)
-        if self.context_attention is not None:
-            part = self.context_attention
-            positions = cache.attention.index + ops.arange(ops.shape(x)[1], dtype="int32")
-            x = part.after(x, part.branch.step_context(part.before(x), cache.context, positions))
-        return self.feedforward(x, mask=mask), BlockCache(attention, cache.context)
+        attention = cache.attention
+        for name, part in self.parts.items():
+            if name == "attention":
+                x, attention = part.step(x, attention, mask, bias)
+            elif name == "context_attention":
+                positions = cache.attention.index + ops.arange(ops.shape(x)[1], dtype="int32")
+                x = part.step_context(x, cache.context, positions)
+            else:
+                x = part(x, mask=mask if part.takes_mask else None)
+        return x, BlockCache(attention, cache.context)
 
-    def compute_output_shape(self, x_shape, context_shape=None):
+    def compute_output_shape(self, x_shape):
         return tuple(x_shape)
 
     def compute_mask(self, x, previous_mask=None):
@@ -252,16 +254,37 @@ class TransformerBlock(Block):
         **kwargs: Any,
     ) -> None:
         part = residuals(normalize_first, dropout)
-        super().__init__(
-            part(MultiHeadAttention(num_heads, dropout=dropout)),
-            part(FeedForward(intermediate_dim, activation)),
-            part(MultiHeadAttention(num_heads, dropout=dropout)) if cross_attention else None,
-            causal,
-            **kwargs,
-        )
+
+        def attention(**options):
+            return part(MultiHeadAttention(num_heads, dropout=dropout), **options)
+
+        parts = {
+            "attention": attention(causal=causal),
+            "context_attention": attention() if cross_attention else None,
+            "feedforward": part(FeedForward(intermediate_dim, activation)),
+        }
+        super().__init__(parts, **kwargs)
         self.num_heads = num_heads
         self.intermediate_dim = intermediate_dim
         self.dropout = dropout
         self.activation = activation
         self.normalize_first = normalize_first
+        self.causal = causal
         self.cross_attention = cross_attention
+
+    def build(self, x_shape, context_shape=None):
+        super().build(x_shape, {"context_attention": {"context": context_shape}})
+
+    def call(  # type: ignore[override]
+        self, x, context=None, mask=None, context_mask=None, bias=None, training=None
+    ):
+        """(B, T, D) -> (B, T, D), attending to `context` (B, S, D) too if there is cross-attention.
+
+        `mask` is for self-attention, `context_mask` for the context; both are described in
+        `keras_tfm.layers.masks` and combined by AND with the masks that Keras carries on the tensors. `bias`
+        is added to the scores of self-attention.
+        """
+        tensors = {"attention": {"mask": mask, "bias": bias}}
+        if self.cross_attention:
+            tensors["context_attention"] = {"context": context, "mask": context_mask}
+        return super().call(x, training, **tensors)

@@ -19,7 +19,7 @@ from keras_tfm.layers.masks import causal_mask, combine_masks
 
 
 class Keys(NamedTuple):
-    """The keys (B, H, S, K) and values (B, H, S, Kv) of whole sequences.
+    """The keys (B, G, S, K) and values (B, G, S, Kv) of whole sequences.
 
     A layer makes it inside its call; given to the call of another layer, a functional model would lose its
     tensors.
@@ -42,11 +42,15 @@ class Keys(NamedTuple):
             queries = ops.arange(ops.shape(query)[2], dtype="int32")
         return queries, ops.arange(ops.shape(self.key)[2], dtype="int32")
 
-    def attention_mask(self, query):
-        """Which keys the `query` (B, H, T, K) may attend to: (B or 1, H or 1, T or 1, S), None for all."""
+    def attention_mask(self, query, window=None):
+        """Which keys the `query` (B, H, T, K) may attend to: (B or 1, H or 1, T or 1, S), None for all.
+
+        With a `window`, which is for causal keys alone, those at the last `window` positions.
+        """
         if not self.causal:
             return self.mask
-        return combine_masks(self.mask, causal_mask(ops.shape(query)[2], ops.shape(self.key)[2]))
+        seen = causal_mask(ops.shape(query)[2], ops.shape(self.key)[2], window=window)
+        return combine_masks(self.mask, seen)
 
     def group(self, heads):
         """The heads as they are."""
@@ -163,13 +167,13 @@ class KeyValueCache(NamedTuple):
         heads = ops.transpose(heads, (0, 3, 1, 2, 4))  # (N, G, H, T, K)
         return ops.reshape(heads, (-1, num_heads, length, dim))  # (B, H, T, K)
 
-    def attention_mask(self, query):
-        """Which entries the `query` (B, H, T, K), at the last T positions written, may attend to: (N, 1, T G,
-        S G).
+    def attention_mask(self, query, window=None):
+        """Which entries the `query` (B, H, T, K), at the last T positions written, may attend to, those of
+        the last `window` positions alone if given: (N, 1, T G, S G).
         """
         query_length = ops.shape(query)[2]
         length, size = self.mask.shape[1] or ops.shape(self.mask)[1], self.group_size
-        causal = causal_mask(query_length, length, self.index - query_length)  # (1, T, S)
+        causal = causal_mask(query_length, length, self.index - query_length, window)  # (1, T, S)
         mask = ops.logical_and(self.mask[:, None], causal[..., None])  # (B, T, S, G)
         mask = ops.reshape(mask, (-1, size, query_length, length * size))  # (N, G, T, S G)
         mask = ops.transpose(mask, (0, 2, 1, 3))  # (N, T, G, S G)
@@ -248,11 +252,13 @@ class PastCache(NamedTuple):
         queries = self.index + ops.arange(query_length, dtype="int32")
         return queries, ops.concatenate([past, queries], axis=0)
 
-    def attention_mask(self, query):
-        """Which entries the `query` (B, H, T, K), the last T of them, may attend to: (B, 1, T, S + T)."""
+    def attention_mask(self, query, window=None):
+        """Which entries the `query` (B, H, T, K), the last T of them, may attend to, as in `KeyValueCache`:
+        (B, 1, T, S + T).
+        """
         query_length = ops.shape(query)[2]
         length = ops.shape(self.mask)[1]
-        causal = causal_mask(query_length, length, length - query_length)  # (1, T, S + T)
+        causal = causal_mask(query_length, length, length - query_length, window)  # (1, T, S + T)
         return ops.logical_and(self.mask[:, None], causal)[:, None]
 
     def group(self, heads):

@@ -23,15 +23,21 @@ from keras_tfm.private.keras import get_keras_mask
 LOWEST = -1.7e38
 
 
-def causal_mask(query_length: int | Tensor, key_length: int | Tensor, offset: int | Tensor = 0) -> Tensor:
+def causal_mask(
+    query_length: int | Tensor, key_length: int | Tensor, offset: int | Tensor = 0, window: int | None = None
+) -> Tensor:
     """Query t, at position `offset` + t, sees the keys at positions up to its own: a mask (1, T, S).
+
+    With a `window` it sees the last `window` of them alone, its own included.
 
     >>> keras_tfm.layers.causal_mask(2, 3, offset=1)[0].numpy().tolist()
     [[True, True, False], [True, True, True]]
     """
     query_positions = offset + ops.arange(query_length, dtype="int32")
     key_positions = ops.arange(key_length, dtype="int32")
-    return (key_positions[None, :] <= query_positions[:, None])[None]  # (1, T, S)
+    distances = query_positions[:, None] - key_positions[None, :]  # (T, S)
+    mask = distances >= 0
+    return (mask if window is None else mask & (distances < window))[None]  # (1, T, S)
 
 
 # The (B, S) mask that Keras carries on a tensor (from `mask_zero`, for example), or None.
@@ -105,12 +111,6 @@ def padding_mask_of(x, mask, name="mask"):
         )
     mask = combine_masks(mask, key_mask_of(x), rank=3, name=name)
     return None if mask is None else mask[:, 0]  # (B, T)
-
-
-def tokens_of(mask):
-    """Which tokens are not padding, (B or 1, T), read from the `mask` (of rank 4) of self-attention."""
-    mask = ops.any(mask, axis=1)  # (B or 1, T or 1, S)
-    return mask[:, 0] if mask.shape[1] == 1 else ops.diagonal(mask, axis1=1, axis2=2)
 
 
 def in_float32(x):

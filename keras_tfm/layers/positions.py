@@ -22,10 +22,27 @@ def outside_is_nan(indices, size, dtype):
     return ops.cast(ops.where(inside, 0.0, math.nan), dtype)[..., None]
 
 
-def angles_of(positions, dim, base=10_000.0):
-    """The angles position / base^(2k/dim), for k = 0 .. dim/2 - 1, in float32: (...) -> (..., dim/2)."""
-    frequencies = base ** (-np.arange(0, dim, 2) / dim)
+def angles_of(positions, dim, base=10_000.0, scaling=None):
+    """The angles position / base^(2k/dim), for k = 0 .. dim/2 - 1, in float32: (...) -> (..., dim/2).
+
+    `scaling` is that of a `RotaryEmbedding`.
+    """
+    frequencies = scaled(base ** (-np.arange(0, dim, 2) / dim), scaling)
     return ops.cast(positions, "float32")[..., None] * frequencies.astype("float32")
+
+
+def scaled(frequencies, scaling):
+    """The `frequencies` as the `scaling` of a `RotaryEmbedding` says."""
+    if scaling is None:
+        return frequencies
+    slow = frequencies / scaling["factor"]
+    if scaling["rope_type"] == "linear":
+        return slow
+    low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+    turns = scaling["original_max_position_embeddings"] * frequencies / (2 * np.pi)
+    # Frequencies of more than `high` turns within the first length stay, those of fewer than `low` are slow.
+    share = np.clip((turns - low) / (high - low), 0, 1)
+    return share * frequencies + (1 - share) * slow
 
 
 def sines(positions, dim, base=10_000.0):

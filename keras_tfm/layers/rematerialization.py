@@ -6,7 +6,6 @@ Cost").
 """
 
 import contextlib
-import inspect
 
 import keras
 from keras import ops
@@ -60,40 +59,34 @@ def recomputed(layer, of_keras, layer_call, *args, **kwargs):
         return layer_call  # Keras's mode "activations" is for the layers inside this one
     for part in layers_in(layer, include_self=False):
         set_rematerialization(part, None)
-    arguments = inspect.signature(layer_call).bind(*args, **kwargs).arguments
-    arguments = dict(arguments)
-    passed = {name: x for name, x in arguments.items() if _is_floating(x)}
+    leaves = keras.tree.flatten((args, kwargs))
+    places = [i for i, x in enumerate(leaves) if ops.is_tensor(x) and keras.backend.is_float_dtype(x.dtype)]
     generators = [generator for part in layers_in(layer) for generator in seed_generators_of(part)]
     draws: list = []
     calls: list = []
 
     def call(*tensors):
-        for x, original in zip(tensors, keras.tree.flatten(passed), strict=True):
-            set_keras_mask(x, key_mask_of(original))
-        given = keras.tree.pack_sequence_as(passed, tensors)
+        inputs = list(leaves)
+        for i, x in zip(places, tensors, strict=True):
+            set_keras_mask(x, key_mask_of(leaves[i]))
+            inputs[i] = x
+        positional, named = keras.tree.pack_sequence_as((args, kwargs), inputs)
         state = layer.non_trainable_variables if calls else ()
         with _drawn_once(generators, draws), _kept(state), added_losses(layer) as losses:
-            y = layer_call(**{**arguments, **given})
+            y = layer_call(*positional, **named)
         calls.append(True)
         return y, losses
 
     again = of_keras(call, *args, **kwargs)
 
     def call_and_add_losses(*args, **kwargs):
-        y, losses = again(*keras.tree.flatten(passed))
+        y, losses = again(*(leaves[i] for i in places))
         keep_gradient_with(keras.tree.flatten(y)[0])
         for loss in losses:
             layer.add_loss(loss)
         return y
 
     return call_and_add_losses
-
-
-def _is_floating(x):
-    """Whether `x` is a floating-point tensor, or a list of such."""
-    if isinstance(x, list | tuple):
-        return bool(x) and all(map(_is_floating, x))
-    return ops.is_tensor(x) and keras.backend.is_float_dtype(x.dtype)
 
 
 @contextlib.contextmanager

@@ -32,6 +32,9 @@ from keras_tfm.models.text.deberta import DeBERTa, DeBERTaConfig
 from keras_tfm.models.text.distilbert import DistilBERT, DistilBERTConfig
 from keras_tfm.models.text.fnet import FNet, FNetConfig
 from keras_tfm.models.text.gpt2 import GPT2, GPT2Config
+from keras_tfm.models.text.llama import Llama, LlamaConfig
+from keras_tfm.models.text.mistral import Mistral, MistralConfig
+from keras_tfm.models.text.qwen2 import Qwen2, Qwen2Config
 from keras_tfm.models.text.recurrent import (
     Recurrent,
     RecurrentConfig,

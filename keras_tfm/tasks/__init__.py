@@ -29,6 +29,7 @@ Forecaster            forecast          a series: numbers (N,)     series -> num
 import os
 from typing import Any
 
+from keras_tfm.asking import TASKS
 from keras_tfm.tasks.asking import AskedTask
 from keras_tfm.tasks.image_text.captioner import Captioner, CaptionerConfig, CaptionerOptions
 from keras_tfm.tasks.image_text.matcher import ImageTextMatcher, ImageTextMatcherConfig, MatcherOptions
@@ -45,7 +46,7 @@ from keras_tfm.tasks.segmentation.config import SegmenterConfig
 from keras_tfm.tasks.segmentation.segmenter import Segmenter
 from keras_tfm.tasks.series.forecaster import Forecaster, ForecasterConfig
 from keras_tfm.tasks.signatures import Signature
-from keras_tfm.tasks.task import TASKS, Task
+from keras_tfm.tasks.task import Task
 from keras_tfm.tasks.task import load_any as load
 from keras_tfm.tasks.task_folder import TaskError
 from keras_tfm.tasks.text.choice_answerer import ChoiceAnswerer, ChoiceAnswererConfig

@@ -18,6 +18,8 @@ from keras_tfm.configs import Config, Count, Option, kinds_of, meant
 from keras_tfm.data.batches.epochs import HeldOut, hold_out
 from keras_tfm.data.sources.files import fingerprint
 from keras_tfm.data.sources.text_stream import TextStream
+from keras_tfm.models.families import family_called
+from keras_tfm.serving import plugins
 from keras_tfm.serving.examples import as_columns, check_column, listed, not_text, reasons, refuse_rows
 from keras_tfm.tasks.baselines import Baselines
 from keras_tfm.tasks.judgements import Judgements
@@ -54,6 +56,22 @@ class ModelOptions(Config):
     def base(self) -> Config | None:
         """The configuration of the chosen size, before changes; ValueError if there is no such size."""
         return None
+
+
+def family_among(families: Mapping[str, Any], name: str, fields: Iterable[str]) -> Any:
+    """The class that `families` has by its `name` on the command line, or that of a plugin, whose
+    configuration must have these `fields`; ValueError for an unknown one.
+    """
+    added = {} if name in families else {plugin.lower(): plugin for plugin in plugins.installed("family")}
+    known = [*families, *added]
+    if name not in known:
+        raise ValueError(f"There is no family {name!r}{meant(name, known)}; there are {', '.join(known)}.")
+    if name in families:
+        return families[name]
+    family = family_called(added[name])
+    if lacking := set(fields) - kinds_of(family.config_class).keys():
+        raise ValueError(f"The family {name!r} does not fit: it has no {', '.join(sorted(lacking))}.")
+    return family
 
 
 class LearningTask(Task):

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Self
 import keras
 import tensorflow as tf
 
-from keras_tfm.asking import TEXTS, Asking
+from keras_tfm.asking import TASKS, TEXTS, Asking
 from keras_tfm.configs import Config, meant, refuse_sizes
 from keras_tfm.data.sources.lines import DataError, Inputs, read_input_lines
 from keras_tfm.data.sources.rows import Layout
@@ -35,7 +35,6 @@ from keras_tfm.training.safetensors import CheckpointError, read_tensors
 from keras_tfm.training.weights import load_weights, save_weights
 from keras_tfm.version import __version__
 
-TASKS: dict[str, Any] = {}  # {name: class} of all tasks
 WEIGHTS = "model.safetensors"
 OF_TRAINING = ("is_trained", "record", "has_given_weights")  # attributes of a task that its training set
 SMALL = 1_000  # values: smaller variables, such as dropout's seeds, need not be in the file of weights
@@ -122,13 +121,13 @@ class Task(abc.ABC):
         """Whether this task can use a published `model`: above all, whether the model has the task's head."""
         return False
 
-    def export_endpoints(self) -> Endpoints:
+    def export_endpoints(self, *rest: Any, **options: Any) -> Endpoints:
         """{endpoint: (function, input signature)} of the SavedModel, of which one is `serving_default`: those
-        of `signature`.
+        of the `signature` with these options.
         """
         from keras_tfm.export.endpoints import endpoints_of
 
-        return endpoints_of(self.signature())
+        return endpoints_of(self.signature(*rest, **options))
 
     def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
         """Yield what `predict` takes from a file, each example with its place: lines of text, or a file as

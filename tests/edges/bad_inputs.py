@@ -410,7 +410,11 @@ OPTIONS = [
         f"{TRANSLATE} --family recurrent --size base",
         "RecurrentSeq2Seq has no size 'base'",
     ),
-    Bad("an encoder family", f"{CLASSIFY} --family nosuch", "invalid choice: 'nosuch'"),
+    Bad(
+        "an encoder family",
+        f"{CLASSIFY} --family nosuch",
+        "There is no family 'nosuch'; there are bert",
+    ),
     Bad("a size of an encoder", f"{CLASSIFY} --family recurrent --size base", "Recurrent has no size 'base'"),
     Bad("a series with NaN", FORECAST, "line 3: expected a finite number", {"series.csv": "value\n1\nnan\n"}),
     Bad(

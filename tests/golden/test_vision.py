@@ -50,7 +50,7 @@ def test_the_command_tells_what_it_does_not_know_and_what_differs(tmp_path, caps
     path = tmp_path / "other.npz"
     np.savez(path, **arrays | {"config": json.dumps({"class": "timm.models.xcit.XcitOther", "args": {}})})
     assert main([str(path)]) == 0
-    assert capsys.readouterr().out.splitlines()[1:] == ["  has no converter in keras_tfm.convert.references"]
+    assert capsys.readouterr().out.splitlines()[1:] == ["  has no reader in tests.parity.references"]
     np.savez(path, **arrays | {"logits": arrays["logits"] + 1e-3, "features/more": arrays["logits"]})
     assert main([str(path)]) == 1
     lines = capsys.readouterr().out.splitlines()

@@ -31,8 +31,8 @@ def one_block(embedding, dim, intermediate_dim):
     }
     attention = Residual(MultiHeadAttention(2, dim), LayerNormalization(), dropout=0.1)
     feedforward = Residual(FeedForward(intermediate_dim), LayerNormalization(), dropout=0.1)
-    block = Block(attention, feedforward, name="block_0")
-    x = block(embedding(inputs["token_ids"]), mask=inputs["padding_mask"])
+    block = Block({"attention": attention, "feedforward": feedforward}, name="block_0")
+    x = block(embedding(inputs["token_ids"]), attention={"mask": inputs["padding_mask"]})
     return Classifier(keras_tfm.Model(inputs, {"sequence_output": x}), 1, dropout=0.5, pooling="max")
 
 

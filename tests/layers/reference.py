@@ -165,7 +165,9 @@ def block(layer, x, context=None, mask=None, context_mask=None, bias=None):
     """`Block`; `bias` is added to the scores of its self-attention."""
     x = exact(x)
     x = residual(
-        layer.attention, x, lambda part, y: attention(part, y, mask=mask, bias=bias, causal=layer.causal)
+        layer.attention,
+        x,
+        lambda part, y: attention(part, y, mask=mask, bias=bias, causal=layer.attention.causal),
     )
     if layer.context_attention is not None:
         x = residual(

@@ -59,6 +59,9 @@ test_contract = contract.check(
     Case("buckets", lambda: Attention(2, position=layers.RelativePositionBias(6, 4, bidirectional=False)),
          **DECODING, **PROMISES),
     Case("unscaled", lambda: Attention(2, scale=1.0), **DECODING, **PROMISES | {"plain": None}),
+    Case("grouped", lambda: Attention(4, num_key_value_heads=2, position=layers.RotaryEmbedding()),
+         **DECODING, attends=True),
+    Case("windowed", lambda: Attention(2, window=2), **DECODING, attends=True),
 )  # fmt: skip
 
 
@@ -323,6 +326,47 @@ def test_parts_have_biases_of_their_own(parts):
 
 
 # Errors -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_cross", [False, True])
+@pytest.mark.parametrize("shared", [1, 2, 3])
+def test_grouped_heads_are_heads_with_equal_keys_and_values(shared, is_cross):
+    """Grouped attention equals a plain one whose keys and values are repeated for each head of a group."""
+    rng = np.random.default_rng(shared)
+    inputs = [rng.normal(size=(2, 5, 12)).astype("float32")]
+    inputs += [rng.normal(size=(2, 7, 12)).astype("float32")] if is_cross else []
+    grouped, plain = Attention(6, key_dim=3, value_dim=2, num_key_value_heads=shared), Attention(6, 3, 2)
+    for layer in (grouped, plain):
+        layer(*inputs)
+    contract.randomise(grouped, seed=1)
+
+    def repeated(weight, widths, heads):
+        parts = np.split(weight, np.cumsum([h * w for h, w in zip(heads, widths, strict=True)])[:-1], axis=-1)
+        parts = [part.reshape(*part.shape[:-1], h, -1) for part, h in zip(parts, heads, strict=True)]
+        parts = [np.repeat(part, 6 // part.shape[-2], axis=-2) for part in parts]
+        return np.concatenate([part.reshape(*part.shape[:-2], -1) for part in parts], axis=-1)
+
+    ours, theirs = grouped.projections, plain.projections
+    if is_cross:
+        theirs.query.set_weights(ours.query.get_weights())
+        pairs = [(ours.key_value, theirs.key_value, (3, 2), (shared, shared))]
+    else:
+        pairs = [(ours.query_key_value, theirs.query_key_value, (3, 3, 2), (6, shared, shared))]
+    for source, target, widths, heads in pairs:
+        target.set_weights([repeated(weight, widths, heads) for weight in source.get_weights()])
+    plain.output_projection.set_weights(grouped.output_projection.get_weights())
+    np.testing.assert_allclose(grouped(*inputs), plain(*inputs), rtol=1e-5, atol=1e-5)
+
+
+def test_a_window_is_for_causal_attention():
+    layer, x = Attention(2, window=3), np.random.default_rng(0).normal(size=(1, 8, 4)).astype("float32")
+    with pytest.raises(ValueError, match="has a `window`, which is for causal attention alone"):
+        layer(x)
+    seen = np.tril(np.ones((1, 8, 8), bool)) & ~np.tril(np.ones((1, 8, 8), bool), -3)
+    plain = Attention(2)
+    plain.build(x.shape)
+    plain.set_weights(layer.get_weights())
+    np.testing.assert_allclose(layer(x, causal=True), plain(x, mask=seen), rtol=1e-5, atol=1e-6)
 
 
 def test_impossible_sizes_are_refused():

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from keras import ops
 
 import keras_tfm
@@ -10,6 +11,7 @@ from keras_tfm import layers
 from tests import contract
 from tests.contract import Case, floats, mask
 from tests.layers import reference
+from tests.layers.flat import FlatBlock
 from tests.layers.test_attention import keras_twin
 
 Block, Encoder, Decoder = layers.TransformerBlock, layers.TransformerEncoder, layers.TransformerDecoder
@@ -64,13 +66,16 @@ def composed(
 ):
     """A block of parts."""
 
-    def part(branch):
-        return layers.Residual(branch, norm(), normalize, layer_scale=layer_scale)
+    def part(branch, **options):
+        return layers.Residual(branch, norm(), normalize, layer_scale=layer_scale, **options)
 
     attention = layers.MultiHeadAttention(num_heads, key_dim, position=position)
-    context_attention = part(layers.MultiHeadAttention(num_heads, key_dim)) if cross_attention else None
-    feedforward = layers.FeedForward(width, activation)
-    return layers.Block(part(attention), part(feedforward), context_attention, causal)
+    parts = {
+        "attention": part(attention, causal=causal),
+        "context_attention": part(layers.MultiHeadAttention(num_heads, key_dim)) if cross_attention else None,
+        "feedforward": part(layers.FeedForward(width, activation)),
+    }
+    return FlatBlock(parts)
 
 
 def built(layer, *shapes):
@@ -84,6 +89,97 @@ def normal(*shape):
 
 
 # Composition -----------------------------------------------------------------------------------------
+
+
+def parts_in_order(*names):
+    """A block of these parts, built and with random weights, and tensors for each."""
+    keras.utils.set_random_seed(2)
+    branches = {
+        "attention": lambda: layers.PositionedAttention(layers.MultiHeadAttention(2)),
+        "context_attention": lambda: layers.PositionedAttention(layers.MultiHeadAttention(2)),
+        "first": lambda: layers.FeedForward(9),
+        "feedforward": lambda: layers.FeedForward(9),
+    }
+    norm = layers.LayerNormalization
+    parts = {
+        name: layers.Residual(branches[name](), norm(), "input", dropout=0.2, layer_scale=0.5)
+        for name in names
+    }
+    block = layers.Block(parts, name="block")
+    block.build((None, None, 6), {"context_attention": {"context": (None, None, 6)}})
+    contract.randomise(block, seed=3)
+    tensors = {
+        "attention": {"mask": np.arange(5) < [[5], [3]], "position": normal(2, 5, 6), "bias": None},
+        "context_attention": {
+            "context": normal(2, 7, 6),
+            "mask": np.arange(7) < [[4], [7]],
+            "context_position": normal(1, 7, 6),
+        },
+    }
+    return block, normal(2, 5, 6), {name: tensors[name] for name in names if name in tensors}
+
+
+ORDERS = [
+    ("attention", "context_attention", "feedforward"),
+    ("context_attention", "attention", "feedforward"),
+    ("first", "attention", "feedforward"),
+    ("context_attention", "feedforward"),
+]
+
+
+@pytest.mark.parametrize("names", ORDERS, ids="-".join)
+def test_parts_run_in_their_order_each_with_its_own_tensors(names, tmp_path):
+    """Eager, compiled, in a functional graph, from a file, and recomputed for the gradient."""
+    block, x, tensors = parts_in_order(*names)
+    expected = x
+    for name in names:
+        expected = getattr(block, name)(expected, **tensors.get(name, {}))
+    np.testing.assert_array_equal(block(x, **tensors), expected)
+    compiled = tf.function(lambda: block(x, **tensors), autograph=False)
+    np.testing.assert_allclose(compiled(), expected, atol=1e-6)
+
+    inputs = keras.tree.map_structure(
+        lambda a: None if a is None else keras.Input((None, *a.shape[2:]), dtype=a.dtype), (x, tensors),
+        none_is_leaf=True,
+    )  # fmt: skip
+    model = keras_tfm.Model(
+        [a for a in keras.tree.flatten(inputs) if a is not None], block(inputs[0], **inputs[1])
+    )
+    arrays = [a for a in keras.tree.flatten((x, tensors)) if a is not None]
+    np.testing.assert_allclose(model(arrays), expected, atol=1e-6)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+    assert list(loaded.get_layer("block").parts) == list(names)
+    assert [w.path for w in loaded.weights] == [w.path for w in model.weights]
+    np.testing.assert_allclose(loaded(arrays), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("names", ORDERS, ids="-".join)
+def test_nested_tensors_have_their_gradient_where_a_block_is_recomputed(names):
+    results = []
+    for recomputes in (False, True):
+        block, x, tensors = parts_in_order(*names)
+        if recomputes:
+            layers.rematerialize(block)
+        floating = [tf.constant(x)]
+        nested = {}
+        for name, of_part in tensors.items():
+            nested[name] = {key: None if a is None else tf.constant(a) for key, a in of_part.items()}
+            floating += [a for a in nested[name].values() if a is not None and a.dtype.is_floating]
+        with tf.GradientTape() as tape:
+            tape.watch(floating)
+            y = block(floating[0], training=True, **nested)
+            loss = tf.reduce_sum(y**2)
+        results.append([y, *tape.gradient(loss, [*floating, *block.trainable_variables])])
+    for plain, again in zip(*results, strict=True):
+        np.testing.assert_allclose(again, plain, atol=1e-5)
+        assert np.abs(plain).max() > 0
+
+
+def test_tensors_of_a_part_that_is_not_there_are_refused():
+    block, x, tensors = parts_in_order("attention", "feedforward")
+    with pytest.raises(ValueError, match="'block' has the parts 'attention', 'feedforward'; it is called"):
+        block(x, self_attention=tensors["attention"])
 
 
 def test_a_bias_is_shared_as_a_tensor():
@@ -171,7 +267,7 @@ def test_parts_survive_their_configuration():
     block = composed("input", key_dim=4, activation="gelu", position=layers.RotaryEmbedding(), causal=True)
     x = normal(2, 5, 6)
     y = block(x)
-    copy = layers.Block.from_config(block.get_config())
+    copy = FlatBlock.from_config(block.get_config())
     copy.build(x.shape)
     copy.set_weights(block.get_weights())
     np.testing.assert_array_equal(copy(x), y)
@@ -180,11 +276,11 @@ def test_parts_survive_their_configuration():
 
 def test_parts_without_a_name_have_that_of_their_place():
     """Else a number would stand in their weights' paths, another one in each process."""
-    block = layers.Block(
-        layers.Residual(layers.MultiHeadAttention(2, name="self")),
-        layers.Residual(layers.FeedForward(9), keras.layers.LayerNormalization()),
-        name="block",
-    )
+    parts = {
+        "attention": layers.Residual(layers.MultiHeadAttention(2, name="self")),
+        "feedforward": layers.Residual(layers.FeedForward(9), keras.layers.LayerNormalization()),
+    }
+    block = layers.Block(parts, name="block")
     block.build((None, None, 6))
     paths = [weight.path for weight in block.weights]
     assert paths[0] == "block/attention/self/projections/query_key_value/kernel"

@@ -14,6 +14,7 @@ from keras_tfm.layers.masks import causal_mask, combine_masks
 from tests import contract
 from tests.contract import Case, floats, mask
 from tests.layers import reference
+from tests.layers.flat import FlatBlock
 from tests.layers.test_attention import DECODING, SELF
 
 Attention = layers.BlockwiseAttention
@@ -23,12 +24,15 @@ BLOCKS = {"reference": reference.attention}
 def injected():
     """A block whose attentions go by blocks, as every family may have them."""
 
-    def part(branch):
-        return layers.Residual(branch, layers.LayerNormalization(), dropout=0.1)
+    def part(branch, **options):
+        return layers.Residual(branch, layers.LayerNormalization(), dropout=0.1, **options)
 
-    return layers.Block(
-        part(Attention(2, 2, dropout=0.1)), part(layers.FeedForward(9)), part(Attention(2, 3)), causal=True
-    )
+    parts = {
+        "attention": part(Attention(2, 2, dropout=0.1), causal=True),
+        "context_attention": part(Attention(2, 3)),
+        "feedforward": part(layers.FeedForward(9)),
+    }
+    return FlatBlock(parts)
 
 
 test_contract = contract.check(

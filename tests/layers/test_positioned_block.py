@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_tfm.layers import ClassAttention, DETRBlock, MultiHeadAttention, PositionedAttention
+from keras_tfm.layers import ClassAttention, MultiHeadAttention, PositionedAttention
 from tests import contract
 from tests.contract import Case, floats, mask
+from tests.layers.flat import detr_block
 
 SEQUENCE = {"x": floats("T", 8), "mask": mask("T")}
 ENCODER = {"x": floats("T", 8), "position": floats("T", 8), "mask": mask("T")}
@@ -20,10 +21,10 @@ DECODER = {
 }
 
 test_contract = contract.check(
-    Case("encoder", lambda: DETRBlock(2, 12), ENCODER, attends=True),
+    Case("encoder", lambda: detr_block(), ENCODER, attends=True),
     Case(
         "decoder",
-        lambda: DETRBlock(2, 12, cross_attention=True),
+        lambda: detr_block(True),
         DECODER,
         attends=True,
     ),
@@ -63,7 +64,7 @@ def test_a_carried_mask_is_obeyed_with_positions_too():
 
 
 def test_one_position_serves_the_batch():
-    block = DETRBlock(2, 12, cross_attention=True)
+    block = detr_block(True)
     x, context, position, of_context = draw(2, 3, 8), draw(2, 5, 8), draw(1, 3, 8), draw(1, 5, 8)
     positions = {"position": position, "context_position": of_context}
     repeated = {name: np.repeat(part, 2, axis=0) for name, part in positions.items()}
@@ -80,4 +81,4 @@ def test_the_class_token_alone_changes():
 
 def test_a_decoder_needs_a_context():
     with pytest.raises(ValueError, match=r"has cross-attention: call it with a `context`"):
-        DETRBlock(2, 12, cross_attention=True)(draw(1, 3, 8))
+        detr_block(True)(draw(1, 3, 8))

@@ -9,6 +9,7 @@ from keras_tfm import layers
 from tests import contract
 from tests.contract import Case, floats
 from tests.layers import reference
+from tests.layers.flat import FlatBlock
 
 test_contract = contract.check(
     Case(
@@ -188,10 +189,12 @@ def test_in_cross_attention_each_side_counts_its_own_positions(position):
 
 @pytest.mark.parametrize("position", POSITIONS)
 def test_a_decoder_steps_as_it_is_called_with_positions_in_cross_attention(position):
-    def attention():
-        return layers.Residual(layers.MultiHeadAttention(2, position=POSITIONS[position]()))
+    def attention(causal):
+        return layers.Residual(layers.MultiHeadAttention(2, position=POSITIONS[position]()), causal=causal)
 
-    layer = layers.Block(attention(), layers.Residual(layers.FeedForward(9)), attention(), causal=True)
+    feedforward = layers.Residual(layers.FeedForward(9))
+    parts = {"attention": attention(True), "context_attention": attention(False), "feedforward": feedforward}
+    layer = FlatBlock(parts)
     x, context = (np.random.normal(size=(2, n, 8)).astype("float32") for n in (4, 3))
     layer.build(x.shape, context.shape)
     contract.randomise(layer, seed=3)

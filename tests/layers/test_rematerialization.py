@@ -11,6 +11,7 @@ import keras_tfm
 from keras_tfm import layers
 from keras_tfm.models import Transformer
 from tests import contract
+from tests.layers.flat import FlatBlock
 
 Encoder, Decoder = layers.TransformerEncoder, layers.TransformerDecoder
 
@@ -28,11 +29,17 @@ class CountingFeedForward(layers.FeedForward):
 def blockwise():
     """A block whose attentions go by blocks."""
 
-    def part(branch):
-        return layers.Residual(branch, layers.LayerNormalization(), dropout=0.3, stochastic_depth=0.2)
+    def part(branch, **options):
+        rates = {"dropout": 0.3, "stochastic_depth": 0.2}
+        return layers.Residual(branch, layers.LayerNormalization(), **rates, **options)
 
     attention, context_attention = (layers.BlockwiseAttention(2, 2, dropout=0.3) for _ in range(2))
-    return layers.Block(part(attention), part(layers.FeedForward(9)), part(context_attention), causal=True)
+    parts = {
+        "attention": part(attention, causal=True),
+        "context_attention": part(context_attention),
+        "feedforward": part(layers.FeedForward(9)),
+    }
+    return FlatBlock(parts)
 
 
 STACKS = {
@@ -127,7 +134,7 @@ def test_each_block_recomputes_once_and_only_to_train():
     x = inputs
     for _ in range(3):
         attention = layers.Residual(layers.MultiHeadAttention(2))
-        x = layers.Block(attention, layers.Residual(CountingFeedForward(9)))(x)
+        x = layers.Block({"attention": attention, "feedforward": layers.Residual(CountingFeedForward(9))})(x)
     encoder = layers.rematerialize(keras_tfm.Model(inputs, x))
     x = tf.ones((2, 5, 6))
     for training, calls in ((False, 3), (True, 6)):

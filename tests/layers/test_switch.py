@@ -64,8 +64,9 @@ def test_equal_use_has_the_least_loss():
 
 def block_of(feedforward):
     """A causal block with these experts."""
-    attention = layers.Residual(layers.MultiHeadAttention(2), layers.LayerNormalization())
-    return layers.Block(attention, layers.Residual(feedforward, layers.LayerNormalization()), causal=True)
+    attention = layers.Residual(layers.MultiHeadAttention(2), layers.LayerNormalization(), causal=True)
+    feedforward = layers.Residual(feedforward, layers.LayerNormalization())
+    return layers.Block({"attention": attention, "feedforward": feedforward})
 
 
 def test_the_loss_has_its_gradient_where_a_block_is_recomputed():
@@ -92,19 +93,19 @@ def test_the_loss_has_its_gradient_where_a_block_is_recomputed():
 
 
 def test_a_block_tells_what_is_padding():
-    """By a mask of keys, of rows, or one that Keras carries: the loss is that of both rows alone."""
+    """By a mask of tokens, or one that Keras carries: the loss is that of both rows alone."""
     block = block_of(Switch(2, 9, balance=1.0))
     x = np.random.normal(size=(2, 5, 6)).astype("float32")
     keys = np.arange(5) < np.array([[5], [3]])
-    rows = keys[:, None] & np.tri(5, dtype=bool)
     carried = keras.layers.Masking()(np.where(keys[..., None], x, 0))
     block(x)
     contract.randomise(block, seed=2)
     losses = []
-    for given, shown in ((x, keys), (x, rows), (carried, None), (x[:1], None), (x[1:, :3], None)):
-        block(given, mask=shown, training=True)
+    for given, shown in ((x, keys), (carried, None), (x[:1], None), (x[1:, :3], None)):
+        masks = {"attention": {"mask": shown}, "feedforward": {"mask": shown}}
+        block(given, training=True, **masks)
         losses.append(float(sum(block.losses)))
-    np.testing.assert_allclose(losses[:3], (losses[3] + losses[4]) / 2, rtol=1e-5)
+    np.testing.assert_allclose(losses[:2], (losses[2] + losses[3]) / 2, rtol=1e-5)
 
 
 def test_decoding_equals_the_whole():

@@ -13,6 +13,7 @@ from keras_tfm.models.vision.botnet import OffsetEmbedding
 from keras_tfm.training.safetensors import CheckpointError
 from tests import contract
 from tests.contract import Case, floats
+from tests.parity.references.botnet import class_config_of
 
 SMALL = BoTNetConfig(
     (24, 32),
@@ -85,13 +86,13 @@ def test_every_cell_sees_all():
 
 
 def test_arguments_of_timm():
-    for config_of in (botnet.config_of, botnet.class_config_of):
+    for config_of in (botnet.config_of, class_config_of):
         assert config_of({}) == BoTNet.sizes[botnet.ARCHITECTURES["botnet26t_256"]]
     with pytest.raises(CheckpointError, match="bottlenecks, then some that attend"):
         parts = [{"type": kind, "d": 1, "c": 8, "s": 1, "br": 0.5} for kind in ("self_attn", "bottle")]
-        botnet.class_config_of({"blocks": [parts]})
+        class_config_of({"blocks": [parts]})
     with pytest.raises(CheckpointError, match="stem_type"):
-        botnet.class_config_of({"stem_type": "deep"})
+        class_config_of({"stem_type": "deep"})
 
 
 def test_refusals():

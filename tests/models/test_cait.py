@@ -8,12 +8,13 @@ import pytest
 from keras import ops
 
 from keras_tfm.convert import keymap
-from keras_tfm.convert.cait import ARCHITECTURES, config_of, read, rows
+from keras_tfm.convert.cait import ARCHITECTURES, config_of, rows
 from keras_tfm.heads import Classifier
 from keras_tfm.models import CaiT, CaiTConfig
 from keras_tfm.training.safetensors import CheckpointError
 from tests import contract
 from tests.contract import Case, floats, randomise
+from tests.parity.references.timm import read_cait
 
 SMALL = CaiTConfig(
     (4, 6),
@@ -101,7 +102,7 @@ def test_names_of_timm():
         "num_classes": 5,
     }
     assert config_of(arguments) == SMALL
-    again, _ = read(arguments, weights)
+    again, _ = read_cait(arguments, weights)
     for a, b in zip(again.get_weights(), model.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
     with pytest.raises(CheckpointError, match="mlp_ratio_token_only"):

@@ -6,12 +6,12 @@ import math
 import numpy as np
 import pytest
 
-from keras_tfm.convert.cat import read
 from keras_tfm.heads import Classifier
 from keras_tfm.models import CAT, CATConfig
 from keras_tfm.training.safetensors import CheckpointError
 from tests import contract
 from tests.contract import Case, floats, randomise
+from tests.parity.references.cat import read
 
 SMALL = CATConfig(
     image_size=(12, 24), patch_size=2, num_channels=1, depths=(1, 1), dim=4, num_heads=(1, 2), window=3

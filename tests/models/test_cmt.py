@@ -6,13 +6,13 @@ import math
 import numpy as np
 import pytest
 
-from keras_tfm.convert.cmt import read
 from keras_tfm.heads import Classifier
 from keras_tfm.models import CMT, CMTConfig
 from keras_tfm.models.vision.cmt import PositionTable
 from keras_tfm.training.safetensors import CheckpointError
 from tests import contract
 from tests.contract import Case, floats, randomise
+from tests.parity.references.cmt import read
 
 SMALL = CMTConfig(
     image_size=(16, 24),

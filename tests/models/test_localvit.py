@@ -9,13 +9,13 @@ import pytest
 from keras import ops
 
 from keras_tfm.convert import keymap
-from keras_tfm.convert.localvit import config_of, rows
 from keras_tfm.heads import Classifier
 from keras_tfm.models import LocalViT, LocalViTConfig
 from keras_tfm.models.vision.localvit import SqueezeExcitation
 from keras_tfm.training.safetensors import CheckpointError
 from tests import contract
 from tests.contract import Case, floats, randomise
+from tests.parity.references.localvit import config_of, rows
 
 SMALL = LocalViTConfig(
     (4, 6),

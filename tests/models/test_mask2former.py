@@ -105,9 +105,9 @@ def test_a_query_sees_its_mask_or_everything_by_hand():
     vectors = np.array([[[2.0, 1.0], [0.0, 0.0], [0.0, 1.0]]], "float32")
     context = LevelContext("cells", "position", pixels).seen_by(vectors)
     expected = [[[True, False, False], [True, True, True], [True, True, False]]]
-    np.testing.assert_array_equal(context["context_mask"], expected)
+    np.testing.assert_array_equal(context["mask"], expected)
     alone = LevelContext("cells", "position", pixels[:, :1]).seen_by(-vectors[:, :1])
-    np.testing.assert_array_equal(alone["context_mask"], [[[True]]])  # an empty mask
+    np.testing.assert_array_equal(alone["mask"], [[[True]]])  # an empty mask
 
 
 def test_queries_read_inside_the_masks_of_the_block_before(model):

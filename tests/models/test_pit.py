@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from keras_tfm.convert import keymap
-from keras_tfm.convert.pit import ARCHITECTURES, config_of, read, rows
+from keras_tfm.convert.pit import ARCHITECTURES, config_of, rows
 from keras_tfm.heads import Classifier, DistilledClassifier
 from keras_tfm.models import PiT, PiTConfig
 from keras_tfm.training.safetensors import CheckpointError
 from tests import contract
 from tests.contract import Case, floats, randomise
+from tests.parity.references.timm import read_pit
 
 SMALL = PiTConfig(
     (9, 13),
@@ -96,7 +97,7 @@ def test_names_of_timm():
         "num_classes": 5,
     }
     assert config_of(arguments) == SMALL
-    again, _ = read(arguments, weights)
+    again, _ = read_pit(arguments, weights)
     for a, b in zip(again.get_weights(), model.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
     with pytest.raises(CheckpointError, match="stem_type"):

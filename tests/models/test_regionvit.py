@@ -6,13 +6,13 @@ import math
 import numpy as np
 import pytest
 
-from keras_tfm.convert.regionvit import config_of, offsets
 from keras_tfm.heads import Classifier
 from keras_tfm.models import RegionViT, RegionViTConfig
 from keras_tfm.models.vision.regionvit import ToRegions, cells_of, regions_of
 from keras_tfm.training.safetensors import CheckpointError
 from tests import contract
 from tests.contract import Case, floats, randomise
+from tests.parity.references.regionvit import config_of, offsets
 
 SMALL = RegionViTConfig(
     image_size=(16, 32), num_channels=1, dims=(8, 16), depths=(2, 1), num_heads=(1, 2), window=2

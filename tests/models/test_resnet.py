@@ -14,6 +14,7 @@ from keras_tfm.models.vision.resnet import ResidualNetwork
 from tests import contract
 from tests.contract import Case, floats
 from tests.models.folders import check_both_ways, check_refusal
+from tests.parity.references.timm import read_resnet
 
 SMALL = ResNetConfig((13, 16), 1, stem_dim=4, dims=(8, 12), depths=(1, 2))
 BASIC = dataclasses.replace(SMALL, dims=(4, 6), block="basic")
@@ -113,7 +114,7 @@ def test_names_of_timm():
     weights = keymap.save(model, resnet.timm_rows(model.backbone.config))
     arguments = {"img_size": [33, 40], "in_chans": 1, "layers": [1, 1, 1, 1], "num_classes": 3}
     arguments["block"] = "BasicBlock"
-    again, outputs = resnet.read(arguments, weights)
+    again, outputs = read_resnet(arguments, weights)
     for a, b in zip(again.get_weights(), model.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
     assert outputs["features/stage_1"].shape == (None, 5, 5, 128)

@@ -6,12 +6,12 @@ import math
 import numpy as np
 import pytest
 
-from keras_tfm.convert.shuffle_transformer import read
 from keras_tfm.heads import Classifier
 from keras_tfm.models import ShuffleTransformer, ShuffleTransformerConfig
 from keras_tfm.training.safetensors import CheckpointError
 from tests import contract
 from tests.contract import Case, floats, randomise
+from tests.parity.references.shuffle_transformer import read
 
 SMALL = ShuffleTransformerConfig(
     image_size=(24, 48),

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from keras_tfm.convert import keymap, save_huggingface
-from keras_tfm.convert.swin import read, timm_rows
+from keras_tfm.convert.swin import timm_rows
 from keras_tfm.heads import Classifier
 from keras_tfm.models import Swin, SwinConfig
 from keras_tfm.training.safetensors import CheckpointError
 from tests import contract
 from tests.contract import Case, floats, randomise
 from tests.models.folders import assert_same, check_both_ways, check_refusal
+from tests.parity.references.timm import read_swin
 
 SMALL = SwinConfig(
     image_size=(12, 16),
@@ -120,13 +121,13 @@ def test_names_of_timm():
         "window_size": 3,
         "num_classes": 5,
     }
-    again, outputs = read(arguments, weights)
+    again, outputs = read_swin(arguments, weights)
     assert_same(again, model)
     assert outputs["features/stage_1"].shape == (None, 3, 6, 8)
     with pytest.raises(CheckpointError, match=r"head\.extra: expected no such weight"):
-        read(arguments, weights | {"head.extra": np.zeros(3)})
+        read_swin(arguments, weights | {"head.extra": np.zeros(3)})
     with pytest.raises(CheckpointError, match="ape"):
-        read(arguments | {"ape": True}, weights)
+        read_swin(arguments | {"ape": True}, weights)
 
 
 def test_refusals(tmp_path):

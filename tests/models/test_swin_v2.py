@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from keras_tfm.convert import keymap, save_huggingface
-from keras_tfm.convert.swin_v2 import ARCHITECTURES, read, timm_rows
+from keras_tfm.convert.swin_v2 import ARCHITECTURES, timm_rows
 from keras_tfm.heads import Classifier
 from keras_tfm.models import SwinV2, SwinV2Config
 from keras_tfm.models.vision.swin_v2 import ContinuousPositionBias, CosineAttention
@@ -17,6 +17,7 @@ from keras_tfm.training.safetensors import CheckpointError
 from tests import contract
 from tests.contract import Case, floats, randomise
 from tests.models.folders import assert_same, check_both_ways, check_refusal
+from tests.parity.references.timm import read_swin_v2
 
 SMALL = SwinV2Config(
     image_size=(16, 24),
@@ -124,9 +125,9 @@ def test_names_of_timm():
         "num_classes": 5,
     }
     arguments["drop_path_rate"] = SMALL.stochastic_depth
-    assert_same(read(arguments, weights)[0], model)
+    assert_same(read_swin_v2(arguments, weights)[0], model)
     with pytest.raises(CheckpointError, match="qkv_bias: expected True, got False"):
-        read(arguments | {"qkv_bias": False}, weights)
+        read_swin_v2(arguments | {"qkv_bias": False}, weights)
 
 
 def test_refusals():

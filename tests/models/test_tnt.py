@@ -13,6 +13,7 @@ from keras_tfm.models import TNT, TNTConfig
 from keras_tfm.training.safetensors import CheckpointError
 from tests import contract
 from tests.contract import Case, floats, randomise
+from tests.parity.references.timm import read_tnt
 
 SMALL = TNTConfig(
     (16, 24),
@@ -85,7 +86,7 @@ def test_names_of_timm(config):
     assert weights["blocks.0.attn_in.qk.weight"].shape == (8, 4)
     assert weights["pixel_pos"].shape == (1, 4, 2, 2)
     arguments = tnt.arguments_of(config)
-    again, _ = tnt.read(arguments | {"num_classes": 3}, weights)
+    again, _ = read_tnt(arguments | {"num_classes": 3}, weights)
     for a, b in zip(again.get_weights(), model.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
 

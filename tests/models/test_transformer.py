@@ -67,17 +67,21 @@ def test_base_has_the_papers_number_of_weights():
 def test_number_of_weights_of_a_composition():
     """Width 256, eight heads as wide, 2,048 hidden, 15,000 tokens, 20 positions, a layer each: 19,960,216."""
 
-    def part(branch):
-        return layers.Residual(branch, layers.LayerNormalization())
+    def part(branch, **options):
+        return layers.Residual(branch, layers.LayerNormalization(), **options)
 
-    def block(**options):
-        attention, feedforward = layers.MultiHeadAttention(8, 256), layers.FeedForward(2048)
-        return layers.Block(part(attention), part(feedforward), **options)
+    def block(is_decoder):
+        parts = {
+            "attention": part(layers.MultiHeadAttention(8, 256), causal=is_decoder),
+            "context_attention": part(layers.MultiHeadAttention(8, 256)) if is_decoder else None,
+            "feedforward": part(layers.FeedForward(2048)),
+        }
+        return layers.Block(parts)
 
     token_ids = keras.Input((None,), dtype="int32"), keras.Input((None,), dtype="int32")
     x, y = (layers.TokenAndPositionEmbedding(15_000, 20, 256)(ids) for ids in token_ids)
-    x = block()(x)
-    y = block(context_attention=part(layers.MultiHeadAttention(8, 256)), causal=True)(y, x)
+    x = block(False)(x)
+    y = block(True)(y, context_attention={"context": x})
     model = keras.Model(token_ids, LanguageModelHead(15_000, use_bias=True)(y))
     assert model.layers[-1].count_params() == 3_855_000
     assert model.count_params() - dropout_states(model) == 19_960_216
@@ -168,7 +172,7 @@ def test_no_gradient_flows_from_a_prediction_to_a_later_token():
     x = tf.Variable(model.output_embedding(TARGET))
     encoded = model.encode(SOURCE)
     with tf.GradientTape() as tape:
-        states = model.decoder.states(x, None, context=encoded)
+        states = model.decoder.states(x, None, context_attention={"context": encoded})
         y = tf.reduce_sum(states[-1][0, :, :3], -1)
     gradient = np.abs(tape.jacobian(y, x).numpy()[:, 0]).max(-1)  # (T, T)
     assert (np.triu(gradient, 1) == 0).all()

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from keras_tfm.convert import keymap
-from keras_tfm.convert.twins import ARCHITECTURES, config_of, read, rows
+from keras_tfm.convert.twins import ARCHITECTURES, config_of, rows
 from keras_tfm.heads import Classifier
 from keras_tfm.models import Twins, TwinsConfig
 from keras_tfm.training.safetensors import CheckpointError
 from tests import contract
 from tests.contract import Case, floats, randomise
+from tests.parity.references.timm import read_twins
 
 PCPVT = TwinsConfig(
     image_size=(8, 16),
@@ -106,7 +107,7 @@ def test_names_of_timm():
         "wss": [3, 2],
         "num_classes": 5,
     }
-    again, _ = read(arguments, weights)
+    again, _ = read_twins(arguments, weights)
     assert again.backbone.config == SVT
     for a, b in zip(again.get_weights(), model.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)

@@ -16,6 +16,7 @@ import pytest
 from keras_tfm import serving, tasks
 from keras_tfm.models.base import OUTSIDE
 from keras_tfm.serving import plugins
+from keras_tfm.tasks.images.image_families import ImageOptions
 from keras_tfm.tasks.task import TASKS
 from tests.docs.pages import ROOT, blocks
 from tests.fresh_process import ask, run_fresh
@@ -29,7 +30,8 @@ ASKED = ["0.1,0.1 0.5,0.5 0.9,0.9", "0.9,0.2 0.1,0.7", "0.4,0.4"]
 def forget():
     """Leave nothing of the package in this process."""
     TASKS.pop("shapes", None)
-    OUTSIDE.pop("Points", None)
+    for name in [name for name, family in OUTSIDE.items() if family.__module__.startswith("mine.")]:
+        del OUTSIDE[name]
     for name in [name for name in sys.modules if name.partition(".")[0] == "mine"]:
         del sys.modules[name]
     importlib.invalidate_caches()
@@ -219,6 +221,29 @@ def test_a_savedmodel_needs_the_graph(made, site, tmp_path):
     )
     with pytest.raises(ValueError, match=r"needs the plugin graph-reader\.points, which is not installed"):
         tasks.load(made / "run").export(tmp_path / "served")
+
+
+def test_our_tasks_take_a_family_that_fits(site, tmp_path):
+    (site / "mine" / "families.py").write_text(
+        "from keras_tfm import models\n"
+        "class Words(models.BERT): pass\n"
+        "class Pixels(models.ViT): sizes = {'small': models.tiny_config(models.ViT)}\n"
+    )
+    modules = {"Words": "families", "Pixels": "families", "Points": "task"}
+    write_entries(site, *[f"family.{name} = mine.{module}:{name}" for name, module in modules.items()])
+    (tmp_path / "train.tsv").write_text("a film\tgood\nno film\tbad\n" * 20)
+    train = "train", "classify", "--train", tmp_path / "train.tsv", "--out", tmp_path / "run"
+    assert run(*train, "--family", "words", "--size", "tiny", "--epochs", 1) == 0
+    forget()
+    task = tasks.load(tmp_path / "run")
+    assert type(task.model.backbone).__name__ == "Words" and set(task.predict(["a film"])) <= {"good", "bad"}
+    assert type(ImageOptions(family="pixels", size="small").model({})).__name__ == "Pixels"
+    with pytest.raises(ValueError, match="Pixels has no size 'tiny'; it has small"):
+        ImageOptions(family="pixels").base()
+    with pytest.raises(ValueError, match="family 'points' does not fit: it has no image_size, num_channels"):
+        ImageOptions(family="points").base()
+    with pytest.raises(ValueError, match=r"There is no family 'nosuch'; there are .*, words"):
+        ImageOptions(family="nosuch").base()
 
 
 @pytest.mark.parametrize("content", [[], {"mine": 1}, "mine"])

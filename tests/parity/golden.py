@@ -14,7 +14,7 @@ import sys
 import keras
 import numpy as np
 
-from keras_tfm.convert.references import converter_of
+from tests.parity.references import reader_of
 
 TOLERANCE = 2e-5
 
@@ -22,7 +22,7 @@ TOLERANCE = 2e-5
 def errors_of(path):
     """(The reference's class, {output: greatest difference / greatest value of the reference's}).
 
-    None instead of the errors where no converter knows the class.
+    None instead of the errors where no reader knows the class.
     """
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -30,7 +30,7 @@ def errors_of(path):
         config = json.loads(str(arrays.pop("config")))
     except (OSError, ValueError, KeyError, EOFError) as error:
         raise SystemExit(f"{path}: expected an .npz file with a JSON `config`: {error}") from None
-    read = converter_of(config["class"])
+    read = reader_of(config["class"])
     if read is None:
         return config["class"], None
     keys = [name for name in arrays if name.startswith("weights/")]
@@ -56,7 +56,7 @@ def main(paths):
         family, errors = errors_of(path)
         print(f"{path}: {family}")
         if errors is None:
-            print("  has no converter in keras_tfm.convert.references")
+            print("  has no reader in tests.parity.references")
             continue
         for name, error in errors.items():
             print(f"  {name:<24} {error:.1e}{'' if error <= TOLERANCE else f'  more than {TOLERANCE}'}")

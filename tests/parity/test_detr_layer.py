@@ -8,7 +8,7 @@ from transformers import DetrConfig
 from transformers.models.detr.modeling_detr import DetrDecoderLayer, DetrEncoderLayer
 
 from keras_tfm.convert import keymap
-from keras_tfm.layers import DETRBlock
+from tests.layers.flat import detr_block
 
 pytestmark = pytest.mark.parity
 DIM = 24
@@ -85,7 +85,7 @@ def test_the_decoders_layer(seed):
             encoder_hidden_states=theirs["context"],
             encoder_attention_mask=additive(inputs["context_mask"]),
         )
-    assert_equal(DETRBlock(3, 40, cross_attention=True, name="block"), state, inputs, expected)
+    assert_equal(detr_block(True, 3, 40, name="block"), state, inputs, expected)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -104,4 +104,4 @@ def test_the_encoders_layer(seed):
             torch.from_numpy(inputs["position"]),
         )
     expected = expected[0] if isinstance(expected, tuple) else expected
-    assert_equal(DETRBlock(3, 40, name="block"), state, inputs, expected)
+    assert_equal(detr_block(False, 3, 40, name="block"), state, inputs, expected)

@@ -69,7 +69,7 @@ def test_folders_in_both_directions(seed, tmp_path):
             key = name if name in state else f"transformer.{name}"
             assert torch.equal(tensor, state[key]), name
         entries = theirs.config.to_dict()
-        for name in (*FAMILY.fields.values(), *FAMILY.fixed):
+        for name in (*FAMILY.fields.values(), *FAMILY.fixed_entries):
             assert getattr(back.config, name) == entries[name], name
     again = GPT2.from_huggingface(tmp_path / "GPT2LMHeadModel")
     np.testing.assert_array_equal(again(inputs)["sequence_output"], ours.backbone(inputs)["sequence_output"])

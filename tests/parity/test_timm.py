@@ -262,8 +262,8 @@ def test_architectures_mean_what_they_mean_to_timm(name):
         arguments = constructor_arguments(architecture)
         ours = {
             **family.arguments_of(family.MODEL.sizes[size]),
-            **family.ARGUMENTS.defaults,
-            **family.ARGUMENTS.fixed,
+            **family.ARGUMENTS.default_entries,
+            **family.ARGUMENTS.fixed_entries,
         }
         for argument in ours.keys() - ELSEWHERE:
             theirs, value = arguments[argument], ours[argument]

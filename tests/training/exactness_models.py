@@ -242,8 +242,10 @@ def blocks(dropout=0.0, rematerialize=True, num_experts=0):
         feedforward = layers.FeedForward(16, "gelu")
     attention = layers.MultiHeadAttention(2, dropout=dropout)
     block = layers.Block(
-        layers.Residual(attention, layers.LayerNormalization(), dropout=dropout),
-        layers.Residual(feedforward, layers.LayerNormalization(), dropout=dropout),
+        {
+            "attention": layers.Residual(attention, layers.LayerNormalization(), dropout=dropout),
+            "feedforward": layers.Residual(feedforward, layers.LayerNormalization(), dropout=dropout),
+        },
     )
     # Vectors of variance 1: Keras's are 1,000 times nearer to zero, and a norm magnifies their roundings.
     embedding = keras.layers.Embedding(V, 8, keras.initializers.RandomNormal(stddev=1.0), mask_zero=True)

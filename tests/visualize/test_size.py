@@ -20,7 +20,12 @@ def block(dim, num_heads, width, key_dim=None):
     """A model of one block on 600 tokens."""
     part, x = residuals(False, 0.0), keras.Input((600, dim))
     attention = layers.MultiHeadAttention(num_heads, key_dim)
-    return keras_tfm.Model(x, Block(part(attention), part(layers.FeedForward(width)), name="block")(x))
+    return keras_tfm.Model(
+        x,
+        Block({"attention": part(attention), "feedforward": part(layers.FeedForward(width))}, name="block")(
+            x
+        ),
+    )
 
 
 def test_a_block_of_full_width_heads_by_its_parts():

@@ -125,7 +125,7 @@ class DeformableAttention(Layer):
         ):
             layer.build(shape)
 
-    def call(self, query, context, references, position=None, mask=None):
+    def call(self, query, context=None, references=None, position=None, mask=None):
         """Attend from `query` (B, T, D) to `context` (B, N, D), the cells of all maps, map by map and row by
         row; with None for the context, to the queries themselves.
 

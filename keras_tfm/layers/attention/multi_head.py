@@ -21,13 +21,12 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.layers.attention.functional import add_bias, add_if_given, attention_scores
+from keras_tfm.layers.attention.functional import add_bias, add_if_given, attention_scores, multiply_heads
 from keras_tfm.layers.attention.projections import HeadProjections, join_heads
 from keras_tfm.layers.attention.tap import is_recorded, tap
 from keras_tfm.layers.base import Layer, own, require_sizes
 from keras_tfm.layers.cache import ContextCache, Keys, KeyValueCache
 from keras_tfm.layers.compiler.blockwise import blockwise_attention
-from keras_tfm.layers.compiler.products import product
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.masks import combine_masks, fitting, key_mask_of, masked_softmax
 from keras_tfm.layers.regularization import Dropout
@@ -39,7 +38,7 @@ class Attention(Layer):
 
     Args:
         projections: a `HeadProjections`, or a layer with its methods and its attributes `num_heads`,
-            `key_width` and `value_width`.
+            `key_width`, `value_width` and, if there are fewer heads of keys, `num_key_value_heads`.
         position: an `AttentionPosition`: rotary, relative or bucketed positions.
         scale: multiplies the scores; by default 1/sqrt(K).
         dropout: the rate at which weights are dropped in training.
@@ -47,6 +46,7 @@ class Attention(Layer):
             `mask`, it gets the mask too.
         on_weights: a layer of the same shapes applied to the weights; masked keys weigh 0 after it.
         output_layer: a layer called on the merged heads (B, T, H Kv); by default a `Dense` layer to D.
+        window: how many positions causal attention sees, the query's own included; None for all before it.
 
     >>> projections = keras_tfm.layers.HeadProjections(num_heads=2)
     >>> attention = keras_tfm.layers.Attention(projections, on_scores=keras_tfm.layers.TopK(3))
@@ -63,9 +63,12 @@ class Attention(Layer):
         on_scores: keras.layers.Layer | None = None,
         on_weights: keras.layers.Layer | None = None,
         output_layer: keras.layers.Layer | None = None,
+        window: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        if window is not None:
+            require_sizes(window=window)
         self.projections = projections
         self.position = position
         self.scale = scale
@@ -74,6 +77,9 @@ class Attention(Layer):
         self.masks_scores = on_scores is not None and "mask" in inspect.signature(on_scores.call).parameters
         self.on_weights = on_weights
         self.output_layer = output_layer
+        self.window = window
+        num_key_value_heads = getattr(projections, "num_key_value_heads", None) or projections.num_heads
+        self.heads_per_key = projections.num_heads // num_key_value_heads
         self.weight_dropout = Dropout(dropout, name="dropout")
         self.input_spec = keras.InputSpec(ndim=3)  # queries of another rank are refused by the layer's name
 
@@ -98,7 +104,11 @@ class Attention(Layer):
         With the query alone it is self-attention. `mask` is described in `keras_tfm.layers.masks`; a mask
         that Keras carries on the keys is combined with it by AND. `bias` is added to the scores. `causal`
         hides later keys from each query. Returns (B, T, D).
+
+        Raises ValueError for a `window` without `causal`.
         """
+        if self.window is not None and not causal:
+            raise ValueError(f"{self.name!r} has a `window`, which is for causal attention alone.")
         sequence = key if key is not None else query if value is None else value
         mask = fitting(combine_masks(mask, key_mask_of(sequence)), query, sequence)
         query, key, value = self.projections.project(query, value, key)
@@ -110,7 +120,7 @@ class Attention(Layer):
         """The averages (B, H, T, Kv) for queries (B, H, T, K) and `keys`: a `Keys` or a cache of them."""
         positions = () if self.position is None else keys.positions(query)
         scores = self.score(keys.group(query), keys.key, bias, *positions)
-        weights = self.weigh(scores, keys.attention_mask(query), training)
+        weights = self.weigh(scores, keys.attention_mask(query, self.window), training)
         return keys.ungroup(self.average(weights, keys.value, *positions))
 
     def score(self, query, key, bias=None, positions=None, key_positions=None):
@@ -120,7 +130,7 @@ class Attention(Layer):
         if self.position is not None:
             positions, key_positions = counted(positions, query), counted(key_positions, key)
             bias = add_if_given(bias, self.position.scores(query, key, positions, key_positions, scale))
-        scores = attention_scores(query, key, scale)
+        scores = attention_scores(query, key, scale, self.heads_per_key)
         return scores if bias is None else add_bias(scores, bias)
 
     def weigh(self, scores, mask=None, training=None):
@@ -139,7 +149,7 @@ class Attention(Layer):
     def average(self, weights, value, positions=None, key_positions=None):
         """The means (B, H, T, Kv) of the values (B, H, S, Kv), weighed by `weights`."""
         weights = ops.cast(weights, value.dtype)
-        heads = product(weights, value)  # (B, H, T, Kv)
+        heads = multiply_heads(weights, value, self.heads_per_key)  # (B, H, T, Kv)
         if self.position is None:
             return heads
         positions, key_positions = counted(positions, weights), counted(key_positions, value)
@@ -165,8 +175,9 @@ class Attention(Layer):
     def start(self, batch_size, max_length):
         """An empty cache for self-attention over up to `max_length` positions."""
         heads = self.projections
+        num_heads = heads.num_heads // self.heads_per_key
         return KeyValueCache.empty(
-            batch_size, heads.num_heads, max_length, heads.key_width, heads.value_width, self.compute_dtype
+            batch_size, num_heads, max_length, heads.key_width, heads.value_width, self.compute_dtype
         )
 
     def step(self, query, cache, mask=None, bias=None):
@@ -220,6 +231,8 @@ class MultiHeadAttention(Attention):
         use_bias: whether the projections and the output layer have biases; see `HeadProjections`.
         position: an `AttentionPosition`.
         scale: multiplies the scores; by default 1/sqrt(K).
+        num_key_value_heads: how many heads keys and values have; see `HeadProjections`.
+        window: how many positions causal attention sees; see `Attention`.
 
     >>> layer = keras_tfm.layers.MultiHeadAttention(num_heads=2, position=keras_tfm.layers.RotaryEmbedding())
     >>> layer(np.ones((1, 5, 8)), causal=True).shape
@@ -236,17 +249,26 @@ class MultiHeadAttention(Attention):
         position: keras.layers.Layer | None = None,
         scale: float | None = None,
         kernel_initializer: Initializer = "glorot_uniform",
+        num_key_value_heads: int | None = None,
+        window: int | None = None,
         **kwargs: Any,
     ) -> None:
         projections = HeadProjections(
-            num_heads, key_dim, value_dim, use_bias, kernel_initializer, name="projections"
+            num_heads,
+            key_dim,
+            value_dim,
+            use_bias,
+            kernel_initializer,
+            num_key_value_heads,
+            name="projections",
         )
-        super().__init__(projections, position, scale, dropout, **kwargs)
+        super().__init__(projections, position, scale, dropout, window=window, **kwargs)
         self.num_heads = num_heads
         self.key_dim = key_dim
         self.value_dim = value_dim
         self.use_bias = use_bias
         self.kernel_initializer = kernel_initializer
+        self.num_key_value_heads = num_key_value_heads
 
     def _new_output(self, width):
         initializer = own(self.kernel_initializer)

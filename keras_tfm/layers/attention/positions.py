@@ -1,6 +1,7 @@
 """Positions that act inside attention: on queries and keys, on the scores, or on the averaged values."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from keras import ops
@@ -61,14 +62,29 @@ class RotaryEmbedding(AttentionPosition):
     3.4). Component k is paired with component k + K/2, as in the checkpoints of GPT-NeoX and Llama; the
     paper pairs neighbours, which is the same up to a permutation.
 
+    Args:
+        base: of the frequencies.
+        scaling: how a model reads longer texts than it was first trained on: {"rope_type": "linear",
+            "factor"}, where positions are divided by the factor (Chen et al. 2023, "Extending Context Window
+            of Large Language Models via Positional Interpolation"), or {"rope_type": "llama3", "factor",
+            "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}, where the slow
+            frequencies alone are (Grattafiori et al. 2024, "The Llama 3 Herd of Models", released code).
+
+    Raises:
+        ValueError: for another scaling.
+
     >>> position = keras_tfm.layers.RotaryEmbedding()
     >>> keras_tfm.layers.MultiHeadAttention(2, position=position)(np.ones((1, 5, 8))).shape
     TensorShape([1, 5, 8])
     """
 
-    def __init__(self, base: float = 10_000.0, **kwargs: Any) -> None:
+    def __init__(
+        self, base: float = 10_000.0, scaling: Mapping[str, Any] | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.base = base
+        self.scaling = None if scaling is None else dict(scaling)
+        check_scaling(self.scaling)
 
     def build(self, heads):
         if heads[1] % 2:
@@ -84,9 +100,31 @@ class RotaryEmbedding(AttentionPosition):
             return None
         if positions is None:
             positions = ops.arange(ops.shape(x)[2], dtype="int32")
-        angles = angles_of(positions, x.shape[-1], self.base)  # (..., T, K/2)
+        angles = angles_of(positions, x.shape[-1], self.base, self.scaling)  # (..., T, K/2)
         angles = angles if len(angles.shape) == 2 else angles[:, None]  # (B, 1, T, K/2) where rows differ
         return rotate_pairs(x, angles)
+
+
+SCALINGS = {
+    "linear": {"factor"},
+    "llama3": {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"},
+}
+
+
+def check_scaling(scaling):
+    """ValueError unless the `scaling` of a `RotaryEmbedding` is None or a known kind with its numbers."""
+    if scaling is None:
+        return
+    kind, numbers = scaling.get("rope_type"), {name: x for name, x in scaling.items() if name != "rope_type"}
+    if kind not in SCALINGS:
+        raise ValueError(f"`scaling` must have the rope_type {' or '.join(SCALINGS)}; it is {kind!r}.")
+    if numbers.keys() != SCALINGS[kind] or not all(
+        isinstance(x, int | float) and math.isfinite(x) and x > 0 for x in numbers.values()
+    ):
+        wanted = ", ".join(sorted(SCALINGS[kind]))
+        raise ValueError(f"`scaling` of rope_type {kind!r} must have positive {wanted}; it is {scaling}.")
+    if kind == "llama3" and scaling["low_freq_factor"] >= scaling["high_freq_factor"]:
+        raise ValueError(f"`scaling` must have low_freq_factor below high_freq_factor; it is {scaling}.")
 
 
 def rotate_pairs(x, angles):

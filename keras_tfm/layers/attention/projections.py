@@ -1,5 +1,7 @@
 """The first and the last stage of attention: from tokens to heads, and from heads back to tokens."""
 
+import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +29,8 @@ class HeadProjections(Layer):
         value_dim: Kv, the width of a head's values; by default `key_dim`.
         use_bias: True or False for all three; self-attention also takes the names of those that have a bias,
             such as ("query", "value").
+        num_key_value_heads: G, the number of heads of keys and values, each for H / G neighbouring heads of
+            queries (Ainslie et al. 2023, "GQA"); by default H.
 
     >>> projections = keras_tfm.layers.HeadProjections(num_heads=2)
     >>> projections.build((None, 5, 8))
@@ -42,6 +46,7 @@ class HeadProjections(Layer):
         value_dim: int | None = None,
         use_bias: bool | Sequence[str] = True,
         kernel_initializer: Initializer = "glorot_uniform",
+        num_key_value_heads: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -53,11 +58,16 @@ class HeadProjections(Layer):
             raise ValueError(
                 f"`use_bias` must be a boolean, or some of the names {', '.join(PARTS)}; it is {use_bias}."
             )
+        if num_key_value_heads is not None and (num_key_value_heads < 1 or num_heads % num_key_value_heads):
+            raise ValueError(
+                f"`num_key_value_heads` must divide `num_heads`, {num_heads}; it is {num_key_value_heads}."
+            )
         self.num_heads = num_heads
         self.key_dim = key_dim
         self.value_dim = value_dim
         self.use_bias = use_bias
         self.kernel_initializer = kernel_initializer
+        self.num_key_value_heads = num_key_value_heads
 
     def build(self, query_shape, value_shape=None, key_shape=None):
         width = query_shape[-1]
@@ -72,30 +82,33 @@ class HeadProjections(Layer):
         self.is_self_attention = value_shape is None and key_shape is None
         if self.is_self_attention:
             widths = (self.key_width, self.key_width, self.value_width)
-            self.query_key_value = self._heads("query_key_value", query_shape, *widths)
-            parts = zip(PARTS, widths, strict=True)
+            self.query_key_value = self._heads("query_key_value", query_shape, PARTS, widths)
+            parts = zip(PARTS, self.query_key_value.heads, widths, strict=True)
             self.biases = [
-                self.add_weight((self.num_heads * width,), "zeros", name=f"{part}_bias")
+                self.add_weight((heads * width,), "zeros", name=f"{part}_bias")
                 if not isinstance(self.use_bias, bool) and part in self.use_bias
                 else None
-                for part, width in parts
+                for part, heads, width in parts
             ]
             return
         if not isinstance(self.use_bias, bool):
             raise ValueError(
                 f"`use_bias` must be a boolean in cross-attention, not names of parts; it is {self.use_bias}."
             )
-        self.query = self._heads("query", query_shape, self.key_width)
+        self.query = self._heads("query", query_shape, ("query",), (self.key_width,))
         self.key_value = None
         if key_shape is None:
-            self.key_value = self._heads("key_value", value_shape, self.key_width, self.value_width)
+            self.key_value = self._heads(
+                "key_value", value_shape, ("key", "value"), (self.key_width, self.value_width)
+            )
         else:
-            self.key = self._heads("key", key_shape, self.key_width)
-            self.value = self._heads("value", value_shape or key_shape, self.value_width)
+            self.key = self._heads("key", key_shape, ("key",), (self.key_width,))
+            self.value = self._heads("value", value_shape or key_shape, ("value",), (self.value_width,))
 
-    def _heads(self, name, input_shape, *widths):
+    def _heads(self, name, input_shape, parts, widths):
+        others = self.num_key_value_heads or self.num_heads
         projection = HeadProjection(
-            self.num_heads,
+            tuple(self.num_heads if part == "query" else others for part in parts),
             widths,
             use_bias=self.use_bias is True,
             kernel_initializer=own(self.kernel_initializer),
@@ -105,7 +118,7 @@ class HeadProjections(Layer):
         return projection
 
     def project(self, query, value=None, key=None):
-        """Heads (B, H, T, K), (B, H, S, K) and (B, H, S, Kv) of `query` (B, T, D), `value` and `key`, (B, S,
+        """Heads (B, H, T, K), (B, G, S, K) and (B, G, S, Kv) of `query` (B, T, D), `value` and `key`, (B, S,
         D).
         """
         if self.is_self_attention and value is None and key is None:
@@ -119,7 +132,7 @@ class HeadProjections(Layer):
         if isinstance(self.use_bias, bool):
             return heads
         return [
-            x if bias is None else x + ops.reshape(ops.cast(bias, x.dtype), (self.num_heads, 1, x.shape[-1]))
+            x if bias is None else x + ops.reshape(ops.cast(bias, x.dtype), (-1, 1, x.shape[-1]))
             for x, bias in zip(heads, self.biases, strict=True)
         ]
 
@@ -128,7 +141,7 @@ class HeadProjections(Layer):
         return self.query(query)
 
     def project_context(self, value, key=None):
-        """The keys and values alone, [(B, H, S, K), (B, H, S, Kv)]."""
+        """The keys and values alone, [(B, G, S, K), (B, G, S, Kv)]."""
         self._require_form(value, key)
         if self.key_value is not None:
             return self.key_value(value)
@@ -147,24 +160,28 @@ def form_of(value, key):
 
 
 class HeadProjection(Dense):
-    """One matrix product to `num_heads` heads of several widths: (B, T, D) -> [(B, H, T, width), ...].
+    """One matrix product to heads of several widths: (B, T, D) -> [(B, heads, T, width), ...].
+
+    `heads` is a number for all parts, or one for each.
 
     The bias is added to each part after the split. Its gradient is then a plain sum. Adding it before the
     split would have the gradients of the parts concatenated first, which XLA compiles to slow code on CPUs.
     """
 
-    def __init__(self, num_heads, widths, **kwargs):
-        super().__init__(num_heads * sum(widths), **kwargs)
-        self.num_heads = num_heads
+    def __init__(self, heads, widths, **kwargs):
+        heads = (heads,) * len(widths) if isinstance(heads, int) else tuple(heads)
+        *borders, units = itertools.accumulate(map(math.prod, zip(heads, widths, strict=True)))
+        super().__init__(units, **kwargs)
+        self.heads = heads
         self.widths = tuple(widths)
-        self.borders = tuple(num_heads * sum(widths[:part]) for part in range(1, len(widths)))
+        self.borders = tuple(borders)  # between the parts, on the last axis of the kernel
 
     def call(self, x, training=None):
         heads = self._split(multiply(x, self.kernel))
         if self.bias is not None:
             biases = ops.split(self.bias, self.borders, axis=-1) if self.borders else [self.bias]
             for part, (bias, width) in enumerate(zip(biases, self.widths, strict=True)):
-                heads[part] += ops.reshape(bias, (self.num_heads, 1, width))
+                heads[part] += ops.reshape(bias, (-1, 1, width))
         return heads
 
     def quantized_call(self, *args, **kwargs):
@@ -172,12 +189,13 @@ class HeadProjection(Dense):
 
     def compute_output_shape(self, input_shape):
         batch_size, length, _ = input_shape
-        return [(batch_size, self.num_heads, length, width) for width in self.widths]
+        parts = zip(self.heads, self.widths, strict=True)
+        return [(batch_size, heads, length, width) for heads, width in parts]
 
     def _split(self, x):
         parts = ops.split(x, self.borders, axis=-1) if self.borders else [x]
         for part, columns in enumerate(parts):
-            parts[part] = split_heads(columns, self.num_heads)
+            parts[part] = split_heads(columns, self.heads[part])
         return parts
 
 

@@ -77,13 +77,8 @@ def flat_product(x, kernel, transpose=False):
 def product(x, y, transpose=False):
     """x (..., T, K) times y (..., K, S), or the transpose of y (..., S, K): (..., T, S).
 
-    y may also have the heads of x (B, H, T, K) folded into the batch axis, (B H, ...), as `KeyValueCache`
-    stores them. XLA takes 5 ms to compile an `einsum`, and hardly any time for a product.
+    XLA takes 5 ms to compile an `einsum`, and hardly any time for a product.
     """
-    if len(y.shape) < len(x.shape):
-        *rows, length, width = ops.shape(x)
-        y = product(ops.reshape(x, (-1, length, width)), y, transpose)  # (B H, T, S)
-        return ops.reshape(y, (*rows, length, ops.shape(y)[-1]))  # (B, H, T, S)
     if isinstance(x, keras.KerasTensor) or isinstance(y, keras.KerasTensor):
         return ops.matmul(x, ops.swapaxes(y, -2, -1) if transpose else y)
     return tf.matmul(ops.convert_to_tensor(x), ops.convert_to_tensor(y), transpose_b=transpose)

@@ -11,13 +11,13 @@ from keras import ops
 from keras_tfm.configs import Between, Depth, Heads, InWeights, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer
-from keras_tfm.layers.blocks import residuals
+from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.image_positions import SineGridPositionEncoding
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import flatten_map
-from keras_tfm.layers.positioned_block import PositionedAttention, PositionedBlock
+from keras_tfm.layers.positioned_block import PositionedAttention
 from keras_tfm.layers.positions import sines
 from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.models.base import ConfiguredModel, states_of
@@ -120,8 +120,8 @@ class EncodedMap(NamedTuple):
     """What the encoder makes of a map of N cells.
 
     `cells` (B, rows, columns) are True where no padding is; `blocks` are the encoder's, and `states` what
-    goes into the first and comes out of each (B, N, D); `context` are the arguments with which a
-    `PositionedBlock` attends to the last of them.
+    goes into the first and comes out of each (B, N, D); `context` are the tensors with which the
+    cross-attention of a `detr_block` attends to the last of them.
     """
 
     cells: Any
@@ -142,8 +142,8 @@ def encoded_map(config, backbone, pixel_mask):
     cells = resize_nearest(pixel_mask, x.shape[1:3])
     position = SineGridPositionEncoding(normalize=True, name="encoder_position")(ops.zeros_like(x), cells)
     position, mask = flatten_map(position), ops.reshape(cells, (-1, x.shape[1] * x.shape[2]))  # (B, N)
-    states = states_of(blocks, flatten_map(x), mask=mask, position=position)
-    context = {"context": states[-1], "context_mask": mask, "context_position": position}
+    states = states_of(blocks, flatten_map(x), attention={"mask": mask, "position": position})
+    context = {"context": states[-1], "mask": mask, "context_position": position}
     return EncodedMap(cells, blocks, states, context)
 
 
@@ -177,9 +177,22 @@ def detr_block(config, stack, index):
     def attention():
         return part(PositionedAttention(MultiHeadAttention(num_heads, dropout=config.attention_dropout)))
 
-    feedforward = FeedForward(width, config.activation, dropout=config.activation_dropout)
-    context_attention = attention() if is_decoder else None
-    return PositionedBlock(attention(), part(feedforward), context_attention, name=f"{stack}_block_{index}")
+    parts = {
+        "attention": attention(),
+        "context_attention": attention() if is_decoder else None,
+        "feedforward": part(FeedForward(width, config.activation, dropout=config.activation_dropout)),
+    }
+    return Block(parts, name=f"{stack}_block_{index}")
+
+
+def about_queries(queries, context, **tensors):
+    """The tensors of a block's parts: `queries` (B, Q, D) are the positions of both attentions;
+    cross-attention gets `context` too, and self-attention `tensors`.
+    """
+    return {
+        "attention": {"position": queries, **tensors},
+        "context_attention": {"position": queries, **context},
+    }
 
 
 def inverse_sigmoid(x):

@@ -14,7 +14,6 @@ as `DETR` does; in transformers' an `auxiliary_loss` changes the answers, here i
 import dataclasses
 from typing import Any
 
-import keras
 from keras import ops
 
 from keras_tfm.layers.attention.multi_head import Attention
@@ -33,6 +32,7 @@ from keras_tfm.models.detection.base import (
     ObjectQueries,
     SetDetector,
     SetDetectorConfig,
+    about_queries,
     encoded_map,
     outputs_of,
     references_of,
@@ -74,7 +74,8 @@ class ConditionalDETR(SetDetector):
         decoded = [ops.zeros_like(queries)]
         for i, block in enumerate(decoder):
             place = places * scale(decoded[-1]) if i else places
-            decoded.append(block(decoded[-1], position=queries, place=place, **encoder.context))
+            context = {**encoder.context, "place": place}
+            decoded.append(block(decoded[-1], **about_queries(queries, context)))
         super().__init__(
             config,
             backbone,
@@ -151,30 +152,6 @@ class PlacedAttention(Attention):
         return self.merge(self.attend(query, Keys(key, value, combine_masks(mask)), bias, training))
 
 
-class ConditionalBlock(Block):
-    """A decoder's `Block` of `PlacedAttention`s."""
-
-    context_attention: keras.layers.Layer  # always there, unlike a `Block`'s
-
-    def call(
-        self,
-        x,
-        context=None,
-        mask=None,
-        context_mask=None,
-        bias=None,
-        training=None,
-        position=None,
-        context_position=None,
-        place=None,
-    ):
-        """(B, T, D) -> (B, T, D); the arguments are those of `Block` and of `PlacedAttention`."""
-        x = self.attention.around(x, position=position, mask=mask, bias=bias, training=training)
-        places = {"position": position, "context_position": context_position, "place": place}
-        x = self.context_attention.around(x, context, **places, mask=context_mask, training=training)
-        return self.feedforward(x, training=training)
-
-
 def _decoder_block(config, index):
     """The decoder's block of this number; the first one alone adds positions in cross-attention too, as its
     queries have no content yet.
@@ -186,7 +163,9 @@ def _decoder_block(config, index):
         for options in ({}, {"is_apart": True, "adds": not index})
     ]
     feedforward = FeedForward(width, config.activation, dropout=config.activation_dropout)
-    return ConditionalBlock(attentions[0], part(feedforward), attentions[1], name=f"decoder_block_{index}")
+    names = ("attention", "context_attention", "feedforward")
+    parts = dict(zip(names, (*attentions, part(feedforward)), strict=True))
+    return Block(parts, name=f"decoder_block_{index}")
 
 
 # Meng et al. 2021, table 1: 43 and 63 M parameters. tiny is this package's own, for images of some 96 x 96.

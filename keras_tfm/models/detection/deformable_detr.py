@@ -22,7 +22,7 @@ from keras import ops
 
 from keras_tfm.configs import Count, Size
 from keras_tfm.layers.attention.deformable import DeformableAttention
-from keras_tfm.layers.blocks import residuals
+from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
@@ -39,11 +39,11 @@ from keras_tfm.models.detection.base import (
     Queries,
     SetDetector,
     SetDetectorConfig,
+    about_queries,
     references_of,
     start_of,
 )
 from keras_tfm.models.detection.refinement import (
-    DeformableBlock,
     anchors_of,
     best_of,
     box_head,
@@ -120,7 +120,9 @@ class DeformableDETR(SetDetector):
 
         encoder = [_encoder_block(config, grids, i) for i in range(config.num_layers)]
         centres = centres_of(grids, shares)  # (B, N, 2)
-        encoded = states_of(encoder, x, mask=cells, position=position, references=on_levels(centres, shares))
+        references = on_levels(centres, shares)
+        tensors = {"mask": cells, "position": position, "references": references}
+        encoded = states_of(encoder, x, attention=tensors)
         outputs = {"encoder_sequence_output": encoded[-1]}
 
         decoder = [decoder_block(config, grids, i) for i in range(config.decoder_sizes[0])]
@@ -134,15 +136,15 @@ class DeformableDETR(SetDetector):
             queries, x = ops.split(table, 2, axis=-1)
             logits = Dense(2, name="decoder_references")(queries)
             references = ops.sigmoid(logits)  # (B, Q, 2)
-        context = {"context": encoded[-1], "context_mask": cells}
+        context = {"context": encoded[-1], "mask": cells}
         if config.refines:
-            options = {"position_of": lambda _: queries, **context}
-            decoded, boxes = refined(decoder, box_heads(config), x, references, shares, **options)
+            heads = box_heads(config)
+            decoded, boxes = refined(decoder, heads, x, references, shares, lambda _: queries, context)
             outputs["decoder_boxes"] = ops.stack(boxes, axis=1)  # (B, L, Q, 4)
         else:
             outputs["references"] = references_of(logits)
-            context |= {"position": queries, "references": on_levels(references, shares)}
-            decoded = states_of(decoder, x, **context)
+            context["references"] = on_levels(references, shares)
+            decoded = states_of(decoder, x, **about_queries(queries, context))
         outputs["decoder_sequence_output"] = decoded[-1]
         outputs["decoder_outputs"] = ops.stack(decoded[1:], axis=1)  # (B, L, Q, D)
         super().__init__(
@@ -196,7 +198,9 @@ def _encoder_block(config, grids, index):
     part = residuals(dropout=config.dropout, epsilon=EPSILON)
     feedforward = FeedForward(config.intermediate_dim, config.activation, dropout=config.activation_dropout)
     attention = DeformableAttention(config.num_heads, grids, config.num_points)
-    return DeformableBlock(part(attention), part(feedforward), name=f"encoder_block_{index}")
+    return Block(
+        {"attention": part(attention), "feedforward": part(feedforward)}, name=f"encoder_block_{index}"
+    )
 
 
 def _proposals(config, encoded, centres, cells, grids):

@@ -18,6 +18,7 @@ from keras_tfm.models.detection.base import (
     ObjectQueries,
     SetDetector,
     SetDetectorConfig,
+    about_queries,
     detr_block,
     encoded_map,
     outputs_of,
@@ -50,7 +51,7 @@ class DETR(SetDetector):
         encoder = encoded_map(config, backbone, pixel_mask)
         decoder = [detr_block(config, "decoder", i) for i in range(config.decoder_sizes[0])]
         queries = ObjectQueries(config.num_queries, name="decoder_queries")(encoder.states[-1])
-        decoded = states_of(decoder, ops.zeros_like(queries), position=queries, **encoder.context)
+        decoded = states_of(decoder, ops.zeros_like(queries), **about_queries(queries, encoder.context))
         super().__init__(
             config,
             backbone,

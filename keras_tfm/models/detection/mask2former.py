@@ -27,7 +27,7 @@ from keras_tfm.configs import Count, Depth, Heads, Rate, Size
 from keras_tfm.layers.attention.deformable import DeformableAttention
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer
-from keras_tfm.layers.blocks import residuals
+from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.dense import Dense
@@ -35,14 +35,14 @@ from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.image_positions import SineGridPositionEncoding
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import flatten_map
-from keras_tfm.layers.positioned_block import PositionedAttention, PositionedBlock
+from keras_tfm.layers.positioned_block import PositionedAttention
 from keras_tfm.layers.resizing import resize_bilinear
 from keras_tfm.models.base import ConfiguredModel, states_of
 from keras_tfm.models.detection.backbones import SWINS, TINY, AroundBackbone
-from keras_tfm.models.detection.base import EPSILON, LearnedQueries, ObjectQueries
+from keras_tfm.models.detection.base import EPSILON, LearnedQueries, ObjectQueries, about_queries
 from keras_tfm.models.detection.deformable_detr import LevelPositionEncoding
 from keras_tfm.models.detection.mask_former import NUM_GROUPS, merged, normalized, normalized_maps
-from keras_tfm.models.detection.refinement import DeformableBlock, centres_of, on_levels
+from keras_tfm.models.detection.refinement import centres_of, on_levels
 from keras_tfm.models.vision.images import Side
 
 NUM_POINTS = 4  # that a head of the encoder looks at, in each level
@@ -126,7 +126,7 @@ class Mask2Former(ConfiguredModel):
         vectors = [mask_head(outputs[0])]
         for i, block in enumerate(decoder):
             context = contexts[i % config.num_levels]
-            decoded.append(block(decoded[-1], position=position, **context.seen_by(vectors[-1])))
+            decoded.append(block(decoded[-1], **about_queries(position, context.seen_by(vectors[-1]))))
             outputs.append(norm(decoded[-1]))
             vectors.append(mask_head(outputs[-1]))
         super().__init__(
@@ -163,7 +163,7 @@ def encoded_levels(config, maps):
     whole = ops.cast(ops.ones_like(x[:, : len(grids), :2]), "float32")  # no map has padding: (B, levels, 2)
     references = on_levels(centres_of(grids, whole), whole)  # (B, N, levels, 2)
     blocks = [_encoder_block(config, grids, i) for i in range(config.num_encoder_layers)]
-    states = states_of(blocks, x, position=position, references=references)
+    states = states_of(blocks, x, attention={"position": position, "references": references})
     ends = np.cumsum([0, *(rows * columns for rows, columns in grids)]).tolist()
     encoded = [
         ops.reshape(states[-1][:, start:end], (-1, *grid, config.pyramid_dim))
@@ -182,11 +182,11 @@ class LevelContext(NamedTuple):
     pixels: Any
 
     def seen_by(self, vectors):
-        """The arguments with which a block attends to it, inside the masks of `vectors` (B, Q, E)."""
+        """The tensors with which cross-attention attends to it, inside the masks of `vectors` (B, Q, E)."""
         is_inside = ops.einsum("bqe,bne->bqn", vectors, self.pixels) >= 0
         is_empty = ops.logical_not(ops.any(is_inside, axis=-1, keepdims=True))
         shown = ops.logical_or(is_inside, is_empty)
-        return {"context": self.cells, "context_mask": shown, "context_position": self.position}
+        return {"context": self.cells, "mask": shown, "context_position": self.position}
 
 
 def decoder_context(config, level, features, index):
@@ -214,47 +214,27 @@ class LevelEmbedding(Layer):
         return tuple(x_shape)
 
 
-class ContextFirstBlock(PositionedBlock):
-    """A `PositionedBlock` whose cross-attention stands before its self-attention: what queries that begin as
-    learnt vectors tell each other says nothing of the image (section 3.2.3).
-    """
-
-    context_attention: keras.layers.Layer
-
-    def call(
-        self,
-        x,
-        context=None,
-        mask=None,
-        context_mask=None,
-        bias=None,
-        training=None,
-        position=None,
-        context_position=None,
-        context_bias=None,
-    ):
-        """(B, T, D) -> (B, T, D); the arguments are those of `PositionedBlock`."""
-        options = {"context_position": context_position, "mask": context_mask, "bias": context_bias}
-        x = self.context_attention.around(x, context, position=position, **options, training=training)
-        x = self.attention.around(x, position=position, mask=mask, bias=bias, training=training)
-        return self.feedforward(x, training=training)
-
-
 def _encoder_block(config, grids, index):
     part = residuals(dropout=config.dropout, epsilon=EPSILON)
     attention = DeformableAttention(config.num_heads, grids, NUM_POINTS)
     feedforward = FeedForward(config.encoder_intermediate_dim, "relu", dropout=config.dropout)
-    return DeformableBlock(part(attention), part(feedforward), name=f"encoder_block_{index}")
+    return Block(
+        {"attention": part(attention), "feedforward": part(feedforward)}, name=f"encoder_block_{index}"
+    )
 
 
 def _decoder_block(config, index):
+    """A block whose cross-attention stands before its self-attention: before it the queries, learnt vectors,
+    know nothing of the image (section 3.2.3).
+    """
     part = residuals(dropout=config.dropout, epsilon=EPSILON)
 
     def attention():
         return part(PositionedAttention(MultiHeadAttention(config.num_heads, dropout=config.dropout)))
 
     feedforward = FeedForward(config.intermediate_dim, config.activation, dropout=config.dropout)
-    return ContextFirstBlock(attention(), part(feedforward), attention(), name=f"decoder_block_{index}")
+    parts = {"context_attention": attention(), "attention": attention(), "feedforward": part(feedforward)}
+    return Block(parts, name=f"decoder_block_{index}")
 
 
 # Cheng et al. 2022: Mask2Former of 44 M (R50), 63 M (R101), 47 M (Swin-T), 69 M (S), 107 M (B) and 216 M (L)

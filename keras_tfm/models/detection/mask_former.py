@@ -23,7 +23,7 @@ from keras_tfm.layers.patches import flatten_map
 from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.models.base import ConfiguredModel, states_of
 from keras_tfm.models.detection.backbones import SWINS, TINY, AroundBackbone
-from keras_tfm.models.detection.base import EPSILON, LearnedQueries, ObjectQueries, detr_block
+from keras_tfm.models.detection.base import EPSILON, LearnedQueries, ObjectQueries, about_queries, detr_block
 from keras_tfm.models.vision.images import Side
 
 NORMALIZED = ("Swin",)  # whose last block's sum is not normalised
@@ -93,8 +93,8 @@ class MaskFormer(ConfiguredModel):
         context, position = flatten_map(x), flatten_map(position)  # (B, N, D)
         queries = ObjectQueries(config.num_queries, name="decoder_queries")(context)
         decoder = [detr_block(config, "decoder", i) for i in range(config.num_layers)]
-        given = {"position": queries, "context": context, "context_position": position}
-        decoded = states_of(decoder, ops.zeros_like(queries), **given)
+        tensors = about_queries(queries, {"context": context, "context_position": position})
+        decoded = states_of(decoder, ops.zeros_like(queries), **tensors)
         norm = LayerNormalization(EPSILON, name="decoder_norm")
         outputs = norm(ops.stack(decoded[1:], axis=1))  # (B, L, Q, D)
         super().__init__(

@@ -124,7 +124,8 @@ class MaxDeepLab(ConfiguredModel):
                     x = pixel_blocks[-1](x)
                 else:
                     memory_blocks.append(memory_block(config, stage, i))
-                    x, memory = pixel_blocks[-1](x, memory), memory_blocks[-1](memory, flatten_map(x))
+                    pixels = {"context": flatten_map(x)}
+                    x, memory = pixel_blocks[-1](x, memory), memory_blocks[-1](memory, attention=pixels)
                     memory_states.append(memory)
                 pixel_states.append(x)
             maps.append(x)
@@ -209,19 +210,6 @@ class MemoryAttention(MultiHeadAttention):
         return self.merge(self.attend(query, keys, training=training))
 
 
-class MemoryBlock(Block):
-    """A `Block` of a memory whose attention, in a `Residual`, reads pixels too, the context (B, N, C)."""
-
-    def build(self, x_shape, context_shape=None):
-        self.attention.build(x_shape, context_shape)
-        self.feedforward.build(x_shape)
-
-    def call(self, x, context=None, mask=None, context_mask=None, bias=None, training=None):
-        """(B, Q, D) -> (B, Q, D); masks and a bias are not used."""
-        x = self.attention.around(x, context, training=training)
-        return self.feedforward(x, training=training)
-
-
 def pixel_block(config, stage, index, width):
     """The block of pixels number `index` of a stage, whose first one halves the map and has another width."""
     stride = 1 if index else 2
@@ -237,8 +225,8 @@ def memory_block(config, stage, index):
     """The block of the memory beside it."""
     part = residuals(dropout=config.dropout, epsilon=EPSILON)
     feedforward = FeedForward(config.intermediate_dim, config.activation)
-    parts = part(MemoryAttention(*heads(config))), part(feedforward)
-    return MemoryBlock(*parts, name=f"memory_stage_{stage}_block_{index}")
+    parts = {"attention": part(MemoryAttention(*heads(config))), "feedforward": part(feedforward)}
+    return Block(parts, name=f"memory_stage_{stage}_block_{index}")
 
 
 def heads(config):

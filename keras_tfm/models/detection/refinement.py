@@ -15,43 +15,14 @@ from keras import ops
 
 from keras_tfm.layers.attention.deformable import DeformableAttention
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.blocks import residuals
+from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
-from keras_tfm.layers.positioned_block import PositionedAttention, PositionedBlock
-from keras_tfm.models.detection.base import EPSILON, inverse_sigmoid
+from keras_tfm.layers.positioned_block import PositionedAttention
+from keras_tfm.models.detection.base import EPSILON, about_queries, inverse_sigmoid
 
 SIDE = 0.05  # of an anchor, as a part of the image's, on the finest level
-
-
-class DeformableBlock(PositionedBlock):
-    """A `PositionedBlock` that looks at points of a context by `DeformableAttention`: an encoder's in place
-    of self-attention, with `context_attention` a decoder's after it.
-    """
-
-    def call(  # type: ignore[override]
-        self,
-        x,
-        context=None,
-        mask=None,
-        context_mask=None,
-        bias=None,
-        training=None,
-        position=None,
-        references=None,
-    ):
-        """(B, T, D) -> (B, T, D). `position` is added to queries and, in self-attention, keys.
-
-        `references` are those of `DeformableAttention`, to a `context`, where `context_mask` hides cells, or
-        without one to `x`, where `mask` does. `bias` is added to the scores of self-attention.
-        """
-        sampling = {"position": position, "references": references}
-        if self.context_attention is None:
-            x = self.attention.around(x, None, **sampling, mask=mask, training=training)
-            return self.rest(x, training=training)
-        x = self.attention.around(x, position=position, mask=mask, bias=bias, training=training)
-        return self.rest(x, context, training, **sampling, mask=context_mask)
 
 
 def decoder_block(config, grids, index):
@@ -59,26 +30,28 @@ def decoder_block(config, grids, index):
     part = residuals(dropout=config.dropout, epsilon=EPSILON)
     _, num_heads, width = config.decoder_sizes
     attention = PositionedAttention(MultiHeadAttention(num_heads, dropout=config.attention_dropout))
-    feedforward = FeedForward(width, config.activation, dropout=config.activation_dropout)
-    context_attention = DeformableAttention(num_heads, grids, config.num_decoder_points)
-    parts = part(attention), part(feedforward), part(context_attention)
-    return DeformableBlock(*parts, name=f"decoder_block_{index}")
+    parts = {
+        "attention": part(attention),
+        "context_attention": part(DeformableAttention(num_heads, grids, config.num_decoder_points)),
+        "feedforward": part(FeedForward(width, config.activation, dropout=config.activation_dropout)),
+    }
+    return Block(parts, name=f"decoder_block_{index}")
 
 
-def refined(decoder, heads, x, references, shares, position_of, **context):
+def refined(decoder, heads, x, references, shares, position_of, context, mask=None):
     """Apply the blocks of a `decoder` to `x` (B, Q, D), each around the references that the one before it and
     its head corrected: (states, what goes into the first block and comes out of each, (B, Q, D); boxes of all
     blocks, (B, Q, 4)).
 
     `references` (B, Q, 2 or 4) are the first ones, `position_of` is a function of references that returns
-    positions of queries (B, Q, D), and `context` are a block's arguments of that name. No gradient passes
-    from a block through its references.
+    positions of queries (B, Q, D), `context` are the tensors of cross-attention, and `mask` is that of
+    self-attention. No gradient passes from a block through its references.
     """
     states, boxes = [x], []
     for block, head in zip(decoder, heads, strict=True):
         places = on_levels(references, shares)
-        position = position_of(references)
-        states.append(block(states[-1], position=position, references=places, **context))
+        tensors = about_queries(position_of(references), {**context, "references": places}, mask=mask)
+        states.append(block(states[-1], **tensors))
         boxes.append(corrected(references, head(states[-1])))
         references = ops.stop_gradient(boxes[-1])
     return states, boxes

@@ -22,7 +22,7 @@ from keras import ops
 from keras_tfm.configs import Between, Count, Depth, Natural, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer
-from keras_tfm.layers.blocks import residuals
+from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.bottleneck import ShortcutBlock
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
@@ -31,7 +31,7 @@ from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.image_positions import GridSines
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import flatten_map
-from keras_tfm.layers.positioned_block import PositionedAttention, PositionedBlock
+from keras_tfm.layers.positioned_block import PositionedAttention
 from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.models.base import states_of
 from keras_tfm.models.detection.backbones import BACKBONES, TINY
@@ -141,7 +141,8 @@ class RTDETR(SetDetector):
 
         encoder = [_encoder_block(config, i) for i in range(config.num_layers)]
         position = flatten_map(CellSines(name="encoder_position")(ops.zeros_like(maps[-1])))
-        encoded = states_of(encoder, flatten_map(maps[-1]), mask=flat_cells(masks[-1:]), position=position)
+        tensors = {"mask": flat_cells(masks[-1:]), "position": position}
+        encoded = states_of(encoder, flatten_map(maps[-1]), attention=tensors)
         maps[-1] = ops.reshape(encoded[-1], (-1, *maps[-1].shape[1:]))
         levels = _projected(_fused(config, maps), config.dim, "decoder_projection")
         x = ops.concatenate([flatten_map(level) for level in levels], axis=1)  # (B, N, D)
@@ -156,8 +157,8 @@ class RTDETR(SetDetector):
         heads = box_heads(config)
 
         def decode(queries, references, mask=None):
-            context = {"context": x, "context_mask": cells, "mask": mask}
-            return refined(decoder, heads, queries, references, shares, position_of, **context)
+            context = {"context": x, "mask": cells}
+            return refined(decoder, heads, queries, references, shares, position_of, context, mask)
 
         decoded, boxes = decode(queries, references)
         super().__init__(
@@ -229,7 +230,9 @@ def _encoder_block(config, index):
     attention = PositionedAttention(MultiHeadAttention(config.num_heads, dropout=config.attention_dropout))
     options = {"dropout": config.activation_dropout}
     feedforward = FeedForward(config.intermediate_dim, config.encoder_activation, **options)
-    return PositionedBlock(part(attention), part(feedforward), name=f"encoder_block_{index}")
+    return Block(
+        {"attention": part(attention), "feedforward": part(feedforward)}, name=f"encoder_block_{index}"
+    )
 
 
 def _fused(config, maps):

@@ -25,6 +25,7 @@ from keras_tfm.models.detection.base import (
     ObjectQueries,
     SetDetector,
     SetDetectorConfig,
+    about_queries,
     detr_block,
     encoded_map,
     outputs_of,
@@ -74,7 +75,7 @@ class SMCA(SetDetector):
                 centres = ops.sigmoid(references) * ops.cast(_extent(encoder.cells), references.dtype)
             scales = config.num_scales, config.smoothness
             bias = GaussianBias(num_heads, encoder.grid, *scales, name=f"decoder_bias_{i}")(own, centres)
-            decoded.append(block(decoded[-1], position=queries, context_bias=bias, **encoder.context))
+            decoded.append(block(decoded[-1], **about_queries(queries, {**encoder.context, "bias": bias})))
         super().__init__(
             config,
             backbone,

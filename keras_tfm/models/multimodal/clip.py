@@ -68,7 +68,7 @@ def _image(config):
 def _text(config, embedding):
     inputs = token_inputs()
     blocks = tower_blocks(config, "text", causal=True)
-    states = states_of(blocks, embedding(inputs["token_ids"]), mask=inputs["padding_mask"])
+    states = states_of(blocks, embedding(inputs["token_ids"]), attention={"mask": inputs["padding_mask"]})
     x = LayerNormalization(config.epsilon, name="text_norm")(states[-1])
     pooled = EndPooling(config.end_id, name="text_pooling")(x, inputs["token_ids"], inputs["padding_mask"])
     outputs = {"sequence_output": x, "pooled_output": pooled}

@@ -140,7 +140,9 @@ def tower_blocks(config, side, causal=False):
     def block(name):
         attention = MultiHeadAttention(sizes.num_heads, dropout=config.attention_dropout)
         feedforward = FeedForward(sizes.intermediate_dim, config.activation)
-        return Block(part(attention), part(feedforward), causal=causal, name=name)
+        return Block(
+            {"attention": part(attention, causal=causal), "feedforward": part(feedforward)}, name=name
+        )
 
     return [block(f"{side}_block_{i}") for i in range(sizes.num_layers)]
 

@@ -14,10 +14,8 @@ from keras import ops
 
 from keras_tfm.configs import Config, Depth, Divides, Rate, Size, Whole
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.feedforward import FeedForward
-from keras_tfm.layers.masks import key_mask_of
 from keras_tfm.models.base import ConfiguredModel
 from keras_tfm.models.multimodal.dual_encoder import SIDES, ImageHeads, TextHeads, sizes_of
 
@@ -97,22 +95,23 @@ class ViLBERT(ConfiguredModel):
         blocks: dict[str, list] = {side: [] for side in SIDES}
         states = {side: [inputs[f"{side}_tokens"]] for side in SIDES}
 
-        def append(side, block, *context, **options):
+        def append(side, block, **tensors):
             blocks[side].append(block)
-            states[side].append(block(states[side][-1], *context, **options))
+            states[side].append(block(states[side][-1], **tensors))
 
         first = dict.fromkeys(SIDES, 0)
         ends = zip(config.image_connections, config.text_connections, strict=True)
         for number, places in enumerate([*ends, (config.num_image_layers, config.num_text_layers)]):
             for side, place in zip(SIDES, places, strict=True):
                 for index in range(first[side], place):
-                    append(side, stream_block(config, side, f"{side}_block_{index}"), mask=masks[side])
+                    block = stream_block(config, side, f"{side}_block_{index}")
+                    append(side, block, attention={"mask": masks[side]})
                 first[side] = place
             if number < len(config.image_connections):
                 before = {side: states[side][-1] for side in SIDES}
                 for side, other in (SIDES, SIDES[::-1]):
                     block = connection_block(config, side, f"{side}_connection_{number}")
-                    append(side, block, before[other], mask=masks[other])
+                    append(side, block, context_attention={"context": before[other], "mask": masks[other]})
         outputs = {f"{side}_sequence_output": states[side][-1] for side in SIDES}
         inputs |= {f"{side}_mask": mask for side, mask in masks.items()}
         super().__init__(config, inputs, outputs, blocks, states, name=name, **kwargs)
@@ -129,42 +128,22 @@ def stream_block(config, side, name):
     sizes = sizes_of(config, side)
     part = residuals(dropout=config.dropout, epsilon=config.epsilon)
     attention = MultiHeadAttention(sizes.num_heads, dropout=config.dropout)
-    return Block(part(attention), part(FeedForward(sizes.intermediate_dim, config.activation)), name=name)
+    return Block(
+        {
+            "attention": part(attention),
+            "feedforward": part(FeedForward(sizes.intermediate_dim, config.activation)),
+        },
+        name=name,
+    )
 
 
 def connection_block(config, side, name):
-    """A connection's block for one stream, which attends to the other."""
+    """A connection's block for one stream, which attends to the other (figure 2b)."""
     part = residuals(dropout=config.dropout, epsilon=config.epsilon)
     heads = config.num_connection_heads
     attention = MultiHeadAttention(heads, config.connection_dim // heads, dropout=config.dropout)
     feedforward = FeedForward(sizes_of(config, side).intermediate_dim, config.activation)
-    return CoAttentionBlock(part(attention), part(feedforward), name=name)
-
-
-class CoAttentionBlock(Layer):
-    """Attention from one stream to the other, then a feed-forward layer, each in a `Residual` (figure 2b)."""
-
-    is_block = True  # for `rematerialize` and for what goes by depth
-
-    def __init__(self, context_attention, feedforward, **kwargs):
-        super().__init__(**kwargs)
-        self.context_attention = context_attention
-        self.feedforward = feedforward
-
-    def build(self, x_shape, context_shape):
-        self.context_attention.build(x_shape, context_shape)
-        self.feedforward.build(x_shape)
-
-    def call(self, x, context, mask=None, training=None):
-        """(B, T, D), attending to `context` (B, S, Dc), -> (B, T, D); `mask` (B, S) is False at padding."""
-        x = self.context_attention(x, context, mask=mask, training=training)
-        return self.feedforward(x, training=training)
-
-    def compute_output_shape(self, x_shape, context_shape=None):
-        return tuple(x_shape)
-
-    def compute_mask(self, x, previous_mask=None):
-        return key_mask_of(x)
+    return Block({"context_attention": part(attention), "feedforward": part(feedforward)}, name=name)
 
 
 # base: Lu et al. 2019, section 3.1, and the released configuration of six connections. tiny is this

@@ -130,7 +130,8 @@ class VisionEncoderDecoder(ConfiguredModel):
         }
         parts = (_gpt2 if config.decoder == "GPT2" else _bart)(config.of_decoder)
         x = parts.dropout(parts.stack.embed(inputs["decoder_token_ids"]))
-        states = parts.stack.states(x, inputs["decoder_padding_mask"], context=encoded)
+        context = {"context": encoded}
+        states = parts.stack.states(x, inputs["decoder_padding_mask"], context_attention=context)
         super().__init__(
             config,
             inputs,

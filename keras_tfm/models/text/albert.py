@@ -86,7 +86,7 @@ class ALBERT(EncoderModel):
         for i in range(config.num_layers):
             group = int(i / (config.num_layers / config.num_groups))  # rounded as in the released code
             applied += blocks[group * size : (group + 1) * size]
-        return blocks, states_of(applied, projection(x), mask=mask)
+        return blocks, states_of(applied, projection(x), attention={"mask": mask})
 
 
 # Lan et al. 2020, table 1; the heads and the activation are those of the released models.

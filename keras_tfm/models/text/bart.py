@@ -156,15 +156,20 @@ def stack_of(config, embedding, name):
 def _block(config, num_heads, width, is_decoder, name):
     part = residuals(config.normalize_first, config.dropout, config.epsilon)
 
-    def attention():
-        return part(
-            MultiHeadAttention(num_heads, dropout=config.attention_dropout, kernel_initializer=INITIALIZER)
-        )
+    def attention(**options):
+        dropout = config.attention_dropout
+        layer = MultiHeadAttention(num_heads, dropout=dropout, kernel_initializer=INITIALIZER)
+        return part(layer, **options)
 
     feedforward = FeedForward(
         width, config.activation, kernel_initializer=INITIALIZER, dropout=config.activation_dropout
     )
-    return Block(attention(), part(feedforward), attention() if is_decoder else None, is_decoder, name=name)
+    parts = {
+        "attention": attention(causal=is_decoder),
+        "context_attention": attention() if is_decoder else None,
+        "feedforward": part(feedforward),
+    }
+    return Block(parts, name=name)
 
 
 # base and large: Lewis et al. 2020, section 2.1 (6 and 12 layers), with BERT's widths. mbart-large: Liu et

@@ -15,11 +15,10 @@ from keras import ops
 from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size, Whole
 from keras_tfm.layers.attention.disentangled import DisentangledAttention, DistanceEmbedding
 from keras_tfm.layers.base import Layer
-from keras_tfm.layers.blocks import Block
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding, TokenEmbedding
 from keras_tfm.layers.empty_batch import never_empty
 from keras_tfm.layers.feedforward import activation_of
-from keras_tfm.layers.masks import combine_masks, key_mask_of
+from keras_tfm.layers.masks import key_mask_of
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.text.encoder import INITIALIZER, EncoderModel, encoder_block
@@ -122,20 +121,6 @@ class ConvolutionBranch(Layer):
         return key_mask_of(x)
 
 
-class DisentangledBlock(Block):
-    """A block whose self-attention may attend to other states, `context`, at the same positions."""
-
-    def build(self, x_shape, context_shape=None):
-        super().build(x_shape)
-
-    def call(self, x, context=None, mask=None, context_mask=None, bias=None, training=None):
-        """(B, T, D) in and out; `bias` holds the distances' vectors, `mask` hides padding of `x` and
-        `context`.
-        """
-        x = self.attention(x, context, mask=combine_masks(mask, key_mask_of(x)), bias=bias, training=training)
-        return self.feedforward(x, training=training)
-
-
 class DeBERTa(EncoderModel):
     """DeBERTa: token ids in, hidden states out, every position attending to all by content and by distance.
 
@@ -173,7 +158,7 @@ class DeBERTa(EncoderModel):
         blocks = [cls.block(config, f"block_{i}") for i in range(config.num_layers)]
         states = [x]
         for block in blocks:
-            y = block(states[-1], mask=mask, bias=distances)
+            y = block(states[-1], attention={"mask": mask, "bias": distances})
             if len(states) == 1 and config.convolution:
                 y = ConvolutionBranch(
                     config.convolution,
@@ -188,8 +173,8 @@ class DeBERTa(EncoderModel):
     def decode(self, query, hidden):
         """The last block, attending from `query` to `hidden` at the same positions: (B, T, D) each."""
         distances = self.get_layer("distances").output if self.config.position_terms else None
-        mask = self.input["padding_mask"]
-        return self.blocks["encoder"][-1](query, hidden, mask=mask, bias=distances)
+        tensors = {"context": hidden, "mask": self.input["padding_mask"], "bias": distances}
+        return self.blocks["encoder"][-1](query, attention=tensors)
 
     @classmethod
     def block(cls, config, name):
@@ -203,7 +188,7 @@ class DeBERTa(EncoderModel):
             config.dropout,
             INITIALIZER,
         )
-        return encoder_block(config, attention, name, DisentangledBlock)
+        return encoder_block(config, attention, name)
 
 
 def distances_of(config, x):

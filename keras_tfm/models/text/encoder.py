@@ -58,7 +58,7 @@ class EncoderModel(ConfiguredModel):
         padding.
         """
         blocks = [cls.block(config, f"block_{i}") for i in range(config.num_layers)]
-        return blocks, states_of(blocks, x, mask=mask)
+        return blocks, states_of(blocks, x, attention={"mask": mask})
 
     @classmethod
     def block(cls, config, name):
@@ -80,8 +80,8 @@ def token_inputs(num_segments=0):
     return inputs
 
 
-def encoder_block(config, attention, name, block_class=Block):
+def encoder_block(config, attention, name):
     """BERT's block with this `attention`."""
     part = residuals(False, config.dropout, config.epsilon)
     feedforward = FeedForward(config.intermediate_dim, config.activation, kernel_initializer=INITIALIZER)
-    return block_class(part(attention), part(feedforward), name=name)
+    return Block({"attention": part(attention), "feedforward": part(feedforward)}, name=name)

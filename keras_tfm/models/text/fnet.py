@@ -67,7 +67,7 @@ class FNet(EncoderModel):
         """A block that normalises after each sum."""
         mixing, part = (residuals(False, rate, config.epsilon) for rate in (0.0, config.dropout))
         feedforward = FeedForward(config.intermediate_dim, config.activation, kernel_initializer=INITIALIZER)
-        return Block(mixing(FourierMixing()), part(feedforward), name=name)
+        return Block({"attention": mixing(FourierMixing()), "feedforward": part(feedforward)}, name=name)
 
 
 # Lee-Thorp et al. 2022, section 4.1 and table 1. The published models have 32,000 word pieces.

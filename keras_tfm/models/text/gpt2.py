@@ -10,19 +10,16 @@ import dataclasses
 from typing import Any
 
 import keras
-from keras import ops
 
 from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
 from keras_tfm.layers.feedforward import FeedForward
-from keras_tfm.layers.masks import causal_mask
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.regularization import Dropout
-from keras_tfm.models.base import ConfiguredModel
-from keras_tfm.models.text.seq2seq import Stack, check_length
+from keras_tfm.models.text.decoder import DecoderModel
+from keras_tfm.models.text.seq2seq import Stack
 
 INITIALIZER = keras.initializers.RandomNormal(stddev=0.02)  # as in the released code
 
@@ -54,12 +51,11 @@ class GPT2Config(Config):
     epsilon: Rate = 1e-5
 
 
-class GPT2(ConfiguredModel):
+class GPT2(DecoderModel):
     """GPT-2: token ids in, hidden states out, every position attending to those before it.
 
-    Inputs: `token_ids`, `padding_mask` and `segment_ids`, each (B, T). The segments number documents that
-    are packed into one row: a token attends to its own document alone, whose positions start at 0. Padding,
-    on either side, takes no position. Output: `sequence_output` (B, T, D).
+    Inputs: `token_ids`, `padding_mask` and `segment_ids`, each (B, T), and output `sequence_output` (B, T, D)
+    are those of `DecoderModel`.
 
     >>> model = keras_tfm.models.GPT2.from_size("tiny", vocabulary_size=100)
     >>> model({"token_ids": np.array([[1, 2, 3]])})["sequence_output"].shape
@@ -69,35 +65,15 @@ class GPT2(ConfiguredModel):
     config_class = GPT2Config
 
     def __init__(self, config: GPT2Config, name: str = "gpt2", **kwargs: Any) -> None:
-        inputs = {
-            "token_ids": keras.Input((None,), dtype="int32", name="token_ids"),
-            "padding_mask": keras.Input((None,), dtype="bool", name="padding_mask"),
-            "segment_ids": keras.Input((None,), dtype="int32", name="segment_ids"),
-        }
         embedding = TokenAndPositionEmbedding(
             config.vocabulary_size, config.max_length, config.dim, initializer=INITIALIZER, name="embedding"
         )
-        mask = DocumentMask(name="document_mask")(inputs["padding_mask"], inputs["segment_ids"])
-        # A token's position is the number of other tokens that it may attend to.
-        positions = ops.maximum(ops.sum(ops.cast(mask, "int32"), axis=-1) - 1, 0)
-        decoder = stack_of(config, embedding)
-        x = decoder.embed(inputs["token_ids"], positions)
-        states = decoder.states(Dropout(config.embedding_dropout, name="embedding_dropout")(x), mask)
-        outputs = {"sequence_output": decoder.finish(states[-1])}
-        blocks, states = {"decoder": decoder.blocks}, {"decoder": states}
-        super().__init__(config, inputs, outputs, blocks, states, name=name, **kwargs)
-        self.embedding = self.output_embedding = embedding
-        self.decoder = decoder
+        decoder, dropout = (
+            stack_of(config, embedding),
+            Dropout(config.embedding_dropout, name="embedding_dropout"),
+        )
+        super().__init__(config, decoder, embedding, dropout, config.max_length, name=name, **kwargs)
         shrink_residuals(decoder.blocks)
-
-    def start(self, batch_size, max_length, context=None):
-        """A cache for up to `max_length` tokens. Raises ValueError if the model has fewer positions."""
-        check_length(max_length, self.config.max_length)
-        return self.decoder.start(batch_size, max_length)
-
-    def step(self, token_ids, cache, padding_mask=None):
-        """The output (B, T, D) at the next T tokens (B, T), and the new cache."""
-        return self.decoder.step(token_ids, cache, padding_mask)
 
 
 def stack_of(config, embedding, prefix="", cross_attention=False):
@@ -112,47 +88,27 @@ def stack_of(config, embedding, prefix="", cross_attention=False):
 def shrink_residuals(blocks):
     """Section 2.3: smaller first weights for what is added to the residual, the more `blocks` there are."""
     for block in blocks:
-        for part in (block.attention, block.context_attention, block.feedforward):
-            if part is not None:
-                kernel = part.branch.output_projection.kernel
-                kernel.assign(kernel / (2 * len(blocks)) ** 0.5)
+        for part in block.parts.values():
+            kernel = part.branch.output_projection.kernel
+            kernel.assign(kernel / (2 * len(blocks)) ** 0.5)
 
 
 def _block(config, name, cross_attention):
     part = residuals(config.normalize_first, config.dropout, config.epsilon)
 
-    def attention():
-        return part(
-            MultiHeadAttention(
-                config.num_heads, dropout=config.attention_dropout, kernel_initializer=INITIALIZER
-            )
-        )
+    def attention(**options):
+        dropout = config.attention_dropout
+        layer = MultiHeadAttention(config.num_heads, dropout=dropout, kernel_initializer=INITIALIZER)
+        return part(layer, **options)
 
     width = config.intermediate_dim or 4 * config.dim
     feedforward = FeedForward(width, config.activation, kernel_initializer=INITIALIZER)
-    context_attention = attention() if cross_attention else None
-    return Block(attention(), part(feedforward), context_attention, causal=True, name=name)
-
-
-class DocumentMask(Layer):
-    """Which tokens each token may attend to: those up to itself, in its own document, without padding.
-
-    It maps `padding_mask` (B, T) and `segment_ids` (B, T) to (B, T, T). For documents a a a b b:
-
-        1 . . . .
-        1 1 . . .
-        1 1 1 . .
-        . . . 1 .
-        . . . 1 1
-    """
-
-    def call(self, padding_mask, segment_ids):
-        length = ops.shape(segment_ids)[1]
-        is_own = segment_ids[:, :, None] == segment_ids[:, None, :]
-        return is_own & padding_mask[:, None] & causal_mask(length, length)  # (B, T, T)
-
-    def compute_output_spec(self, padding_mask, segment_ids):
-        return keras.KerasTensor((*segment_ids.shape, segment_ids.shape[1]), "bool")
+    parts = {
+        "attention": attention(causal=True),
+        "context_attention": attention() if cross_attention else None,
+        "feedforward": part(feedforward),
+    }
+    return Block(parts, name=name)
 
 
 # gpt1: Radford et al. 2018, section 4.1. gpt2-*: Radford et al. 2019, table 2. The numbers of weights there,

@@ -30,10 +30,12 @@ class Stack:
     norm: Any = None
     bias: Any = None
 
-    def states(self, x, mask, **context):
-        """The states of the embedded tokens `x` (B, T, D) before and after each block."""
+    def states(self, x, mask, **tensors):
+        """The states of the embedded tokens `x` (B, T, D) before and after each block; `tensors` are those of
+        the blocks' other parts.
+        """
         bias = None if self.bias is None else self.bias(x)
-        return states_of(self.blocks, x, mask=mask, bias=bias, **context)
+        return states_of(self.blocks, x, attention={"mask": mask, "bias": bias}, **tensors)
 
     def finish(self, x):
         """The last block's output, after the norm if there is one."""
@@ -103,8 +105,7 @@ class Seq2SeqModel(ConfiguredModel):
         decoder_states = decoder.states(
             dropout(decoder.embed(inputs["decoder_token_ids"])),
             inputs["decoder_padding_mask"],
-            context=encoded,
-            context_mask=inputs["padding_mask"],
+            context_attention={"context": encoded, "mask": inputs["padding_mask"]},
         )
         decoded = decoder.finish(decoder_states[-1])
         decoded = dropout(decoded) if drop_outputs else decoded

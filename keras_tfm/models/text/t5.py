@@ -147,8 +147,12 @@ def _block(config, is_decoder, name):
         dropout=config.dropout,
         kernel_initializer=INITIALIZER,
     )
-    context_attention = part(attention()) if is_decoder else None
-    return Block(part(attention()), part(feedforward), context_attention, causal=is_decoder, name=name)
+    parts = {
+        "attention": part(attention(), causal=is_decoder),
+        "context_attention": part(attention()) if is_decoder else None,
+        "feedforward": part(feedforward),
+    }
+    return Block(parts, name=name)
 
 
 def _v1_1(num_layers, dim, num_heads, intermediate_dim):

@@ -97,11 +97,15 @@ def stack_of(config, embedding, name):
 def _block(config, is_decoder, name):
     part = residuals(config.normalize_first, config.dropout, config.epsilon)
 
-    def attention():
-        return part(MultiHeadAttention(config.num_heads, config.key_dim, dropout=config.dropout))
+    def attention(**options):
+        return part(MultiHeadAttention(config.num_heads, config.key_dim, dropout=config.dropout), **options)
 
-    feedforward = part(FeedForward(config.intermediate_dim, config.activation))
-    return Block(attention(), feedforward, attention() if is_decoder else None, is_decoder, name=name)
+    parts = {
+        "attention": attention(causal=is_decoder),
+        "context_attention": attention() if is_decoder else None,
+        "feedforward": part(FeedForward(config.intermediate_dim, config.activation)),
+    }
+    return Block(parts, name=name)
 
 
 # base and big: Vaswani et al. 2017, table 3, with the shared vocabulary of 37,000 tokens (section 5.1).

@@ -77,7 +77,7 @@ class AutoFormer(ConfiguredModel):
 
     def __init__(self, config: AutoFormerConfig, name: str = "autoformer", **kwargs: Any) -> None:
         images = image_input(config)
-        blocks = [Block(*parts(config, i), name=f"block_{i}") for i in range(len(config.num_heads))]
+        blocks = [Block(parts(config, i), name=f"block_{i}") for i in range(len(config.num_heads))]
         states = states_of(blocks, embedded(config, images))
         x = LayerNormalization(config.epsilon, name="norm")(states[-1])
         outputs = {"sequence_output": x, "pooled_output": ops.mean(x[:, 1:], axis=1)}
@@ -108,10 +108,10 @@ def parts(config, i, norm=LayerNormalization):
     )
     feedforward = FeedForward(config.hidden_dims[i], "gelu", kernel_initializer=INITIALIZER)
     rate = growing_rates(config.stochastic_depth, len(config.num_heads))[i]
-    return [
-        Residual(branch, norm(config.epsilon), "input", config.dropout, rate)
-        for branch in (attention, feedforward)
-    ]
+    return {
+        name: Residual(branch, norm(config.epsilon), "input", config.dropout, rate)
+        for name, branch in (("attention", attention), ("feedforward", feedforward))
+    }
 
 
 # The networks whose results Chen et al. 2021 report, from the authors' files of search results.

@@ -43,8 +43,8 @@ class AutoFormerSupernet(ConfiguredModel):
         network = keras.Input((1 + 2 * depth,), dtype="int32", name="network")
         blocks = []
         for i in range(depth):
-            attention, feedforward = parts(largest, i, LeadingNormalization)
-            blocks.append(EntangledBlock(attention, feedforward, i, name=f"block_{i}"))
+            both = parts(largest, i, LeadingNormalization)
+            blocks.append(EntangledBlock(**both, index=i, name=f"block_{i}"))
         x = LeadingFeatures(name="leading_features")(embedded(largest, images), network)
         states = states_of(blocks, x, network=network)
         x = LeadingNormalization(config.epsilon, name="norm")(states[-1], network)

@@ -83,8 +83,8 @@ class CaiT(ConfiguredModel):
 def _block(config, name):
     rates = {"dropout": config.dropout, "stochastic_depth": config.stochastic_depth}
     attention = attention_of(config, on_scores=HeadMixing(), on_weights=HeadMixing())
-    branches = (attention, feedforward_of(config))
-    return Block(*(_residual(config, branch, **rates) for branch in branches), name=name)
+    branches = {"attention": attention, "feedforward": feedforward_of(config)}
+    return Block({part: _residual(config, x, **rates) for part, x in branches.items()}, name=name)
 
 
 def _class_block(config, name):

@@ -145,7 +145,9 @@ def _block(config, stage, index, window):
         attention = WindowAttention(inner, window)
     hidden = int(config.mlp_ratio * config.widths[stage])
     feedforward = FeedForward(hidden, "gelu", kernel_initializer=INITIALIZER)
-    return Block(part(attention), part(feedforward), name=f"stage_{stage}_block_{index}")
+    return Block(
+        {"attention": part(attention), "feedforward": part(feedforward)}, name=f"stage_{stage}_block_{index}"
+    )
 
 
 # The configurations of Lin et al. 2021.

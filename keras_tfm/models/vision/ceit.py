@@ -85,7 +85,10 @@ class CeiT(ConfiguredModel):
 def _block(config, grid, index):
     attention = residual_of(config, attention_of(config), index)
     feedforward = OnGrid(_local_feedforward(config), grid, prefix=1)
-    return Block(attention, residual_of(config, feedforward, index), name=f"block_{index}")
+    return Block(
+        {"attention": attention, "feedforward": residual_of(config, feedforward, index)},
+        name=f"block_{index}",
+    )
 
 
 def _local_feedforward(config):

@@ -14,7 +14,7 @@ from keras import ops
 from keras_tfm.configs import Config, Depth, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer
-from keras_tfm.layers.blocks import Residual
+from keras_tfm.layers.blocks import Block, Residual
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.grid import MapAttention
@@ -86,7 +86,7 @@ class CMT(ConfiguredModel):
             heads, reduction = config.num_heads[stage], config.reductions[stage]
             bias = PositionTable(heads, reduction, name=f"stage_{stage}_position")(x)
             own_blocks = [_block(config, stage, i) for i in range(config.depths[stage])]
-            first, *own_states = states_of(own_blocks, x, bias=bias)
+            first, *own_states = states_of(own_blocks, x, attention={"bias": bias})
             blocks, states = blocks + own_blocks, (states or [first]) + own_states
             x = own_states[-1]
             maps.append(x)
@@ -96,34 +96,6 @@ class CMT(ConfiguredModel):
         parts = ({"encoder": blocks}, {"encoder": states})
         super().__init__(config, {"images": images}, outputs, *parts, name=name, **kwargs)
         self.maps = maps
-
-
-class CMTBlock(Layer):
-    """Three residuals: `position`, a depthwise convolution; `attention`, with a bias on its scores; and
-    `feedforward`.
-
-    The paper calls the first one the local perception unit.
-    """
-
-    is_block = True
-
-    def __init__(self, position, attention, feedforward, **kwargs):
-        super().__init__(**kwargs)
-        self.position = position
-        self.attention = attention
-        self.feedforward = feedforward
-
-    def build(self, x_shape):
-        for part in (self.position, self.attention, self.feedforward):
-            part.build(x_shape)
-
-    def call(self, x, bias=None, training=None):
-        """(B, height, width, D) -> (B, height, width, D); `bias` is (B or 1, H, N, S)."""
-        x = self.attention(self.position(x, training=training), bias=bias, training=training)
-        return self.feedforward(x, training=training)
-
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)
 
 
 class PositionTable(Layer):
@@ -178,10 +150,12 @@ def _block(config, stage, index):
     if ratio > 1:
         options = {"padding": 0, "groups": dim, "norm": BatchNormalization(), "use_bias": True}
         reduction = Convolution(dim, ratio, ratio, **options)
-    neighbours = Residual(Convolution(dim, groups=dim))
-    feedforward = _feedforward(dim, int(config.mlp_ratios[stage] * dim))
-    name = f"stage_{stage}_block_{index}"
-    return CMTBlock(neighbours, part(MapAttention(attention, reduction)), part(feedforward), name=name)
+    parts = {
+        "position": Residual(Convolution(dim, groups=dim)),  # the paper's local perception unit
+        "attention": part(MapAttention(attention, reduction)),
+        "feedforward": part(_feedforward(dim, int(config.mlp_ratios[stage] * dim))),
+    }
+    return Block(parts, name=f"stage_{stage}_block_{index}")
 
 
 def _feedforward(dim, hidden):

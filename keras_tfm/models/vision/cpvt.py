@@ -59,7 +59,7 @@ class CPVT(Variant):
         attention = residual_of(config, attention_of(config), index, name="attention")
         feedforward = residual_of(config, feedforward_of(config), index, name="feedforward")
         if index:
-            return Block(attention, feedforward, name=f"block_{index}")
+            return Block({"attention": attention, "feedforward": feedforward}, name=f"block_{index}")
         grid = patch_grid(height_and_width(config.image_size), config.patch_size)
         generator = Residual(Convolution(config.dim, 3, groups=config.dim))
         position = OnGrid(generator, grid, prefix=int(config.pooling == "class"), name="position")

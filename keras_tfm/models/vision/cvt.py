@@ -170,7 +170,9 @@ def _block(config, stage, index, grid, prefix):
     )
     hidden = int(config.mlp_ratio[stage] * dim)
     feedforward = FeedForward(hidden, "gelu", kernel_initializer=INITIALIZER)
-    return Block(part(attention), part(feedforward), name=f"stage_{stage}_block_{index}")
+    return Block(
+        {"attention": part(attention), "feedforward": part(feedforward)}, name=f"stage_{stage}_block_{index}"
+    )
 
 
 # The architectures of Wu et al. 2021; W24 was trained with larger images.

@@ -82,8 +82,9 @@ class DeepViT(Variant):
     def block(cls, config, index):
         is_mixing = index >= config.num_layers - config.num_mixing_layers
         attention = attention_of(config, on_weights=_mixing(config) if is_mixing else None)
-        parts = (_scaled(config, branch, index) for branch in (attention, feedforward_of(config)))
-        return Block(*parts, name=f"block_{index}")
+        branches = {"attention": attention, "feedforward": feedforward_of(config)}
+        parts = {name: _scaled(config, branch, index) for name, branch in branches.items()}
+        return Block(parts, name=f"block_{index}")
 
 
 def _mixing(config):

@@ -73,8 +73,8 @@ class DINOv2(ViT):
             rates = {"stochastic_depth": config.stochastic_depth, "layer_scale": config.layer_scale}
             return Residual(branch, LayerNormalization(config.epsilon), "input", config.dropout, **rates)
 
-        parts = part(cls.attention(config)), part(cls.feedforward(config))
-        return Block(*parts, name=f"block_{index}")
+        parts = {"attention": part(cls.attention(config)), "feedforward": part(cls.feedforward(config))}
+        return Block(parts, name=f"block_{index}")
 
     @classmethod
     def attention(cls, config):

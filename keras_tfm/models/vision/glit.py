@@ -171,7 +171,7 @@ def _block(config, i):
         Residual(branch, LayerNormalization(config.epsilon), "input", config.dropout, rate)
         for branch in branches
     )
-    return Block(attention, feedforward, name=f"block_{i}")
+    return Block({"attention": attention, "feedforward": feedforward}, name=f"block_{i}")
 
 
 def _mixing(config, i):

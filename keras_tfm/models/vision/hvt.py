@@ -75,7 +75,7 @@ class HVT(Variant):
         feedforward = residual_of(config, feedforward_of(config), index, name="feedforward")
         name = f"block_{index}"
         if index % config.pool_every:
-            return Block(attention, feedforward, name=name)
+            return Block({"attention": attention, "feedforward": feedforward}, name=name)
         pooling = TokenPooling(config.pool_size, config.pool_stride, name="pooling")
         position = PositionEmbedding(config.lengths[index + 1], INITIALIZER, name="position")
         return ChainBlock([attention, feedforward, pooling, position], name=name)

@@ -38,7 +38,7 @@ class KVT(Variant):
     def block(cls, config, index):
         attention = residual_of(config, attention_of(config, on_scores=TopK(config.k)), index)
         feedforward = residual_of(config, feedforward_of(config), index)
-        return Block(attention, feedforward, name=f"block_{index}")
+        return Block({"attention": attention, "feedforward": feedforward}, name=f"block_{index}")
 
 
 # Wang et al. 2022: k-NN attention in DeiT-Tiny and DeiT-Small, with 100 of 197 keys.

@@ -123,7 +123,7 @@ def _block(config, width, num_heads, grid, name):
     position, key_dim = GridPositionBias(grid, signed=False), config.key_dim
     attention = _attention(width, num_heads, key_dim, 2 * key_dim, position, gamma="zeros")
     attention = Residual(attention, stochastic_depth=config.stochastic_depth)
-    return Block(attention, _feedforward(config, width), name=name)
+    return Block({"attention": attention, "feedforward": _feedforward(config, width)}, name=name)
 
 
 def _shrinking_block(config, width, num_heads, grid, name):

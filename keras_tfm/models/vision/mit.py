@@ -100,7 +100,9 @@ def _block(config, stage, index):
         reduction = Convolution(dim, ratio, ratio, **options)
     feedforward = _feedforward(dim, int(config.mlp_ratios[stage] * dim), config.activation)
     name = f"stage_{stage}_block_{index}"
-    return Block(part(MapAttention(attention, reduction)), part(feedforward), name=name)
+    return Block(
+        {"attention": part(MapAttention(attention, reduction)), "feedforward": part(feedforward)}, name=name
+    )
 
 
 def _feedforward(dim, hidden, activation):

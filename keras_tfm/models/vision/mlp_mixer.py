@@ -78,7 +78,7 @@ def _block(config, rate, name):
         FeedForward(width, config.activation, kernel_initializer=INITIALIZER)
         for width in (config.tokens_dim, config.channels_dim)
     )
-    return Block(part(TokenMixing(tokens)), part(channels), name=name)
+    return Block({"attention": part(TokenMixing(tokens)), "feedforward": part(channels)}, name=name)
 
 
 # The architectures of Tolstikhin et al. 2021, for images of 224 x 224. The number after the slash is the side

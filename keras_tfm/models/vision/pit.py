@@ -150,7 +150,9 @@ def _block(config, stage, index):
 
     attention = MultiHeadAttention(config.num_heads[stage], dropout=config.dropout)
     feedforward = FeedForward(int(config.mlp_ratio * config.dims[stage]), config.activation)
-    return Block(part(attention), part(feedforward), name=f"stage_{stage}_block_{index}")
+    return Block(
+        {"attention": part(attention), "feedforward": part(feedforward)}, name=f"stage_{stage}_block_{index}"
+    )
 
 
 # The architectures of Heo et al. 2021. Those trained with a teacher have two tokens.

@@ -136,7 +136,10 @@ class Swin(Pyramid):
         attention = WindowAttention(cls.attention(config, stage, window), window, shift, fixed=fixed)
         hidden = int(config.mlp_ratio * config.widths[stage])
         feedforward = FeedForward(hidden, config.activation, kernel_initializer=INITIALIZER)
-        return Block(part(attention), part(feedforward), name=f"stage_{stage}_block_{index}")
+        return Block(
+            {"attention": part(attention), "feedforward": part(feedforward)},
+            name=f"stage_{stage}_block_{index}",
+        )
 
     @classmethod
     def attention(cls, config, stage, window):

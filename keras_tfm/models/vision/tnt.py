@@ -212,8 +212,11 @@ def _summary(config, num_patches, name=None, bias=False, legacy=False):
 def _pixel_block(config, rate, index):
     feedforward = FeedForward(4 * config.inner_dim, "gelu", kernel_initializer=INITIALIZER)
     attention = _attention(config.inner_heads, config.inner_dim)
-    parts = (_residual(config, branch, rate) for branch in (attention, feedforward))
-    return Block(*parts, name=f"pixel_block_{index}")
+    parts = {
+        "attention": _residual(config, attention, rate),
+        "feedforward": _residual(config, feedforward, rate),
+    }
+    return Block(parts, name=f"pixel_block_{index}")
 
 
 def _patch_block(config, num_patches, rate, index):

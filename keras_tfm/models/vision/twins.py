@@ -102,7 +102,9 @@ def _block(config, stage, index):
     hidden = int(config.mlp_ratios[stage] * config.dims[stage])
     feedforward = FeedForward(hidden, "gelu", kernel_initializer=INITIALIZER)
     name = f"stage_{stage}_block_{index}"
-    return Block(part(_attention(config, stage, index)), part(feedforward), name=name)
+    return Block(
+        {"attention": part(_attention(config, stage, index)), "feedforward": part(feedforward)}, name=name
+    )
 
 
 def _attention(config, stage, index):

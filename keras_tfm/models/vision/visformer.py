@@ -125,8 +125,8 @@ def _attending_block(config, width, rate, name):
     attention = MultiHeadAttention(config.num_heads, use_bias=False, kernel_initializer=INITIALIZER)
     hidden = int(config.mlp_ratio * width)
     feedforward = FeedForward(hidden, "gelu", use_bias=False, kernel_initializer=INITIALIZER)
-    parts = (_residual(config, branch, rate) for branch in (MapAttention(attention), feedforward))
-    return Block(*parts, name=name)
+    branches = {"attention": MapAttention(attention), "feedforward": feedforward}
+    return Block({part: _residual(config, x, rate) for part, x in branches.items()}, name=name)
 
 
 def _residual(config, branch, rate, name=None):

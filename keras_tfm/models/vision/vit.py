@@ -170,7 +170,7 @@ def encoder_block(config, rate, name):
     part = residuals(True, config.dropout, config.epsilon, stochastic_depth=rate)
     attention = MultiHeadAttention(config.num_heads, dropout=config.dropout)
     feedforward = FeedForward(config.intermediate_dim, config.activation)
-    return Block(part(attention), part(feedforward), name=name)
+    return Block({"attention": part(attention), "feedforward": part(feedforward)}, name=name)
 
 
 # Ti and S: Steiner et al. 2022, "How to train your ViT?". B, L and H: Dosovitskiy et al. 2021. g and G: Zhai

@@ -82,11 +82,11 @@ def _block(config, i):
     )
     feedforward = FeedForward(config.hidden_dims[i], "gelu", kernel_initializer=INITIALIZER)
     rate = growing_rates(config.stochastic_depth, len(config.num_heads))[i]
-    parts = (
-        Residual(branch, LayerNormalization(config.epsilon), "input", config.dropout, rate)
-        for branch in (attention, feedforward)
-    )
-    return Block(*parts, name=f"block_{i}")
+    parts = {
+        name: Residual(branch, LayerNormalization(config.epsilon), "input", config.dropout, rate)
+        for name, branch in (("attention", attention), ("feedforward", feedforward))
+    }
+    return Block(parts, name=f"block_{i}")
 
 
 # The networks of the authors' files, with 0.86, 1.0, 1.3, 2.7 and 4.9 G multiply-adds per image. For C the

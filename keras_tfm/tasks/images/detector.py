@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.asking import ASKED
-from keras_tfm.configs import Between, Option, Size, meant
+from keras_tfm.configs import Between, Option, Size
 from keras_tfm.data.batches.canvas import CanvasBatches
 from keras_tfm.data.batches.targets import object_targets
 from keras_tfm.data.sources.canvas import Canvas
@@ -30,7 +30,7 @@ from keras_tfm.tasks.images.average_precision import average_precision
 from keras_tfm.tasks.images.canvas_task import CanvasTask, canvas_batches, distinct, refuse_many, sizes_of
 from keras_tfm.tasks.images.drawing import Pictures, draw_objects
 from keras_tfm.tasks.images.image_task import check_reads_images, shape_and_preprocessing
-from keras_tfm.tasks.learning import ModelOptions
+from keras_tfm.tasks.learning import ModelOptions, family_among
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import (
     describe_backbone,
@@ -87,12 +87,7 @@ class DetectorOptions(ModelOptions):
     @property
     def model_class(self) -> type[SetDetector]:
         """The class of the family; ValueError for an unknown family."""
-        if self.family not in FAMILIES:
-            raise ValueError(
-                f"There is no family {self.family!r}{meant(self.family, FAMILIES)}; there are "
-                f"{', '.join(FAMILIES)}."
-            )
-        return FAMILIES[self.family]
+        return family_among(FAMILIES, self.family, ("image_size", "num_channels", "num_queries"))
 
     def base(self) -> SetDetectorConfig:
         changes = {} if self.num_queries is None else {"num_queries": self.num_queries}
@@ -130,9 +125,8 @@ class Detector(CanvasTask):
         "a RUN, of this task, of pretrain-images --method updetr or, for its backbone, of classify-images, "
         "or a transformers folder or hub id"
     )
-    help = "train a detector: boxes around objects in images, and what they are"
     files = KINDS
-    asking, input_files = ASKED["detect"]
+    asking, input_files, help = ASKED["detect"]
     examples_class = Objects
     training = DetectionTraining(
         epochs=50, patience=None, learning_rate=3e-4, schedule="cosine", weight_decay=1e-4

@@ -141,7 +141,6 @@ class ImageClassifier(ImageTask, FineTunedTask):
     name = "classify-images"
     record_fields = ("answer", "confidence")
     start = "a RUN of this task or a related one, or a folder or hub id of transformers or timm"
-    help = "train an image classifier: a Transformer, or another model of images"
     files = (
         "a folder with a folder of images per class; .npz or idx files (train-images-idx3-ubyte.gz, its "
         "labels beside it); images and labels in .parquet files or tfds:NAME[/CONFIG][:VERSION]#SPLIT; or a "
@@ -150,7 +149,7 @@ class ImageClassifier(ImageTask, FineTunedTask):
     columns = (2,)
     unit = "images"
     held_out = HeldOut(0.1, least=100)
-    asking, input_files = ASKED["classify-images"]
+    asking, input_files, help = ASKED["classify-images"]
     training = ImageTraining(epochs=30, patience=None, schedule="cosine", weight_decay=0.05)
     given_weights = types.MappingProxyType({"learning_rate": 1e-4})
     gives_new_heads = True

@@ -2,13 +2,13 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import keras
 
 import keras_tfm.models
 from keras_tfm.configs import Option, meant
-from keras_tfm.tasks.learning import ModelOptions
+from keras_tfm.tasks.learning import ModelOptions, family_among
 
 READ_MORE = "ViTMAE", "AutoFormerSupernet"  # have further inputs: the mask, the choice of a subnet
 # {name on the command line: class} of the families whose only input is an image
@@ -25,6 +25,7 @@ FAMILIES: dict[str, Any] = {
 class ImageOptions(ModelOptions):
     """A vision model with fresh weights."""
 
+    families: ClassVar[Mapping[str, Any]] = FAMILIES
     family: Annotated[str, Option(f"kind of model: {', '.join(FAMILIES)}")] = "vit"
     size: Annotated[
         str, Option("a published size of the family, or tiny, for images of about 32 x 32 pixels")
@@ -33,19 +34,15 @@ class ImageOptions(ModelOptions):
     @property
     def model_class(self) -> Any:
         """The class of the family; ValueError for an unknown family."""
-        if self.family not in FAMILIES:
-            raise ValueError(
-                f"There is no family {self.family!r}{meant(self.family, FAMILIES)}; there are "
-                f"{', '.join(FAMILIES)}."
-            )
-        return FAMILIES[self.family]
+        return family_among(self.families, self.family, ("image_size", "num_channels"))
 
     def base(self) -> Any:
         family = self.model_class
-        if self.size == "tiny":
+        has_tiny = family in self.families.values()
+        if self.size == "tiny" and has_tiny:
             return keras_tfm.models.tiny_config(family)
         if self.size not in family.sizes:
-            known = list(dict.fromkeys(["tiny", *family.sizes]))
+            known = list(dict.fromkeys([*["tiny"] * has_tiny, *family.sizes]))
             others = [name for name, other in FAMILIES.items() if self.size in other.sizes]
             elsewhere = f" Families with such a size: {', '.join(others)}." if others else ""
             raise ValueError(

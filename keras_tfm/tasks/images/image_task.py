@@ -13,7 +13,7 @@ import tensorflow as tf
 from keras_tfm.asking import ASKED
 from keras_tfm.data.batches.images import check_images
 from keras_tfm.data.sources.image_files import ImageFiles
-from keras_tfm.data.sources.images import decode_images, read_images
+from keras_tfm.data.sources.images import read_images
 from keras_tfm.data.sources.lines import Inputs
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.log import Bar
@@ -22,7 +22,7 @@ from keras_tfm.serving.examples import check_batch_size, check_column, listed, n
 from keras_tfm.serving.readers import portion_of
 from keras_tfm.tasks.asking import AskedTask
 from keras_tfm.tasks.images.decoded import DecodedImages, is_file, listed_images
-from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Inspection, Signature
+from keras_tfm.tasks.signatures import ColumnNames, Inspection, Signature
 from keras_tfm.tasks.task import Task
 from keras_tfm.training.folder import Path
 
@@ -40,7 +40,7 @@ class ImageTask(AskedTask):
     """
 
     reads_lines = False
-    asking, input_files = ASKED["image-vectors"]
+    asking, input_files = ASKED["image-vectors"][:2]
     image_shape: tuple[int, int, int]
 
     def take_images(self, backbone: keras.Model) -> None:
@@ -128,16 +128,6 @@ class ImageTask(AskedTask):
     @property
     def file_fields(self) -> dict[str, Any]:
         return {"image_shape": self.image_shape, "preprocessing": self.preprocessing}
-
-    def endpoints(self, answer: Callable) -> Endpoints:
-        """Those for the bytes of image files of any size, and for arrays of the model's size from 0 to 1."""
-        return {
-            "serving_default": (
-                lambda image_bytes: answer(decode_images(image_bytes, *self.image_shape, self.preprocessing)),
-                [tf.TensorSpec([None], tf.string, "image_bytes")],
-            ),
-            "images": (answer, [tf.TensorSpec([None, *self.image_shape], tf.float32, "images")]),
-        }
 
     def signature_of(
         self, run: Callable[[tf.Tensor], dict[str, tf.Tensor]], answers: dict[str, Any]

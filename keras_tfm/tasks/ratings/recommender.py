@@ -99,9 +99,8 @@ class Recommender(LearningTask):
     """
 
     name = "recommend"
-    help = "learn from ratings which items each user would like"
     files = f"a user, an item and a rating in {TABLES}; other file names are read as .tsv"
-    asking, input_files = ASKED["recommend"]
+    asking, input_files, help = ASKED["recommend"]
     columns = (3,)
     examples_class = Ratings
     column_kinds = types.MappingProxyType({"users": not_id, "items": not_id})

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import keras
 
-from keras_tfm.configs import Config, Option, Rate, Size, meant
+from keras_tfm.configs import Config, Option, Rate, Size
 from keras_tfm.data.sources.segments import WORDS
 from keras_tfm.heads.mask_classifier import MaskClassifier, PointMaskClassifier
 from keras_tfm.heads.panoptic_detector import PanopticDetector
@@ -55,6 +55,7 @@ NUM_MAPS = 4  # of a DETR's backbone, as in the published models, or fewer where
 class SegmenterOptions(ImageOptions):
     """A segmenter with fresh weights: a backbone of a family, and a decoder."""
 
+    families = FAMILIES | FAMILIES_HERE
     family: Annotated[
         str,
         Option(
@@ -73,15 +74,6 @@ class SegmenterOptions(ImageOptions):
     decoder_dim: Annotated[Size | None, Option("the decoder's width", default="256, of a tiny model 64")] = (
         None
     )
-
-    @property
-    def model_class(self) -> Any:
-        """The class of the family; ValueError for an unknown family."""
-        known = FAMILIES | FAMILIES_HERE
-        if self.family not in known:
-            wrong = f"{self.family!r}{meant(self.family, known)}"
-            raise ValueError(f"There is no family {wrong}; there are {', '.join(known)}.")
-        return known[self.family]
 
     def base(self) -> Any:
         config = super().base()

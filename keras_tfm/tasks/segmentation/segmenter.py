@@ -81,13 +81,12 @@ class Segmenter(CanvasTask):
 
     name = "segment"
     start = "a RUN, of this task or, for its backbone, of classify-images, or a transformers folder or hub id"
-    help = "train a segmenter: the class of every pixel of an image, instances, or panoptic segments"
     files = (
         f"{KINDS}, for the class of every pixel; {KINDS_OF_SETS}, for instances or panoptic segments, which "
         f"need --family {NAMES_OF_SETS}"
     )
     examples_class = Masks
-    asking, input_files = ASKED["segment"]
+    asking, input_files, help = ASKED["segment"]
     training = SegmentationTraining(
         epochs=50, patience=None, learning_rate=1e-3, schedule="cosine", weight_decay=0.01
     )

@@ -83,9 +83,8 @@ class Forecaster(TrainableTask):
     """
 
     name = "forecast"
-    help = "train a model that predicts the next values of a series of numbers"
     files = f"a column of numbers, oldest first, in {TABLES}"
-    asking, input_files = ASKED["forecast"]
+    asking, input_files, help = ASKED["forecast"]
     columns = (1,)
     unit = "values"
     digits = 6

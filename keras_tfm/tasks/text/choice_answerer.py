@@ -52,9 +52,8 @@ class ChoiceAnswerer(EncoderTask):
     """
 
     name = "choose"
-    help = "train or fine-tune an encoder to choose one of several texts"
     files = f'{ROWS}: {{"text": "…", "choices": ["…", "…"], "label": 0}}'
-    asking, input_files = ASKED["choose"]
+    asking, input_files, help = ASKED["choose"]
     columns = (3,)
     judged_by = ("val_accuracy", "max")
     config_class = ChoiceAnswererConfig

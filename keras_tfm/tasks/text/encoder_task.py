@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.configs import Between, Config, Option, Rate, Size, checked, meant
+from keras_tfm.configs import Between, Config, Option, Rate, Size, checked
 from keras_tfm.data.batches.encoding import EncodedBatches, ragged_rows
 from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.tokenizers.bert import BERTTokenizer
@@ -22,7 +22,7 @@ from keras_tfm.log import Bar
 from keras_tfm.serving.examples import refuse_rows
 from keras_tfm.serving.readers import Read
 from keras_tfm.tasks.asking import AskedTask
-from keras_tfm.tasks.learning import VOCABULARY, ModelOptions, Vocabulary, columns_of, rows_of
+from keras_tfm.tasks.learning import VOCABULARY, ModelOptions, Vocabulary, columns_of, family_among, rows_of
 from keras_tfm.tasks.signatures import Signature
 from keras_tfm.tasks.task import Task, check_length, check_vocabulary, label_entries
 from keras_tfm.tasks.text.text_signature import text_signature
@@ -31,7 +31,6 @@ from keras_tfm.training.folder import Path
 from keras_tfm.training.options import FineTuning
 
 TextLength = Annotated[int, Between(8, 2**20)]  # room for some tokens between the special ones
-Family = Literal["bert", "recurrent"]
 FAMILIES: dict[str, Any] = {"bert": keras_tfm.models.BERT, "recurrent": keras_tfm.models.Recurrent}
 HEAD_ARGUMENTS: dict[str, Any] = {
     "hidden_dim": Size | None,
@@ -57,14 +56,19 @@ class EncoderOptions(ModelOptions):
         return keras_tfm.models.BERT.config_of_size(self.size)
 
 
+def encoder_called(family: str) -> Any:
+    """The class of the encoders of a `family`; ValueError for an unknown one."""
+    return family_among(FAMILIES, family, ("vocabulary_size",))
+
+
 @dataclasses.dataclass(frozen=True)
 class FamilyOptions(EncoderOptions):
     """An encoder with fresh weights, and its vocabulary."""
 
-    family: Annotated[Family, Option("kind of encoder; recurrent is a bidirectional LSTM")] = "bert"
+    family: Annotated[str, Option("kind of encoder: bert, or recurrent, a bidirectional LSTM")] = "bert"
 
     def base(self) -> Config:
-        return FAMILIES[self.family].config_of_size(self.size)
+        return encoder_called(self.family).config_of_size(self.size)
 
 
 class EncoderTask(AskedTask, FineTunedTask):
@@ -123,7 +127,7 @@ class EncoderTask(AskedTask, FineTunedTask):
         vocabulary_size: int = VOCABULARY,
         lowercase: bool = True,
         changes: Mapping[str, Any] | None = None,
-        family: Family = "bert",
+        family: str = "bert",
         **options: Any,
     ) -> Self:
         """A task with fresh weights, and a WordPiece vocabulary trained on the texts of the examples.
@@ -134,23 +138,19 @@ class EncoderTask(AskedTask, FineTunedTask):
             vocabulary_size: how many word pieces the vocabulary may have.
             lowercase: whether texts are converted to lower case, without accents.
             changes: fields of the size's configuration to replace.
-            family: "bert", or "recurrent" for a bidirectional LSTM.
+            family: "bert", "recurrent" for a bidirectional LSTM, or that of a plugin.
             options: fields of the task's configuration.
 
         Raises:
             ValueError: for an unknown family or size.
         """
-        if family not in FAMILIES:
-            raise ValueError(
-                f"There is no encoder family {family!r}{meant(family, FAMILIES)}; there are "
-                f"{', '.join(FAMILIES)}."
-            )
+        encoder = encoder_called(family)
         examples = cls.as_examples(examples)
         texts = cls.texts_of(examples)
         sample = texts[:: -(-len(texts) // VOCABULARY_TEXTS) or 1]
         tokenizer = BERTTokenizer.train(sample, vocabulary_size, lowercase)
         changes = {**(changes or {}), "vocabulary_size": tokenizer.vocabulary_size}
-        backbone = FAMILIES[family].from_size(size, **changes)
+        backbone = encoder.from_size(size, **changes)
         task = cls(backbone, tokenizer, cls.config_for(examples, **{**cls.fresh_fields, **options}))
         task.has_given_weights = False
         return task

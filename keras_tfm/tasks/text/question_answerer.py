@@ -87,9 +87,8 @@ class QuestionAnswerer(EncoderTask):
 
     name = "answer"
     record_fields = ("answer", "confidence")
-    help = "train or fine-tune an encoder to find the answers to questions in texts"
     files = f"JSON as in SQuAD 1.1 or 2.0 (plain, .gz, .xz); or a question, a context and answers in {ROWS}"
-    asking, input_files = ASKED["answer"]
+    asking, input_files, help = ASKED["answer"]
     columns = (3,)
     unit = "questions"
     training = dataclasses.replace(EncoderTask.training, batch_tokens=12 * 384)

@@ -104,9 +104,8 @@ class TextClassifier(EncoderTask):
     """
 
     name = "classify"
-    help = "train or fine-tune an encoder to label texts, or pairs of texts"
     files = f"a text (or two texts) and its label in {TABLES}"
-    asking, input_files = ASKED["classify"]
+    asking, input_files, help = ASKED["classify"]
     columns = (2, 3)
     config_class = TextClassifierConfig
     training = ClassTraining(epochs=15, batch_tokens=1_024, learning_rate=1e-3)

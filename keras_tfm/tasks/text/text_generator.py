@@ -107,9 +107,8 @@ class TextGenerator(WritingTask, TrainableTask):
     """
 
     name = "generate"
-    help = "train a language model on plain text; it continues prompts"
     files = f"text files (plain, .gz, .xz), each one document; or a text per row in {ROWS}"
-    asking, input_files = ASKED["generate"]
+    asking, input_files, help = ASKED["generate"]
     columns = (1,)
     unit = "texts"
     training = LanguageModelTraining(

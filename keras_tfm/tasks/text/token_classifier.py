@@ -73,7 +73,6 @@ class TokenClassifier(EncoderTask):
 
     name = "tag"
     record_fields = ("answer", "confidence", "words", "scores", "spans")
-    help = "train or fine-tune an encoder to tag the words of sentences"
     files = (
         "text in CoNLL columns (plain, .gz, .xz): word first, tag last, or --columns by number; a blank "
         "line after each sentence; or "
@@ -82,7 +81,7 @@ class TokenClassifier(EncoderTask):
     )
     columns = (2, 3)
     unit = "sentences"
-    asking, input_files = ASKED["tag"]
+    asking, input_files, help = ASKED["tag"]
     training = ClassTraining(**{**dataclasses.asdict(EncoderTask.training), "epochs": 10})
     config_class = TokenClassifierConfig
     examples_class = TaggedWords

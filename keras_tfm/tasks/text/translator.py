@@ -123,9 +123,8 @@ class Translator(WritingTask, TrainableTask):
     """
 
     name = "translate"
-    help = "train a model that maps a text to a text, for example a translator"
     files = f"two parallel text files; or {TABLES}"
-    asking, input_files = ASKED["translate"]
+    asking, input_files, help = ASKED["translate"]
     columns = (2,)
     examples_class = Pairs
     column_kinds = types.MappingProxyType({"sources": not_text, "targets": not_text})

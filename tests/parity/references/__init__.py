@@ -1,4 +1,4 @@
-"""The converters for weights of reference implementations of image models.
+"""The readers of weights of reference implementations: repositories, and classes of timm.
 
 `read(arguments, weights)` in a family's file returns our model for a reference's constructor arguments and
 PyTorch state, and the outputs by the reference's names, for example `logits` and `features/block_0`. Where
@@ -9,7 +9,7 @@ import importlib
 import re
 
 # {words of the reference's name: the file with its `read`, or another function of that file}
-CONVERTERS = {
+READERS = {
     "AutoFormer/model/supernet_transformer.py": "autoformer",
     "IBM/RegionViT regionvit/regionvit.py RegionViT": "regionvit",
     "KNN_VisionTransformer.py VisionTransformer": "kvt",
@@ -32,28 +32,28 @@ CONVERTERS = {
     "models/shuffle_transformer.py ShuffleTransformer": "shuffle_transformer",
     "timm.layers.bottleneck_attn.BottleneckAttn": "botnet.read_attention",
     "timm.models.byobnet.ByobNet": "botnet",
-    "timm.models.cait.Cait": "cait",
-    "timm.models.levit.Levit": "levit",
-    "timm.models.levit.LevitDistilled": "levit",
-    "timm.models.mlp_mixer.MlpMixer": "mlp_mixer",
-    "timm.models.pit.PoolingVisionTransformer": "pit",
-    "timm.models.resnet.ResNet": "resnet",
-    "timm.models.swin_transformer.SwinTransformer": "swin",
-    "timm.models.swin_transformer_v2.SwinTransformerV2": "swin_v2",
-    "timm.models.tnt.TNT": "tnt",
-    "timm.models.twins.Twins": "twins",
-    "timm.models.visformer.Visformer": "visformer",
-    "timm.models.xcit.Xcit": "xcit",
+    "timm.models.cait.Cait": "timm.read_cait",
+    "timm.models.levit.Levit": "timm.read_levit",
+    "timm.models.levit.LevitDistilled": "timm.read_levit",
+    "timm.models.mlp_mixer.MlpMixer": "timm.read_mlp_mixer",
+    "timm.models.pit.PoolingVisionTransformer": "timm.read_pit",
+    "timm.models.resnet.ResNet": "timm.read_resnet",
+    "timm.models.swin_transformer.SwinTransformer": "timm.read_swin",
+    "timm.models.swin_transformer_v2.SwinTransformerV2": "timm.read_swin_v2",
+    "timm.models.tnt.TNT": "timm.read_tnt",
+    "timm.models.twins.Twins": "timm.read_twins",
+    "timm.models.visformer.Visformer": "timm.read_visformer",
+    "timm.models.xcit.Xcit": "timm.read_xcit",
 }
 
 
-def converter_of(reference):
+def reader_of(reference):
     """The `read` for a `reference`, for example "timm 1.0.31 timm.models.levit.Levit", or None.
 
     If several names occur in it, the longest one decides.
     """
-    found = [name for name in CONVERTERS if re.search(rf"(?<!\S){re.escape(name)}(?![^\s,(])", reference)]
+    found = [name for name in READERS if re.search(rf"(?<!\S){re.escape(name)}(?![^\s,(])", reference)]
     if not found:
         return None
-    file, _, function = CONVERTERS[max(found, key=len)].partition(".")
-    return getattr(importlib.import_module(f"keras_tfm.convert.{file}"), function or "read")
+    file, _, function = READERS[max(found, key=len)].partition(".")
+    return getattr(importlib.import_module(f"tests.parity.references.{file}"), function or "read")

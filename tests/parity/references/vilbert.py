@@ -3,11 +3,11 @@
 import keras
 from keras import ops
 
-from keras_tfm.convert.keymap import attention, context_attention, feedforward, norm
-from keras_tfm.convert.state import check_arguments, read_state
+from keras_tfm.convert.keymap import attention, context_attention, feedforward, norm, read_state
 from keras_tfm.models import ViLBERT, ViLBERTConfig
 from keras_tfm.training.model import Model
 from keras_tfm.training.safetensors import CheckpointError
+from tests.parity.references.state import check_arguments
 
 LETTERS = {"image": "v_", "text": ""}  # prefixes of a stream's arguments and layers
 NUMBERS = {"image": (1, 2), "text": (2, 1)}  # {stream: (its number, that of the other one)}

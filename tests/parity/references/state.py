@@ -1,8 +1,7 @@
-"""Weights of a model from a PyTorch state: all of them, or an error and no change."""
+"""Arguments of constructors and maps of stages, for the readers beside this file."""
 
 from keras import ops
 
-from keras_tfm.convert.keymap import load
 from keras_tfm.training.safetensors import CheckpointError
 
 
@@ -13,16 +12,6 @@ def fields_of(arguments, names):
     """
     check_arguments(arguments, {*names, "num_classes"})
     return {names[name]: value for name, value in arguments.items() if name in names}
-
-
-def read_state(model, weights, rows, ignored=(), path="the state"):
-    """Set the weights of `model` from `weights` ({key: array}) by `rows`.
-
-    Raises CheckpointError if one is missing, or unused and not in `ignored`.
-    """
-    read = load(model, weights, rows, path)
-    for key in sorted(weights.keys() - read - {*ignored}):
-        raise CheckpointError(path, key, "no such weight", f"one of shape {weights[key].shape}")
 
 
 def as_sequences(maps):

@@ -2,8 +2,7 @@
 
 from keras import ops
 
-from keras_tfm.convert.keymap import Transform, batch_norm, linear, norm, patches, weight
-from keras_tfm.convert.state import read_state
+from keras_tfm.convert.keymap import Transform, batch_norm, linear, norm, patches, read_state, weight
 from keras_tfm.heads import Classifier
 from keras_tfm.models import GLiT, GLiTConfig
 

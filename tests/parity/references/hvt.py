@@ -1,15 +1,10 @@
 """HVT's checkpoints in the authors' format (Pan et al. 2021)."""
 
+from keras_tfm.convert.deit import FIRST_OF_ONE
 from keras_tfm.convert.keymap import weight
-from keras_tfm.convert.variant import (
-    FIRST_OF_ONE,
-    attention_rows,
-    embedding_rows,
-    feedforward_rows,
-    fields_of,
-    read_as,
-)
+from keras_tfm.convert.variant import attention_rows, embedding_rows, feedforward_rows
 from keras_tfm.models import HVT, HVTConfig
+from tests.parity.references.variant import fields_of, read_as
 
 
 def rows(config):

@@ -2,6 +2,7 @@
 
 from keras import ops
 
+from keras_tfm.convert.deit import FIRST_OF_ONE
 from keras_tfm.convert.keymap import (
     CONVOLVED,
     batch_norm,
@@ -9,18 +10,13 @@ from keras_tfm.convert.keymap import (
     depthwise_kernel,
     linear,
     norm,
+    read_state,
     weight,
 )
-from keras_tfm.convert.state import read_state
-from keras_tfm.convert.variant import (
-    FIRST_OF_ONE,
-    attention_rows,
-    embedding_rows,
-    fields_of,
-    outputs_of,
-)
+from keras_tfm.convert.variant import attention_rows, embedding_rows
 from keras_tfm.heads import Classifier
 from keras_tfm.models import CeiT, CeiTConfig
+from tests.parity.references.variant import fields_of, outputs_of
 
 # In the attention of class tokens, the queries come from one token, keys and values from all.
 CLASS_ATTENTION = "class_block_0/attention"

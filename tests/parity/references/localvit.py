@@ -1,9 +1,10 @@
 """LocalViT's checkpoints in the authors' format (Li et al. 2021)."""
 
 from keras_tfm.convert.keymap import CONVOLVED, batch_norm, depthwise_kernel, linear, weight
-from keras_tfm.convert.variant import attention_rows, embedding_rows, fields_of, read_as
+from keras_tfm.convert.variant import attention_rows, embedding_rows
 from keras_tfm.models import LocalViT, LocalViTConfig
 from keras_tfm.training.safetensors import CheckpointError
+from tests.parity.references.variant import fields_of, read_as
 
 # {their number of an activation: (its name, whether squeeze-and-excitation follows)}
 ACTIVATIONS = {1: ("relu6", False), 2: ("hard_swish", False), 3: ("hard_swish", True)}

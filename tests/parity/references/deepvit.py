@@ -1,16 +1,10 @@
 """DeepViT's checkpoints in the authors' format (Zhou et al. 2021)."""
 
 from keras_tfm.convert.keymap import POINTWISE, batch_norm, weight
-from keras_tfm.convert.variant import (
-    OF_HEADS,
-    attention_rows,
-    embedding_rows,
-    feedforward_rows,
-    fields_of,
-    read_as,
-)
+from keras_tfm.convert.variant import OF_HEADS, attention_rows, embedding_rows, feedforward_rows
 from keras_tfm.models import DeepViT, DeepViTConfig
 from keras_tfm.training.safetensors import CheckpointError
+from tests.parity.references.variant import fields_of, read_as
 
 MIXING = "block_{}/attention/branch/layer_0/on_weights/layer_0"
 

@@ -9,8 +9,16 @@ first, then the keys and the values, for the number of heads that the network ha
 import numpy as np
 from keras import ops
 
-from keras_tfm.convert.keymap import TRANSPOSED, Transform, linear, norm, patches, reordered, weight
-from keras_tfm.convert.state import read_state
+from keras_tfm.convert.keymap import (
+    TRANSPOSED,
+    Transform,
+    linear,
+    norm,
+    patches,
+    read_state,
+    reordered,
+    weight,
+)
 from keras_tfm.heads import Classifier
 from keras_tfm.models import AutoFormer, AutoFormerConfig
 

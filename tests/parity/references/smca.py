@@ -3,12 +3,12 @@
 import keras
 from keras import ops
 
-from keras_tfm.convert.detr import authors_block_rows, transformer_of
-from keras_tfm.convert.keymap import linear, norm
-from keras_tfm.convert.state import fields_of, read_state
+from keras_tfm.convert.keymap import linear, norm, read_state
 from keras_tfm.models import SMCA, SMCAConfig
 from keras_tfm.training.model import Model
 from keras_tfm.training.safetensors import CheckpointError
+from tests.parity.references.detr import authors_block_rows, transformer_of
+from tests.parity.references.state import fields_of
 
 FIELDS = {
     "d_model": "dim",

@@ -2,8 +2,7 @@
 
 import keras
 
-from keras_tfm.convert.keymap import Transform, batch_norm, convolution, weight
-from keras_tfm.convert.state import read_state
+from keras_tfm.convert.keymap import Transform, batch_norm, convolution, read_state, weight
 from keras_tfm.models.detection.medt import GatedAxialUNet, MedT, MedTConfig, axial_block
 from keras_tfm.training.safetensors import CheckpointError
 

@@ -1,7 +1,8 @@
 """KVT's checkpoints in the authors' format (Wang et al. 2022)."""
 
-from keras_tfm.convert.variant import attention_rows, embedding_rows, feedforward_rows, fields_of, read_as
+from keras_tfm.convert.variant import attention_rows, embedding_rows, feedforward_rows
 from keras_tfm.models import KVT, KVTConfig
+from tests.parity.references.variant import fields_of, read_as
 
 
 def rows(config):

@@ -1,11 +1,11 @@
 """CAT's checkpoints in the format of the authors' code (Lin et al. 2021)."""
 
-from keras_tfm.convert.keymap import linear, norm, patches, weight
-from keras_tfm.convert.state import as_sequences, fields_of, read_state
+from keras_tfm.convert.keymap import linear, norm, patches, read_state, weight
 from keras_tfm.convert.swin import merging
 from keras_tfm.heads import Classifier
 from keras_tfm.models import CAT, CATConfig
 from keras_tfm.training.safetensors import CheckpointError
+from tests.parity.references.state import as_sequences, fields_of
 
 FIELDS = {
     "img_size": "image_size",

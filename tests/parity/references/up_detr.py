@@ -3,13 +3,13 @@
 import keras
 from keras import ops
 
-from keras_tfm.convert.detr import authors_block_rows
-from keras_tfm.convert.keymap import CONVOLVED, linear, weight
-from keras_tfm.convert.state import check_arguments, fields_of, read_state
+from keras_tfm.convert.keymap import CONVOLVED, linear, read_state, weight
 from keras_tfm.heads.patch_detector import PatchDetector, own_queries
 from keras_tfm.models import DETR, DETRConfig
 from keras_tfm.training.model import Model
 from keras_tfm.training.safetensors import CheckpointError
+from tests.parity.references.detr import authors_block_rows
+from tests.parity.references.state import check_arguments, fields_of
 
 FIELDS = {
     "d_model": "dim",

@@ -9,12 +9,13 @@ from keras_tfm.convert.keymap import (
     linear,
     norm,
     patches,
+    read_state,
     weight,
 )
-from keras_tfm.convert.state import fields_of, read_state
 from keras_tfm.heads import Classifier
 from keras_tfm.models import RegionViT, RegionViTConfig
 from keras_tfm.training.safetensors import CheckpointError
+from tests.parity.references.state import fields_of
 
 FIELDS = {
     "img_size": "image_size",

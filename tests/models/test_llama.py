@@ -1,0 +1,167 @@
+"""Llama, Mistral and Qwen2: the contract, published sizes, windows, decoding, folders that are refused."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_tfm import convert
+from keras_tfm.convert import CheckpointError
+from keras_tfm.generation import Decoder
+from keras_tfm.heads import LanguageModel
+from keras_tfm.models import Llama, LlamaConfig, Mistral, MistralConfig, Qwen2, Qwen2Config
+from tests import contract
+from tests.contract import Case, ids, mask
+from tests.models.test_gpt2 import MASK, PROMPTS, Documents, recomputed
+
+SIZES = {"vocabulary_size": 11, "max_length": 12, "num_layers": 1, "dim": 8, "num_heads": 4,
+         "num_key_value_heads": 2, "intermediate_dim": 6}  # fmt: skip
+SCALING = {"rope_type": "linear", "factor": 2.0}
+INPUTS = {"token_ids": ids("T", 11), "padding_mask": mask("T"), "segment_ids": ids("T", 1)}
+PROMISES = {"attends": True, "causal": "T", "cache": lambda model, batch, length: model.start(3, length)}
+
+
+def windowed():
+    return Mistral(MistralConfig(**SIZES, window=3))
+
+
+test_contract = contract.check_family(
+    Case("grouped", lambda: Llama(LlamaConfig(**SIZES, rotary_scaling=SCALING)), INPUTS, **PROMISES,
+         left_padding="T", kind="decoder"),
+    Case("packed", lambda: Qwen2(Qwen2Config(**SIZES)),
+         {**INPUTS, "segment_ids": Documents(("T",), "int32", 2)}, attends=True, causal="T"),
+    Case("windowed", windowed, INPUTS, **PROMISES, left_padding="T"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("family", "size", "number"),
+    [
+        (Llama, "7b", 6_738_415_616),
+        (Llama, "13b", 13_015_864_320),
+        (Llama, "33b", 32_528_943_616),
+        (Llama, "65b", 65_285_660_672),
+        (Llama, "2-7b", 6_738_415_616),
+        (Llama, "2-70b", 68_976_648_192),
+        (Llama, "3-8b", 8_030_261_248),
+        (Llama, "3-70b", 70_553_706_496),
+        (Llama, "3.2-1b", 1_235_814_400),
+        (Llama, "3.2-3b", 3_212_749_824),
+        (Mistral, "7b", 7_241_732_096),
+        (Qwen2, "0.5b", 494_032_768),
+        (Qwen2, "1.5b", 1_543_714_304),
+        (Qwen2, "7b", 7_615_616_512),
+        (Qwen2, "72b", 72_706_203_648),
+    ],
+)
+def test_sizes_are_the_published(family, size, number):
+    """The number of weights with the output's table, counted by hand."""
+    config = family.sizes[size]
+    queries, keys, values = config.widths
+    attention = config.dim * (2 * queries + keys + values) + family.has_biases * sum(config.widths)
+    block = attention + 3 * config.dim * config.intermediate_dim + 2 * config.dim
+    tables = (1 if config.tied else 2) * config.vocabulary_size * config.dim
+    assert config.num_layers * block + tables + config.dim == number
+
+
+@pytest.mark.parametrize("family", [Llama, Mistral, Qwen2])
+def test_a_model_has_the_weights_that_are_counted(family, no_allocation):
+    config = dataclasses.replace(family.sizes["tiny"], key_dim=24, num_layers=2)
+    queries, keys, values = config.widths
+    assert (queries, keys, values) == (96, 48, 48)
+    attention = 128 * (2 * queries + keys + values) + family.has_biases * sum(config.widths)
+    expected = 2 * (attention + 3 * 128 * 344 + 2 * 128) + 8_000 * 128 + 128
+    assert sum(math.prod(weight.shape) for weight in family(config).weights) == expected
+
+
+def randomised(family=Llama, config_class=LlamaConfig, **changes):
+    model = LanguageModel(family(config_class(**SIZES | {"num_layers": 2, "max_length": 40} | changes)))
+    contract.randomise(model, 3)
+    return model
+
+
+@pytest.mark.parametrize("window", [1, 2, 4])
+def test_a_window_is_what_reaches_a_position(window):
+    """In one layer a position sees `window` tokens; in two, their windows too."""
+    token_ids = np.arange(1, 10)[None]
+    for num_layers in (1, 2):
+        model = randomised(Mistral, MistralConfig, window=window, num_layers=num_layers)
+        logits = model({"token_ids": token_ids})[0]
+        for position in range(9):
+            changed = token_ids.copy()
+            changed[0, position] = 10
+            moved = np.abs(model({"token_ids": changed})[0] - logits).max(-1) > 1e-6
+            last = min(9, position + num_layers * (window - 1) + 1)
+            assert moved[position:last].all() and not moved[last:].any() and not moved[:position].any()
+
+
+@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("window", [None, 3])
+def test_cached_left_padded_batch_equals_recomputed_prompts_alone(window, jit_compile):
+    model = randomised(Mistral, MistralConfig, window=window)
+    decode = tf.function(Decoder(model, 8), autograph=False, jit_compile=jit_compile)
+    rows = decode(PROMPTS, MASK).numpy()
+    for row, prompt, real in zip(rows, PROMPTS, MASK, strict=True):
+        np.testing.assert_array_equal(row[4 - real.sum() :], recomputed(model, prompt[real], 8))
+    assert len(np.unique(rows)) > 5
+
+
+def test_too_long_is_refused():
+    with pytest.raises(ValueError, match="has positions for 40 tokens; 44 are asked for"):
+        Decoder(randomised(), 40)(PROMPTS)
+
+
+def test_impossible_configurations_are_refused():
+    with pytest.raises(ValueError, match="`num_key_value_heads` must divide `num_heads`, 4; it is 3"):
+        Llama(LlamaConfig(**SIZES | {"num_key_value_heads": 3}))
+    with pytest.raises(ValueError, match="rope_type linear or llama3; it is 'yarn'"):
+        LlamaConfig(rotary_scaling={"rope_type": "yarn", "factor": 2.0})
+    with pytest.raises(ValueError, match="must have positive factor"):
+        LlamaConfig(rotary_scaling={"rope_type": "linear", "factor": 0})
+
+
+# Folders ---------------------------------------------------------------------------------------------
+
+
+def folder_with(tmp_path, model, **entries):
+    convert.save_huggingface(model, tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | entries))
+    return path.parent
+
+
+@pytest.mark.parametrize(
+    ("family", "config_class", "entry", "value"),
+    [
+        (Llama, LlamaConfig, "attention_bias", True),
+        (Llama, LlamaConfig, "mlp_bias", True),
+        (Llama, LlamaConfig, "rope_parameters", {"rope_type": "yarn", "factor": 4.0}),
+        (Llama, LlamaConfig, "rope_scaling", {"type": "dynamic", "factor": 4.0}),
+        (Llama, LlamaConfig, "num_key_value_heads", 4),
+        (Qwen2, Qwen2Config, "use_sliding_window", True),
+    ],
+)
+def test_what_we_do_not_compute_is_refused(tmp_path, family, config_class, entry, value):
+    older = {"rope_parameters": None} if entry == "rope_scaling" else {}
+    folder = folder_with(tmp_path, randomised(family, config_class), **older, **{entry: value})
+    with pytest.raises(CheckpointError):
+        convert.from_huggingface(folder)
+
+
+def test_folders_of_older_versions(tmp_path):
+    """They say the base and the scaling in two entries, and call the kind `type`."""
+    model = randomised(rotary_base=50.0, rotary_scaling=SCALING)
+    older = {"rope_theta": 50.0, "rope_scaling": {"type": "linear", "factor": 2.0}}
+    folder = folder_with(tmp_path, model, rope_parameters=None, **older)
+    assert convert.from_huggingface(folder).get_config() == model.get_config()
+
+
+def test_a_window_that_is_not_named_is_the_first_models(tmp_path):
+    folder = folder_with(tmp_path, randomised(Mistral, MistralConfig, window=3))
+    entries = json.loads((folder / "config.json").read_text())
+    assert entries.pop("sliding_window") == 3
+    (folder / "config.json").write_text(json.dumps(entries))
+    assert convert.from_huggingface(folder).backbone.config.window == 4_096
