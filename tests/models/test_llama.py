@@ -117,7 +117,9 @@ def test_too_long_is_refused():
 def test_impossible_configurations_are_refused():
     with pytest.raises(ValueError, match="`num_key_value_heads` must divide `num_heads`, 4; it is 3"):
         Llama(LlamaConfig(**SIZES | {"num_key_value_heads": 3}))
-    with pytest.raises(ValueError, match="rope_type linear or llama3; it is 'yarn'"):
+    with pytest.raises(
+        ValueError, match="`rotary_scaling` must have the rope_type linear or llama3; it is 'yarn'"
+    ):
         LlamaConfig(rotary_scaling={"rope_type": "yarn", "factor": 2.0})
     with pytest.raises(ValueError, match="must have positive factor"):
         LlamaConfig(rotary_scaling={"rope_type": "linear", "factor": 0})

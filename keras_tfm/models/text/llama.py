@@ -55,7 +55,7 @@ class LlamaConfig(Config):
 
     def __post_init__(self):
         super().__post_init__()
-        check_scaling(self.rotary_scaling or None)
+        check_scaling(self.rotary_scaling or None, "rotary_scaling")
 
     @property
     def widths(self):
