@@ -56,6 +56,9 @@ class Layer(keras.layers.Layer):
         self.supports_masking = True
 
     def __setattr__(self, name, value):
+        if isinstance(value, bool):  # Keras sets two flags in every call, and looks for weights in each
+            object.__setattr__(self, name, value)
+            return
         if isinstance(value, keras.layers.Layer) and not value.built and has_automatic_name(value):
             value.name = name
         super().__setattr__(name, value)

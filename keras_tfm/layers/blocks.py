@@ -220,9 +220,6 @@ class Block(Layer):
     def compute_output_shape(self, x_shape):
         return tuple(x_shape)
 
-    def compute_mask(self, x, previous_mask=None):
-        return key_mask_of(x)
-
 
 class TransformerBlock(Block):
     """The plain Transformer block of Vaswani et al. 2017: multi-head attention and a feed-forward layer.
@@ -289,3 +286,6 @@ class TransformerBlock(Block):
             context_mask = combine_masks(context_mask, name="context_mask")  # refused by the name it has here
             tensors["context_attention"] = {"context": context, "mask": context_mask}
         return super().call(x, training, **tensors)
+
+    def compute_mask(self, x, previous_mask=None):
+        return key_mask_of(x)

@@ -1,7 +1,7 @@
 """What attention attends to: the keys of a call, and the caches of incremental decoding.
 
-A layer of attention reads all of them by the same names: `key`, `value`, `attention_mask`, `positions`,
-`group` and `ungroup`. Caches are tensors of fixed shapes, updated in place.
+A layer of attention reads all of them by the same names: `key`, `value`, `attention_mask` and `positions`.
+Caches are tensors of fixed shapes, updated in place.
 
 A layer that decodes has `step(x, cache) -> (y, cache)`. A cache is a named tuple of tensors, so the caches
 of a whole model are one nested structure that a `while_loop` can carry. A scalar () in it counts the
@@ -51,14 +51,6 @@ class Keys(NamedTuple):
             return self.mask
         seen = causal_mask(ops.shape(query)[2], ops.shape(self.key)[2], window=window)
         return combine_masks(self.mask, seen)
-
-    def group(self, heads):
-        """The heads as they are."""
-        return heads
-
-    def ungroup(self, heads):
-        """The heads as they are."""
-        return heads
 
 
 class KeyValueCache(NamedTuple):
@@ -133,10 +125,10 @@ class KeyValueCache(NamedTuple):
         )
 
     def positions(self, query):
-        """The positions of the `query` (B, H, T, K), the last ones written, (T G,), and of all entries, (S
-        G,), in the order of `group`.
+        """The positions of the grouped `query` (N, H, T G, K), the last ones written, (T G,), and of all
+        entries, (S G,).
         """
-        query_length = ops.shape(query)[2]
+        query_length = ops.shape(query)[2] // self.group_size
         return self._positions(self.index - query_length, query_length)
 
     def next_positions(self, query_length):
@@ -168,11 +160,11 @@ class KeyValueCache(NamedTuple):
         return ops.reshape(heads, (-1, num_heads, length, dim))  # (B, H, T, K)
 
     def attention_mask(self, query, window=None):
-        """Which entries the `query` (B, H, T, K), at the last T positions written, may attend to, those of
-        the last `window` positions alone if given: (N, 1, T G, S G).
+        """Which entries the grouped `query` (N, H, T G, K), at the last T positions written, may attend to,
+        those of the last `window` positions alone if given: (N, 1, T G, S G).
         """
-        query_length = ops.shape(query)[2]
         length, size = self.mask.shape[1] or ops.shape(self.mask)[1], self.group_size
+        query_length = ops.shape(query)[2] // size
         causal = causal_mask(query_length, length, self.index - query_length, window)  # (1, T, S)
         mask = ops.logical_and(self.mask[:, None], causal[..., None])  # (B, T, S, G)
         mask = ops.reshape(mask, (-1, size, query_length, length * size))  # (N, G, T, S G)

@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_tfm.layers.compiler.fused import fused
-from keras_tfm.layers.compiler.products import add_bias, multiply
+from keras_tfm.layers.compiler.products import multiply
 from keras_tfm.layers.masks import in_float32
 from keras_tfm.private.keras import delete_attribute
 
@@ -16,9 +16,7 @@ class Dense(keras.layers.Dense):
     """`keras.layers.Dense`, (..., D) -> (..., units), with the product of `compiler.products.multiply`."""
 
     def call(self, x, training=None):
-        y = multiply(x, self.kernel)
-        if self.bias is not None:
-            y = add_bias(y, self.bias)
+        y = multiply(x, self.kernel, self.bias)
         is_linear = self.activation is None or self.activation is keras.activations.linear
         return y if is_linear else fused_activation(self.activation)(y)
 

@@ -125,8 +125,8 @@ class OfOneSequence(HeadProjections):
         """The queries of `query` (B, T, D), the keys and values of `value` (B, T, D) or, by default, of
         `query`.
         """
-        heads = self.project_self(query)
-        return heads if value is None else [heads[0], *self.project_self(value)[1:]]
+        heads = super().project(query)
+        return heads if value is None else [heads[0], *super().project(value)[1:]]
 
 
 class DisentangledAttention(Attention):

@@ -21,12 +21,13 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.layers.attention.functional import add_bias, add_if_given, attention_scores, multiply_heads
+from keras_tfm.layers.attention.functional import add_bias, add_if_given, attention_scores
 from keras_tfm.layers.attention.projections import HeadProjections, join_heads
-from keras_tfm.layers.attention.tap import is_recorded, tap
+from keras_tfm.layers.attention.tap import recorders, tap
 from keras_tfm.layers.base import Layer, own, require_sizes
 from keras_tfm.layers.cache import ContextCache, Keys, KeyValueCache
 from keras_tfm.layers.compiler.blockwise import blockwise_attention
+from keras_tfm.layers.compiler.products import product
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.masks import combine_masks, fitting, key_mask_of, masked_softmax
 from keras_tfm.layers.regularization import Dropout
@@ -71,6 +72,7 @@ class Attention(Layer):
             require_sizes(window=window)
         self.projections = projections
         self.position = position
+        self.needs_positions = position is not None and position.acts_on_scores
         self.scale = scale
         self.dropout = dropout
         self.on_scores = on_scores
@@ -118,23 +120,24 @@ class Attention(Layer):
 
     def attend(self, query, keys, bias=None, training=None):
         """The averages (B, H, T, Kv) for queries (B, H, T, K) and `keys`: a `Keys` or a cache of them."""
-        positions = () if self.position is None else keys.positions(query)
-        scores = self.score(keys.group(query), keys.key, bias, *positions)
+        positions = keys.positions(query) if self.needs_positions else ()
+        scores = self.score(query, keys.key, bias, *positions)
         weights = self.weigh(scores, keys.attention_mask(query, self.window), training)
-        return keys.ungroup(self.average(weights, keys.value, *positions))
+        return self.average(weights, keys.value, *positions)
 
     def score(self, query, key, bias=None, positions=None, key_positions=None):
         """The scores (B, H, T, S). Positions are (T,) or (B, T), by default 0, 1, 2, ..."""
         scale = query.shape[-1] ** -0.5 if self.scale is None else self.scale
-        if is_recorded():
+        if recorders:
             own = key  # of each head
             if self.heads_per_key > 1:
                 own = ops.repeat(
                     key, self.heads_per_key, axis=len(key.shape) - 3
                 )  # (B, H, S, K), (B H, S, K)
             tap(self, (query, own, scale), "products")
-        if self.position is not None:
-            positions, key_positions = counted(positions, query), counted(key_positions, key)
+        if self.position is not None and self.needs_positions:
+            if positions is None:
+                positions, key_positions = Keys(key, key).positions(query)
             bias = add_if_given(bias, self.position.scores(query, key, positions, key_positions, scale))
         scores = attention_scores(query, key, scale, self.heads_per_key)
         return scores if bias is None else add_bias(scores, bias)
@@ -147,7 +150,8 @@ class Attention(Layer):
         if self.on_weights is not None:
             weights = self.on_weights(weights, training=training)
             weights = weights if mask is None else weights * ops.cast(mask, weights.dtype)
-        tap(self, weights)
+        if recorders:
+            tap(self, weights)
         if training and self.dropout:
             weights = self.weight_dropout(ops.cast(weights, self.compute_dtype), training=True)
         return weights
@@ -155,10 +159,11 @@ class Attention(Layer):
     def average(self, weights, value, positions=None, key_positions=None):
         """The means (B, H, T, Kv) of the values (B, H, S, Kv), weighed by `weights`."""
         weights = ops.cast(weights, value.dtype)
-        heads = multiply_heads(weights, value, self.heads_per_key)  # (B, H, T, Kv)
-        if self.position is None:
+        heads = product(weights, value, heads_per_key=self.heads_per_key)  # (B, H, T, Kv)
+        if self.position is None or not self.needs_positions:
             return heads
-        positions, key_positions = counted(positions, weights), counted(key_positions, value)
+        if positions is None:
+            positions, key_positions = Keys(value, value).positions(weights)
         return add_if_given(heads, self.position.values(weights, positions, key_positions))
 
     def merge(self, heads):
@@ -197,7 +202,8 @@ class Attention(Layer):
             positions = cache.index + ops.arange(ops.shape(query)[2], dtype="int32")
             query, key = self.position.rotate(query, key, positions, positions)
         cache = cache.append(key, value, mask)
-        return self.merge(self.attend(query, cache, bias)), cache
+        heads = self.attend(cache.group(query), cache, bias)
+        return self.merge(cache.ungroup(heads)), cache
 
     def start_context(self, context, mask=None):
         """The cache of a context (B, S, D) for cross-attention; `mask` (B, S) is False at its padding."""
@@ -333,7 +339,7 @@ class BlockwiseAttention(MultiHeadAttention):
         """The averages (B, H, T, Kv), computed one block of scores at a time; of a cache of self-attention,
         whose scores are few, as a whole.
         """
-        if is_recorded() or not isinstance(keys, Keys):
+        if recorders or not isinstance(keys, Keys):
             return super().attend(query, keys, bias, training)
         dropout = self.dropout if training else 0.0
         seed = self.weight_dropout.seed_generator.next() if dropout else None
@@ -349,8 +355,3 @@ class BlockwiseAttention(MultiHeadAttention):
             seed,
             self.block_size,
         )
-
-
-def counted(positions, x):
-    """`positions`, or by default 0, 1, 2, ... along the last axis but one of `x`."""
-    return ops.arange(ops.shape(x)[-2], dtype="int32") if positions is None else positions

@@ -1,6 +1,5 @@
 """The first and the last stage of attention: from tokens to heads, and from heads back to tokens."""
 
-import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 from keras import ops
 
 from keras_tfm.layers.base import Layer, own
-from keras_tfm.layers.compiler.products import multiply
+from keras_tfm.layers.compiler.products import multiply, split
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.signatures import Initializer
 
@@ -121,14 +120,10 @@ class HeadProjections(Layer):
         """Heads (B, H, T, K), (B, G, S, K) and (B, G, S, Kv) of `query` (B, T, D), `value` and `key`, (B, S,
         D).
         """
-        if self.is_self_attention and value is None and key is None:
-            return self.project_self(query)
-        self._require_form(value, key)
-        return [*self.project_query(query), *self.project_context(value, key)]
-
-    def project_self(self, x):
-        """The queries, keys and values of one sequence."""
-        heads = self.query_key_value(x)
+        if not self.is_self_attention or value is not None or key is not None:
+            self._require_form(value, key)
+            return [*self.project_query(query), *self.project_context(value, key)]
+        heads = self.query_key_value(query)
         if isinstance(self.use_bias, bool):
             return heads
         return [
@@ -170,16 +165,16 @@ class HeadProjection(Dense):
 
     def __init__(self, heads, widths, **kwargs):
         heads = (heads,) * len(widths) if isinstance(heads, int) else tuple(heads)
-        *borders, units = itertools.accumulate(map(math.prod, zip(heads, widths, strict=True)))
-        super().__init__(units, **kwargs)
+        sizes = tuple(map(math.prod, zip(heads, widths, strict=True)))
+        super().__init__(sum(sizes), **kwargs)
         self.heads = heads
         self.widths = tuple(widths)
-        self.borders = tuple(borders)  # between the parts, on the last axis of the kernel
+        self.sizes = sizes  # of the parts, on the last axis of the kernel
 
     def call(self, x, training=None):
         heads = self._split(multiply(x, self.kernel))
         if self.bias is not None:
-            biases = ops.split(self.bias, self.borders, axis=-1) if self.borders else [self.bias]
+            biases = split(self.bias, self.sizes)
             for part, (bias, width) in enumerate(zip(biases, self.widths, strict=True)):
                 heads[part] += ops.reshape(bias, (-1, 1, width))
         return heads
@@ -193,7 +188,7 @@ class HeadProjection(Dense):
         return [(batch_size, heads, length, width) for heads, width in parts]
 
     def _split(self, x):
-        parts = ops.split(x, self.borders, axis=-1) if self.borders else [x]
+        parts = split(x, self.sizes)
         for part, columns in enumerate(parts):
             parts[part] = split_heads(columns, self.heads[part])
         return parts
@@ -201,7 +196,7 @@ class HeadProjection(Dense):
 
 def split_heads(x, num_heads):
     """(B, T, H K) -> (B, H, T, K)."""
-    batch_size, length, width = ops.shape(x)
+    batch_size, length, width = ops.shape(x) if None in x.shape else x.shape  # `ops.shape` is an operation
     x = ops.reshape(x, (batch_size, length, num_heads, width // num_heads))
     return ops.transpose(x, (0, 2, 1, 3))  # (B, H, T, K)
 
@@ -210,4 +205,5 @@ def join_heads(heads):
     """(B, H, T, K) -> (B, T, H K)."""
     _, num_heads, _, width = heads.shape
     heads = ops.transpose(heads, (0, 2, 1, 3))  # (B, T, H, K)
-    return ops.reshape(heads, (*ops.shape(heads)[:2], num_heads * width))  # (B, T, H K)
+    shape = ops.shape(heads) if None in heads.shape else heads.shape
+    return ops.reshape(heads, (*shape[:2], num_heads * width))  # (B, T, H K)
