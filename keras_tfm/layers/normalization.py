@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.compiler.normalization import layer_normalization, rms_normalization
 
 
-class LayerNormalization(Layer):
+class LayerNormalization(SameShape):
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta over the last axis, in float32 or float64.
 
     Ba et al. 2016. It equals `keras.layers.LayerNormalization` with the same `epsilon`, there by default
@@ -28,11 +28,8 @@ class LayerNormalization(Layer):
         """Any shape in, the same out."""
         return layer_normalization(x, self.gamma, self.beta, epsilon=self.epsilon)
 
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)
 
-
-class RMSNormalization(Layer):
+class RMSNormalization(SameShape):
     """x / sqrt(mean(x²) + epsilon) * gamma over the last axis, in float32 or float64.
 
     Zhang and Sennrich 2019; T5 uses it. Unlike layer normalisation it does not subtract the mean, and has no
@@ -52,6 +49,3 @@ class RMSNormalization(Layer):
     def call(self, x):
         """Any shape in, the same out."""
         return rms_normalization(x, self.gamma, epsilon=self.epsilon)
-
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)
