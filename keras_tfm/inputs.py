@@ -115,7 +115,9 @@ def fits(shape, wanted, broadcasts=()):
     """Whether each size in `shape` is that in `wanted`, as far as both are known; those of the axes
     `broadcasts` may be 1.
     """
-    return len(shape) == len(wanted) and all(
-        None in (size, other) or size == other or (size == 1 and axis in broadcasts)
-        for axis, (size, other) in enumerate(zip(shape, wanted, strict=True))
-    )
+    if len(shape) != len(wanted):
+        return False
+    for axis, (size, other) in enumerate(zip(shape, wanted, strict=True)):
+        if None not in (size, other) and size != other and not (size == 1 and axis in broadcasts):
+            return False
+    return True

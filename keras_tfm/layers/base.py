@@ -56,6 +56,9 @@ class Layer(keras.layers.Layer):
         self.supports_masking = True
 
     def __setattr__(self, name, value):
+        if isinstance(value, bool):  # Keras sets two flags in every call, and looks for weights in each
+            object.__setattr__(self, name, value)
+            return
         if isinstance(value, keras.layers.Layer) and not value.built and has_automatic_name(value):
             value.name = name
         super().__setattr__(name, value)
@@ -63,7 +66,8 @@ class Layer(keras.layers.Layer):
     def __call__(self, *args, **kwargs):
         """`call`; ValueError for complex numbers."""
         for x in args:
-            refuse_complex(x, f"The input of {self.name!r}")
+            if "complex" in str(getattr(x, "dtype", "")):  # asked here, for a call of each layer is frequent
+                refuse_complex(x, f"The input of {self.name!r}")
         return super().__call__(*args, **kwargs)
 
     def get_config(self):

@@ -198,7 +198,7 @@ class Block(SameShape):
         """A causal block's output for the next T positions (B, T, D); `mask` (B, T) is False at padding
         among them.
 
-        `bias` is for queries and keys in the order of `cache.attention.positions(T)`.
+        `bias` is for queries and keys in the order of `cache.attention.next_positions(T)`.
         """
         attention = cache.attention
         for name, part in self.parts.items():
@@ -210,9 +210,6 @@ class Block(SameShape):
             else:
                 x = part(x, mask=mask if part.takes_mask else None)
         return x, BlockCache(attention, cache.context)
-
-    def compute_mask(self, x, previous_mask=None):
-        return key_mask_of(x)
 
 
 class TransformerBlock(Block):
@@ -280,3 +277,6 @@ class TransformerBlock(Block):
             context_mask = combine_masks(context_mask, name="context_mask")  # refused by the name it has here
             tensors["context_attention"] = {"context": context, "mask": context_mask}
         return super().call(x, training, **tensors)
+
+    def compute_mask(self, x, previous_mask=None):
+        return key_mask_of(x)

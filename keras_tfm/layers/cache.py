@@ -1,4 +1,7 @@
-"""Key/value caches for incremental decoding: tensors of fixed shapes, updated in place.
+"""What attention attends to: the keys of a call, and the caches of incremental decoding.
+
+A layer of attention reads all of them by the same names: `key`, `value`, `attention_mask` and `positions`.
+Caches are tensors of fixed shapes, updated in place.
 
 A layer that decodes has `step(x, cache) -> (y, cache)`. A cache is a named tuple of tensors, so the caches
 of a whole model are one nested structure that a `while_loop` can carry. A scalar () in it counts the
@@ -12,7 +15,42 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
-from keras_tfm.layers.masks import causal_mask
+from keras_tfm.layers.masks import causal_mask, combine_masks
+
+
+class Keys(NamedTuple):
+    """The keys (B, G, S, K) and values (B, G, S, Kv) of whole sequences.
+
+    A layer makes it inside its call; given to the call of another layer, a functional model would lose its
+    tensors.
+
+    - `mask`: of rank 4, which keys the queries may attend to; None for all.
+    - `causal`: whether later keys are hidden from each query.
+    - `query_positions` (T,): by default 0, 1, 2, ...; the keys count from 0.
+    """
+
+    key: Any
+    value: Any
+    mask: Any = None
+    causal: bool = False
+    query_positions: Any = None
+
+    def positions(self, query):
+        """The positions of the `query` (B, H, T, K), (T,), and of the keys, (S,)."""
+        queries = self.query_positions
+        if queries is None:
+            queries = ops.arange(ops.shape(query)[2], dtype="int32")
+        return queries, ops.arange(ops.shape(self.key)[2], dtype="int32")
+
+    def attention_mask(self, query, window=None):
+        """Which keys the `query` (B, H, T, K) may attend to: (B or 1, H or 1, T or 1, S), None for all.
+
+        With a `window`, which is for causal keys alone, those at the last `window` positions.
+        """
+        if not self.causal:
+            return self.mask
+        seen = causal_mask(ops.shape(query)[2], ops.shape(self.key)[2], window=window)
+        return combine_masks(self.mask, seen)
 
 
 class KeyValueCache(NamedTuple):
@@ -31,7 +69,7 @@ class KeyValueCache(NamedTuple):
     >>> attention = keras_tfm.layers.MultiHeadAttention(num_heads=2)
     >>> y = attention(np.ones((1, 1, 8)))  # creates the weights
     >>> y, cache = attention.step(np.ones((1, 1, 8)), attention.start(1, max_length=4))
-    >>> int(cache.index), cache.attention_mask(1).numpy().tolist()
+    >>> int(cache.index), cache.attention_mask(np.ones((1, 2, 1, 4))).numpy().tolist()
     (1, [[[[True, False, False, False]]]])
     """
 
@@ -86,17 +124,25 @@ class KeyValueCache(NamedTuple):
             end,
         )
 
-    def positions(self, query_length):
-        """The positions of the next T = `query_length` queries, (T G,), and of all entries, (S G,), in the
-        order of `group`.
+    def positions(self, query):
+        """The positions of the grouped `query` (N, H, T G, K), the last ones written, (T G,), and of all
+        entries, (S G,).
         """
+        query_length = ops.shape(query)[2] // self.group_size
+        return self._positions(self.index - query_length, query_length)
+
+    def next_positions(self, query_length):
+        """What `positions` gives for the next T = `query_length` queries."""
+        return self._positions(self.index, query_length)
+
+    def _positions(self, first, query_length):
         length, size = self.mask.shape[1] or ops.shape(self.mask)[1], self.group_size
-        queries = self.index + ops.arange(query_length, dtype="int32")
+        queries = first + ops.arange(query_length, dtype="int32")
         return ops.repeat(queries, size), ops.arange(length * size, dtype="int32") // size
 
     def group(self, heads):
         """Heads (B, H, T, K) in the order of the groups, position by position: (N, H, T G, K)."""
-        if self.group_size == 1:
+        if self.mask.shape[2] == 1:
             return heads
         _, num_heads, length, dim = ops.shape(heads)
         heads = ops.reshape(heads, (-1, self.group_size, num_heads, length, dim))  # (N, G, H, T, K)
@@ -105,7 +151,7 @@ class KeyValueCache(NamedTuple):
 
     def ungroup(self, heads):
         """The inverse of `group`: (B, H, T, K)."""
-        if self.group_size == 1:
+        if self.mask.shape[2] == 1:
             return heads
         _, num_heads, length, dim = ops.shape(heads)
         length = length // self.group_size
@@ -113,11 +159,12 @@ class KeyValueCache(NamedTuple):
         heads = ops.transpose(heads, (0, 3, 1, 2, 4))  # (N, G, H, T, K)
         return ops.reshape(heads, (-1, num_heads, length, dim))  # (B, H, T, K)
 
-    def attention_mask(self, query_length, window=None):
-        """Which entries the last T = `query_length` written positions may attend to, those of the last
-        `window` positions alone if given: (N, 1, T G, S G).
+    def attention_mask(self, query, window=None):
+        """Which entries the grouped `query` (N, H, T G, K), at the last T positions written, may attend to,
+        those of the last `window` positions alone if given: (N, 1, T G, S G).
         """
         length, size = self.mask.shape[1] or ops.shape(self.mask)[1], self.group_size
+        query_length = ops.shape(query)[2] // size
         causal = causal_mask(query_length, length, self.index - query_length, window)  # (1, T, S)
         mask = ops.logical_and(self.mask[:, None], causal[..., None])  # (B, T, S, G)
         mask = ops.reshape(mask, (-1, size, query_length, length * size))  # (N, G, T, S G)
@@ -183,16 +230,25 @@ class PastCache(NamedTuple):
             (key, value),
         )
 
-    def positions(self, query_length):
-        """The positions of the next T = `query_length` queries, (T,), and of all entries, (S + T,)."""
-        past = ops.arange(ops.shape(self.key)[2], dtype="int32")
+    def positions(self, query):
+        """The positions of the `query` (B, H, T, K), the last entries, (T,), and of all, (S + T,)."""
+        query_length = ops.shape(query)[2]
+        return self._positions(ops.shape(self.key)[2] - query_length, query_length)
+
+    def next_positions(self, query_length):
+        """What `positions` gives for the next T = `query_length` queries."""
+        return self._positions(ops.shape(self.key)[2], query_length)
+
+    def _positions(self, past_length, query_length):
+        past = ops.arange(past_length, dtype="int32")
         queries = self.index + ops.arange(query_length, dtype="int32")
         return queries, ops.concatenate([past, queries], axis=0)
 
-    def attention_mask(self, query_length, window=None):
-        """Which entries the last T = `query_length` ones may attend to, as in `KeyValueCache`: (B, 1, T, S +
-        T).
+    def attention_mask(self, query, window=None):
+        """Which entries the `query` (B, H, T, K), the last T of them, may attend to, as in `KeyValueCache`:
+        (B, 1, T, S + T).
         """
+        query_length = ops.shape(query)[2]
         length = ops.shape(self.mask)[1]
         causal = causal_mask(query_length, length, length - query_length, window)  # (1, T, S + T)
         return ops.logical_and(self.mask[:, None], causal)[:, None]

@@ -6,9 +6,8 @@ import inspect
 import keras
 from keras import ops
 
-from keras_tfm.jit import is_fusing
 from keras_tfm.layers.compiler.fused import fused
-from keras_tfm.layers.compiler.products import add_bias, multiply
+from keras_tfm.layers.compiler.products import multiply
 from keras_tfm.layers.masks import in_float32
 from keras_tfm.private.keras import delete_attribute
 
@@ -17,10 +16,9 @@ class Dense(keras.layers.Dense):
     """`keras.layers.Dense`, (..., D) -> (..., units), with the product of `compiler.products.multiply`."""
 
     def call(self, x, training=None):
-        y = multiply(x, self.kernel)
-        if self.bias is not None:
-            y = add_bias(y, self.bias)
-        return y if self.activation is None else fused_activation(self.activation)(y)
+        y = multiply(x, self.kernel, self.bias)
+        is_linear = self.activation is None or self.activation is keras.activations.linear
+        return y if is_linear else fused_activation(self.activation)(y)
 
     def __delattr__(self, name):
         """Keras deletes variables of a layer when it adds low-rank updates or quantises to 8 bits."""
@@ -36,8 +34,7 @@ def fused_activation(activation):
     if not inspect.isfunction(activation):
         return activation
 
-    @functools.wraps(activation)
     def in_higher_precision(x):
-        return ops.cast(activation(in_float32(x)), x.dtype) if is_fusing() else activation(x)
+        return ops.cast(activation(in_float32(x)), x.dtype)
 
-    return fused(in_higher_precision)
+    return fused(in_higher_precision, activation)

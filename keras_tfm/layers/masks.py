@@ -40,9 +40,8 @@ def causal_mask(
     return (mask if window is None else mask & (distances < window))[None]  # (1, T, S)
 
 
-def key_mask_of(tensor):
-    """The (B, S) mask that Keras carries on `tensor` (from `mask_zero`, for example), or None."""
-    return get_keras_mask(tensor)
+# The (B, S) mask that Keras carries on a tensor (from `mask_zero`, for example), or None.
+key_mask_of = get_keras_mask
 
 
 def expand_mask(mask, rank=4, name="mask"):

@@ -33,9 +33,12 @@ def split_windows(x: Tensor, size: Sides, grid: bool = False) -> Tensor:
     >>> keras_tfm.layers.split_windows(np.ones((1, 4, 4, 8)), size=2).shape
     TensorShape([4, 4, 8])
     """
-    rows, columns = _window_grid(x.shape[1:3], size)
-    height, width = height_and_width(size)
-    dim = x.shape[3]
+    return _split(x, _window_grid(x.shape[1:3], size), height_and_width(size), grid)
+
+
+def _split(x, window_grid, size, grid):
+    """`split_windows` of a map with (rows, columns) of windows."""
+    (rows, columns), (height, width), dim = window_grid, size, x.shape[3]
     if grid:
         x = ops.reshape(x, (-1, height, rows, width, columns, dim))
         x = ops.transpose(x, (0, 2, 4, 1, 3, 5))  # (B, rows, columns, height, width, D)
@@ -53,13 +56,16 @@ def join_windows(windows: Tensor, size: Sides, map_size: Sides, grid: bool = Fal
     >>> keras_tfm.layers.join_windows(np.ones((4, 4, 8)), size=2, map_size=4).shape
     TensorShape([1, 4, 4, 8])
     """
-    map_height, map_width = height_and_width(map_size, "map_size")
-    rows, columns = _window_grid((map_height, map_width), size)
-    height, width = height_and_width(size)
-    dim = windows.shape[2]
+    window_grid = _window_grid(height_and_width(map_size, "map_size"), size)
+    return _join(windows, window_grid, height_and_width(size), grid)
+
+
+def _join(windows, window_grid, size, grid):
+    """`join_windows` to a map with (rows, columns) of windows."""
+    (rows, columns), (height, width), dim = window_grid, size, windows.shape[2]
     x = ops.reshape(windows, (-1, rows, columns, height, width, dim))
     x = ops.transpose(x, (0, 3, 1, 4, 2, 5) if grid else (0, 1, 3, 2, 4, 5))
-    return ops.reshape(x, (-1, map_height, map_width, dim))  # (B, H, W, D)
+    return ops.reshape(x, (-1, rows * height, columns * width, dim))  # (B, H, W, D)
 
 
 def shifted_window_mask(height: int, width: int, size: Sides, shift: Sides) -> np.ndarray:
@@ -151,6 +157,7 @@ class WindowAttention(Layer):
             for (side, window), offset in zip(sides, pair_of(self.shift), strict=True)
         )
         height, width = (side + more for side, more in zip(self.map_size, self.padding, strict=True))
+        self.window_grid = _window_grid((height, width), self.size)
         self.regions = None
         if any(self.offsets):
             self.regions = window_regions(height, width, self.size, self.offsets)
@@ -166,12 +173,11 @@ class WindowAttention(Layer):
         (bottom, right), (down, across) = self.padding, self.offsets
         if bottom or right:
             x = ops.pad(x, ((0, 0), (0, bottom), (0, right), (0, 0)))
-        padded_size = (height + bottom, width + right)
         if down or across:
             x = ops.roll(x, (-down, -across), axis=(1, 2))
-        y = split_windows(x, self.size, self.grid)  # (B N, T, D)
+        y = _split(x, self.window_grid, self.size, self.grid)  # (B N, T, D)
         y = self.attention(y, mask=self._mask(x), training=training)
-        y = join_windows(y, self.size, padded_size, self.grid)  # (B, H, W, D)
+        y = _join(y, self.window_grid, self.size, self.grid)  # (B, H, W, D)
         if down or across:
             y = ops.roll(y, (down, across), axis=(1, 2))
         return y[:, :height, :width] if bottom or right else y

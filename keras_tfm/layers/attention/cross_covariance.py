@@ -42,9 +42,10 @@ class CrossCovarianceAttention(MultiHeadAttention):
         super().build(query_shape)
         self.temperature = self.add_weight((self.num_heads, 1, 1), "ones", name="temperature")
 
-    def attend(self, query, key, value, mask=None, bias=None, causal=False, training=None):
+    def attend(self, query, keys, bias=None, training=None):
         """The averages (B, H, T, K) for queries, keys and values of (B, H, T, K) each."""
-        if causal or bias is not None or (mask is not None and (mask.shape[1], mask.shape[2]) != (1, 1)):
+        key, value, mask = keys.key, keys.value, keys.mask
+        if keys.causal or bias is not None or (mask is not None and (mask.shape[1], mask.shape[2]) != (1, 1)):
             raise ValueError(
                 f"{self.name!r} compares features, not tokens: it takes a padding `mask` (B, T), and no "
                 "`bias`, `causal` or mask of pairs of tokens."

@@ -125,8 +125,8 @@ class OfOneSequence(HeadProjections):
         """The queries of `query` (B, T, D), the keys and values of `value` (B, T, D) or, by default, of
         `query`.
         """
-        heads = self.project_self(query)
-        return heads if value is None else [heads[0], *self.project_self(value)[1:]]
+        heads = super().project(query)
+        return heads if value is None else [heads[0], *super().project(value)[1:]]
 
 
 class DisentangledAttention(Attention):
@@ -196,13 +196,13 @@ class DisentangledAttention(Attention):
     def _new_output(self, width):
         return Dense(width, kernel_initializer=own(self.kernel_initializer), name="output")
 
-    def attend(self, query, key, value, mask=None, bias=None, causal=False, training=None):
+    def attend(self, query, keys, bias=None, training=None):
         """The averages (B, H, T, K) for heads (B, H, T, K); `bias` holds the distances' vectors (2T, D)."""
         if (bias is not None) != bool(self.terms):
             wanted = "the vectors (2T, D) of a DistanceEmbedding" if self.terms else "None without `terms`"
             raise ValueError(f"`bias` must be {wanted}; it is {'None' if bias is None else 'given'}.")
         distances = None if bias is None else self.table_dropout(bias, training=training)
-        return super().attend(query, key, value, mask, distances, causal, training)
+        return super().attend(query, keys, distances, training)
 
     def score(self, query, key, distances=None, positions=None, key_positions=None):
         """The scores (B, H, T, T) of the contents and, given `distances` (2T, D), of the positional terms."""

@@ -23,7 +23,7 @@ def attention_scores(
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     # Scaling after the product trains faster. In float16 the unscaled product could overflow.
     is_narrow = keras.backend.standardize_dtype(query.dtype) == "float16"
-    scores = multiply_heads(query * scale if is_narrow else query, key, heads_per_key, transpose=True)
+    scores = product(query * scale if is_narrow else query, key, True, heads_per_key)
     return scores if is_narrow else scores * scale
 
 
@@ -58,22 +58,6 @@ def attention_weights(
     """
     scores = add_bias(attention_scores(query, key, scale), bias)
     return masked_softmax(scores, fitting(combine_masks(mask, rank=len(query.shape)), query, key))
-
-
-def multiply_heads(x, y, heads_per_key=1, transpose=False):
-    """x (B, H, T, K) times y (B, G, K, S), or the transpose of y (B, G, S, K): (B, H, T, S).
-
-    G is H / `heads_per_key`. y may also have heads folded into the batch axis, (B G, ...), as `KeyValueCache`
-    stores them.
-    """
-    if len(y.shape) == len(x.shape) and heads_per_key == 1:
-        return product(x, y, transpose)
-    *rows, length, width = ops.shape(x)
-    heads = ops.shape(y)[1:-2] if len(y.shape) == len(x.shape) else ()
-    # Heads that share a key stand one after the other, so their queries are more rows of one product.
-    x = ops.reshape(x, (-1, *heads, heads_per_key * length, width))  # (B G, H/G T, K) or (B, G, H/G T, K)
-    y = product(x, y, transpose)
-    return ops.reshape(y, (*rows, length, ops.shape(y)[-1]))  # (B, H, T, S)
 
 
 def dot_product_attention(

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_tfm.inputs import fits
 from keras_tfm.layers.attention.positions import AttentionPosition
 from keras_tfm.layers.base import own
 from keras_tfm.layers.patches import height_and_width
@@ -110,8 +111,9 @@ class GridPositionBias(AttentionPosition):
     def scores(self, query, key, positions, key_positions, scale):
         """The bias (H, T, S). Raises ValueError unless there is a token for each cell and for the prefix."""
         rows = self.indices
-        lengths, expected = (query.shape[2], key.shape[2]), tuple(n + self.prefix for n in rows.shape)
-        if any(length not in (None, n) for length, n in zip(lengths, expected, strict=True)):
+        lengths = query.shape[2], key.shape[2]
+        expected = rows.shape[0] + self.prefix, rows.shape[1] + self.prefix
+        if not fits(lengths, expected):
             raise ValueError(
                 f"{self.name!r} has a `grid` and `prefix` for {expected[0]} queries and {expected[1]} keys; "
                 f"it is called with {lengths[0]} and {lengths[1]}."

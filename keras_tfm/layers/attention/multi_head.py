@@ -6,6 +6,10 @@
     average     weights times v, plus what the position adds
     merge       the averages of all heads side by side; `output_layer`
 
+Between the first and the last stage stands one method, `attend`: queries in, averages out. Its `keys` hold
+what is attended to, whether that was projected a moment before (`Keys`) or is a cache of earlier steps; both
+know their masks and positions. So `call`, `step` and `step_context` differ in where the keys come from alone.
+
 Vaswani et al. 2017, "Attention Is All You Need", section 3.2. The tap is where `record_attention` reads the
 weights.
 """
@@ -17,14 +21,15 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.layers.attention.functional import add_bias, add_if_given, attention_scores, multiply_heads
+from keras_tfm.layers.attention.functional import add_bias, add_if_given, attention_scores
 from keras_tfm.layers.attention.projections import HeadProjections, join_heads
-from keras_tfm.layers.attention.tap import is_recorded, tap
+from keras_tfm.layers.attention.tap import recorders, tap
 from keras_tfm.layers.base import Layer, own, require_sizes
-from keras_tfm.layers.cache import ContextCache, KeyValueCache
+from keras_tfm.layers.cache import ContextCache, Keys, KeyValueCache
 from keras_tfm.layers.compiler.blockwise import blockwise_attention
+from keras_tfm.layers.compiler.products import product
 from keras_tfm.layers.dense import Dense
-from keras_tfm.layers.masks import causal_mask, combine_masks, fitting, key_mask_of, masked_softmax
+from keras_tfm.layers.masks import combine_masks, fitting, key_mask_of, masked_softmax
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.layers.signatures import Initializer
 
@@ -67,9 +72,11 @@ class Attention(Layer):
             require_sizes(window=window)
         self.projections = projections
         self.position = position
+        self.needs_positions = position is not None and position.acts_on_scores
         self.scale = scale
         self.dropout = dropout
         self.on_scores = on_scores
+        self.masks_scores = on_scores is not None and "mask" in inspect.signature(on_scores.call).parameters
         self.on_weights = on_weights
         self.output_layer = output_layer
         self.window = window
@@ -99,52 +106,52 @@ class Attention(Layer):
         With the query alone it is self-attention. `mask` is described in `keras_tfm.layers.masks`; a mask
         that Keras carries on the keys is combined with it by AND. `bias` is added to the scores. `causal`
         hides later keys from each query. Returns (B, T, D).
-        """
-        keys = next(x for x in (key, value, query) if x is not None)
-        mask = fitting(combine_masks(mask, key_mask_of(keys)), query, keys)
-        query, key, value = self.projections.project(query, value, key)
-        if self.position is not None:
-            query, key = self.position.rotate(query, key)
-        return self.merge(self.attend(query, key, value, mask, bias, causal, training))
-
-    def attend(self, query, key, value, mask=None, bias=None, causal=False, training=None):
-        """The averages (B, H, T, Kv) for queries (B, H, T, K), keys (B, G, S, K) and values (B, G, S, Kv).
 
         Raises ValueError for a `window` without `causal`.
         """
-        if causal:
-            seen = causal_mask(ops.shape(query)[2], ops.shape(key)[2], window=self.window)
-            mask = combine_masks(mask, seen)
-        elif self.window is not None:
+        if self.window is not None and not causal:
             raise ValueError(f"{self.name!r} has a `window`, which is for causal attention alone.")
-        weights = self.weigh(self.score(query, key, bias), mask, training)
-        return self.average(weights, value)
+        sequence = key if key is not None else query if value is None else value
+        mask = fitting(combine_masks(mask, key_mask_of(sequence)), query, sequence)
+        query, key, value = self.projections.project(query, value, key)
+        if self.position is not None:
+            query, key = self.position.rotate(query, key)
+        return self.merge(self.attend(query, Keys(key, value, mask, causal), bias, training))
+
+    def attend(self, query, keys, bias=None, training=None):
+        """The averages (B, H, T, Kv) for queries (B, H, T, K) and `keys`: a `Keys` or a cache of them."""
+        positions = keys.positions(query) if self.needs_positions else ()
+        scores = self.score(query, keys.key, bias, *positions)
+        weights = self.weigh(scores, keys.attention_mask(query, self.window), training)
+        return self.average(weights, keys.value, *positions)
 
     def score(self, query, key, bias=None, positions=None, key_positions=None):
         """The scores (B, H, T, S). Positions are (T,) or (B, T), by default 0, 1, 2, ..."""
         scale = query.shape[-1] ** -0.5 if self.scale is None else self.scale
-        if is_recorded():
+        if recorders:
             own = key  # of each head
             if self.heads_per_key > 1:
                 own = ops.repeat(
                     key, self.heads_per_key, axis=len(key.shape) - 3
                 )  # (B, H, S, K), (B H, S, K)
             tap(self, (query, own, scale), "products")
-        if self.position is not None:
-            positions, key_positions = counted(positions, query), counted(key_positions, key)
+        if self.position is not None and self.needs_positions:
+            if positions is None:
+                positions, key_positions = Keys(key, key).positions(query)
             bias = add_if_given(bias, self.position.scores(query, key, positions, key_positions, scale))
-        return add_bias(attention_scores(query, key, scale, self.heads_per_key), bias)
+        scores = attention_scores(query, key, scale, self.heads_per_key)
+        return scores if bias is None else add_bias(scores, bias)
 
     def weigh(self, scores, mask=None, training=None):
         """The weights (B, H, T, S): a softmax of `scores`, 0 where `mask`, broadcast over them, is False."""
         if self.on_scores is not None:
-            takes_mask = "mask" in inspect.signature(self.on_scores.call).parameters
-            scores = self.on_scores(scores, **({"mask": mask} if takes_mask else {}))
+            scores = self.on_scores(scores, **({"mask": mask} if self.masks_scores else {}))
         weights = masked_softmax(scores, mask)
         if self.on_weights is not None:
             weights = self.on_weights(weights, training=training)
             weights = weights if mask is None else weights * ops.cast(mask, weights.dtype)
-        tap(self, weights)
+        if recorders:
+            tap(self, weights)
         if training and self.dropout:
             weights = self.weight_dropout(ops.cast(weights, self.compute_dtype), training=True)
         return weights
@@ -152,10 +159,11 @@ class Attention(Layer):
     def average(self, weights, value, positions=None, key_positions=None):
         """The means (B, H, T, Kv) of the values (B, H, S, Kv), weighed by `weights`."""
         weights = ops.cast(weights, value.dtype)
-        heads = multiply_heads(weights, value, self.heads_per_key)  # (B, H, T, Kv)
-        if self.position is None:
+        heads = product(weights, value, heads_per_key=self.heads_per_key)  # (B, H, T, Kv)
+        if self.position is None or not self.needs_positions:
             return heads
-        positions, key_positions = counted(positions, weights), counted(key_positions, value)
+        if positions is None:
+            positions, key_positions = Keys(value, value).positions(weights)
         return add_if_given(heads, self.position.values(weights, positions, key_positions))
 
     def merge(self, heads):
@@ -187,19 +195,15 @@ class Attention(Layer):
         """Causal self-attention of the next T positions (B, T, D); `mask` (B, T) is False at padding.
 
         Returns what `call(..., causal=True)` gives at these positions, and the cache extended by them.
-        `bias` is for the queries and keys in the order of `cache.positions(T)`.
+        `bias` is for the queries and keys in the order of `cache.next_positions(T)`.
         """
-        length = ops.shape(query)[1]
-        positions = cache.index + ops.arange(length, dtype="int32")
         query, key, value = self.projections.project(query)
         if self.position is not None:
+            positions = cache.index + ops.arange(ops.shape(query)[2], dtype="int32")
             query, key = self.position.rotate(query, key, positions, positions)
-        positions = cache.positions(length)
         cache = cache.append(key, value, mask)
-        scores = self.score(cache.group(query), cache.key, bias, *positions)
-        weights = self.weigh(scores, cache.attention_mask(length, self.window))
-        heads = cache.ungroup(self.average(weights, cache.value, *positions))
-        return self.merge(heads), cache
+        heads = self.attend(cache.group(query), cache, bias)
+        return self.merge(cache.ungroup(heads)), cache
 
     def start_context(self, context, mask=None):
         """The cache of a context (B, S, D) for cross-attention; `mask` (B, S) is False at its padding."""
@@ -220,9 +224,8 @@ class Attention(Layer):
         if self.position is not None:
             positions = cache.positions(query, positions)
             heads, _ = self.position.rotate(heads, None, positions)
-        scores = self.score(heads, cache.key, positions=positions)
-        weights = self.weigh(scores, combine_masks(cache.mask))
-        return cache.ungroup(self.merge(self.average(weights, cache.value, positions)), query)
+        keys = Keys(cache.key, cache.value, combine_masks(cache.mask), query_positions=positions)
+        return cache.ungroup(self.merge(self.attend(heads, keys)), query)
 
 
 class MultiHeadAttention(Attention):
@@ -332,17 +335,23 @@ class BlockwiseAttention(MultiHeadAttention):
             )
         self.block_size = block_size
 
-    def attend(self, query, key, value, mask=None, bias=None, causal=False, training=None):
-        """The averages (B, H, T, Kv), computed one block of scores at a time."""
-        if is_recorded():
-            return super().attend(query, key, value, mask, bias, causal, training)
+    def attend(self, query, keys, bias=None, training=None):
+        """The averages (B, H, T, Kv), computed one block of scores at a time; of a cache of self-attention,
+        whose scores are few, as a whole.
+        """
+        if recorders or not isinstance(keys, Keys):
+            return super().attend(query, keys, bias, training)
         dropout = self.dropout if training else 0.0
         seed = self.weight_dropout.seed_generator.next() if dropout else None
         return blockwise_attention(
-            query, key, value, mask, bias, self.scale, causal, dropout, seed, block_size=self.block_size
+            query,
+            keys.key,
+            keys.value,
+            keys.mask,
+            bias,
+            self.scale,
+            keys.causal,
+            dropout,
+            seed,
+            self.block_size,
         )
-
-
-def counted(positions, x):
-    """`positions`, or by default 0, 1, 2, ... along the last axis but one of `x`."""
-    return ops.arange(ops.shape(x)[-2], dtype="int32") if positions is None else positions

@@ -1,6 +1,5 @@
 """The first and the last stage of attention: from tokens to heads, and from heads back to tokens."""
 
-import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 from keras import ops
 
 from keras_tfm.layers.base import Layer, own
-from keras_tfm.layers.compiler.products import multiply
+from keras_tfm.layers.compiler.products import multiply, split
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.signatures import Initializer
 
@@ -121,14 +120,12 @@ class HeadProjections(Layer):
         """Heads (B, H, T, K), (B, G, S, K) and (B, G, S, Kv) of `query` (B, T, D), `value` and `key`, (B, S,
         D).
         """
-        self._require_form(value, key)
-        if self.is_self_attention:
-            return self.project_self(query)
-        return [*self.project_query(query), *self.project_context(value, key)]
-
-    def project_self(self, x):
-        """The queries, keys and values of one sequence."""
-        heads = self.query_key_value(x)
+        if not self.is_self_attention or value is not None or key is not None:
+            self._require_form(value, key)
+            return [*self.project_query(query), *self.project_context(value, key)]
+        heads = self.query_key_value(query)
+        if isinstance(self.use_bias, bool):
+            return heads
         return [
             x if bias is None else x + ops.reshape(ops.cast(bias, x.dtype), (-1, 1, x.shape[-1]))
             for x, bias in zip(heads, self.biases, strict=True)
@@ -168,16 +165,19 @@ class HeadProjection(Dense):
 
     def __init__(self, heads, widths, **kwargs):
         heads = (heads,) * len(widths) if isinstance(heads, int) else tuple(heads)
-        super().__init__(sum(map(math.prod, zip(heads, widths, strict=True))), **kwargs)
+        sizes = tuple(map(math.prod, zip(heads, widths, strict=True)))
+        super().__init__(sum(sizes), **kwargs)
         self.heads = heads
         self.widths = tuple(widths)
+        self.sizes = sizes  # of the parts, on the last axis of the kernel
 
     def call(self, x, training=None):
         heads = self._split(multiply(x, self.kernel))
-        if self.bias is None:
-            return heads
-        parts = zip(heads, self._cut(self.bias), self.widths, strict=True)
-        return [x + ops.reshape(bias, (-1, 1, width)) for x, bias, width in parts]
+        if self.bias is not None:
+            biases = split(self.bias, self.sizes)
+            for part, (bias, width) in enumerate(zip(biases, self.widths, strict=True)):
+                heads[part] += ops.reshape(bias, (-1, 1, width))
+        return heads
 
     def quantized_call(self, *args, **kwargs):
         return self._split(super().quantized_call(*args, **kwargs))
@@ -188,18 +188,15 @@ class HeadProjection(Dense):
         return [(batch_size, heads, length, width) for heads, width in parts]
 
     def _split(self, x):
-        return [split_heads(part, heads) for part, heads in zip(self._cut(x), self.heads, strict=True)]
-
-    def _cut(self, x):
-        """The last axis, cut into the parts."""
-        sizes = map(math.prod, zip(self.heads, self.widths, strict=True))
-        borders = list(itertools.accumulate(sizes))[:-1]
-        return ops.split(x, borders, axis=-1) if borders else [x]
+        parts = split(x, self.sizes)
+        for part, columns in enumerate(parts):
+            parts[part] = split_heads(columns, self.heads[part])
+        return parts
 
 
 def split_heads(x, num_heads):
     """(B, T, H K) -> (B, H, T, K)."""
-    batch_size, length, width = ops.shape(x)
+    batch_size, length, width = ops.shape(x) if None in x.shape else x.shape  # `ops.shape` is an operation
     x = ops.reshape(x, (batch_size, length, num_heads, width // num_heads))
     return ops.transpose(x, (0, 2, 1, 3))  # (B, H, T, K)
 
@@ -208,4 +205,5 @@ def join_heads(heads):
     """(B, H, T, K) -> (B, T, H K)."""
     _, num_heads, _, width = heads.shape
     heads = ops.transpose(heads, (0, 2, 1, 3))  # (B, T, H, K)
-    return ops.reshape(heads, (*ops.shape(heads)[:2], num_heads * width))  # (B, T, H K)
+    shape = ops.shape(heads) if None in heads.shape else heads.shape
+    return ops.reshape(heads, (*shape[:2], num_heads * width))  # (B, T, H K)

@@ -15,11 +15,12 @@ from keras_tfm.layers.compiler.gradients import custom_gradient
 
 
 @functools.cache
-def fused(function):
+def fused(function, otherwise=None):
     """`function(*tensors, **options)`, compiled by XLA while a graph is built under `keras_tfm.jit.fusing`.
 
     It is a pure function of its tensors, some of which may be None, that returns one tensor. The options are
-    constants. What the gradient needs is computed again from the tensors, which costs less than to keep it.
+    constants. Elsewhere `otherwise` computes it, by default `function` itself. What the gradient needs is
+    computed again from the tensors, which costs less than to keep it.
 
     >>> from keras_tfm import jit
     >>> square = fused(lambda x: x * x)
@@ -29,10 +30,12 @@ def fused(function):
     [6.0]
     """
 
-    @functools.wraps(function)
+    plain = otherwise or function
+
+    @functools.wraps(plain)
     def call(*tensors, **options):
-        if not is_fusing() or tf.executing_eagerly():
-            return function(*tensors, **options)
+        if tf.executing_eagerly() or not is_fusing():
+            return plain(*tensors, **options)
         given = [None if x is None else tf.convert_to_tensor(x) for x in tensors]
         kinds = tuple(None if x is None else tf.TensorSpec(x.shape, x.dtype) for x in given)
         forward, backward = _compiled(function, kinds, tuple(sorted(options.items())))

@@ -3,6 +3,7 @@
 import functools
 
 import keras
+import tensorflow as tf
 from keras import ops
 
 from keras_tfm.private.tensorflow import keep_gradient_with
@@ -25,7 +26,8 @@ def custom_gradient(function):
     @functools.wraps(function)
     def call(*tensors):
         y = differentiable(*tensors)
-        keep_gradient_with(keras.tree.flatten(y)[0])
+        if not tf.executing_eagerly():
+            keep_gradient_with(keras.tree.flatten(y)[0])
         return y
 
     return call

@@ -4,6 +4,8 @@ Automatic differentiation goes back through the mean, the variance and the root 
 activations for each. The gradient written out needs only the normalised values and two means.
 """
 
+import functools
+
 from keras import ops
 
 from keras_tfm.layers.compiler.fused import fused
@@ -17,7 +19,14 @@ def layer_normalization(x, gamma, beta, *, epsilon):
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta over the last axis, computed in float32 or float64
     and returned in the dtype of `x`.
     """
+    dtype = x.dtype
+    x = in_float32(x)
+    gamma, beta = ops.cast(gamma, x.dtype), ops.cast(beta, x.dtype)
+    return ops.cast(_layer_normalization(epsilon)(x, gamma, beta), dtype)
 
+
+@functools.cache
+def _layer_normalization(epsilon):
     @custom_gradient
     def normalize(x, gamma, beta):
         centered = x - ops.mean(x, axis=-1, keepdims=True)
@@ -40,13 +49,19 @@ def layer_normalization(x, gamma, beta, *, epsilon):
 
         return normalized * gamma + beta, gradient
 
-    return ops.cast(normalize(in_float32(x), in_float32(gamma), in_float32(beta)), x.dtype)
+    return normalize
 
 
 @fused
 def rms_normalization(x, gamma, *, epsilon):
     """x / sqrt(mean(x²) + epsilon) * gamma over the last axis, computed and returned likewise."""
+    dtype = x.dtype
+    x = in_float32(x)
+    return ops.cast(_rms_normalization(epsilon)(x, ops.cast(gamma, x.dtype)), dtype)
 
+
+@functools.cache
+def _rms_normalization(epsilon):
     @custom_gradient
     def normalize(x, gamma):
         scale = ops.rsqrt(ops.mean(ops.square(x), axis=-1, keepdims=True) + epsilon)
@@ -62,4 +77,4 @@ def rms_normalization(x, gamma, *, epsilon):
 
         return normalized * gamma, gradient
 
-    return ops.cast(normalize(in_float32(x), in_float32(gamma)), x.dtype)
+    return normalize

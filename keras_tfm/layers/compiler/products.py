@@ -4,6 +4,7 @@ XLA on CPUs uses a single core for one row, gains hardly anything from a second 
 reads a transposed table slowly: `multiply` and `multiply_transposed` compute such products in another order.
 """
 
+import functools
 import math
 
 import keras
@@ -21,8 +22,8 @@ FEW_ROWS_OF_TABLE = 128
 PARTS_OF_TABLE = 64
 
 
-def multiply(x, kernel):
-    """x (..., D) times kernel (D, F): (..., F).
+def multiply(x, kernel, bias=None):
+    """x (..., D) times kernel (D, F), plus bias (F,): (..., F).
 
     For a few rows and a large kernel it is a sum of products of parts of both, each so small that XLA on
     CPUs leaves it to one core, and every core has some: on two cores 4 to 32 rows take two thirds to four
@@ -34,12 +35,15 @@ def multiply(x, kernel):
     count = FEW_ROWS + 1 if None in rows else math.prod(rows)
     size = largest_divisor(depth, PART)
     if count > FEW_ROWS or size < LEAST_PART or depth * width < LARGE or not is_cpu_alone():
-        return flat_product(x, kernel)
-    parts = depth // size
-    x = ops.transpose(ops.reshape(x, (count, parts, size)), (1, 0, 2))  # (P, rows, D/P)
-    y = ops.matmul(x, ops.reshape(kernel, (parts, size, width)))  # (P, rows, F)
-    y = ops.matmul(ops.ones((1, parts), y.dtype), ops.reshape(y, (parts, count * width)))  # (1, rows F)
-    return ops.reshape(y, (*rows, width))  # (..., F)
+        y = flat_product(x, kernel)
+    else:
+        parts = depth // size
+        x = ops.transpose(ops.reshape(x, (count, parts, size)), (1, 0, 2))  # (P, rows, D/P)
+        y = ops.matmul(x, ops.reshape(kernel, (parts, size, width)))  # (P, rows, F)
+        y = ops.matmul(ops.ones((1, parts), y.dtype), ops.reshape(y, (parts, count * width)))  # (1, rows F)
+        y = ops.reshape(y, (*rows, width))  # (..., F)
+    # The gradient of `bias_add` takes TensorFlow a third to a half of a plain sum's time.
+    return y if bias is None else tf.nn.bias_add(y, ops.convert_to_tensor(bias))
 
 
 def multiply_transposed(x, table):
@@ -64,29 +68,43 @@ def flat_product(x, kernel, transpose=False):
     compiles each of them for each shape of a batch. A separate transpose of the kernel would be repeated in
     the gradient.
     """
-    if isinstance(x, keras.KerasTensor) or len(x.shape) == 2:
-        return product(x, kernel, transpose)
-    x = ops.convert_to_tensor(x)
+    if isinstance(x, keras.KerasTensor):
+        return ops.matmul(x, ops.transpose(kernel) if transpose else kernel)
+    x, kernel = ops.convert_to_tensor(x), ops.convert_to_tensor(kernel)
+    if len(x.shape) == 2:
+        return tf.matmul(x, kernel, transpose_b=transpose)
     with tf.name_scope("flat_product"):  # by which exports know it
-        y = product(tf.reshape(x, (-1, x.shape[-1])), kernel, transpose)  # (rows, F)
+        y = tf.matmul(tf.reshape(x, (-1, x.shape[-1])), kernel, transpose_b=transpose)  # (rows, F)
+        if x.shape.is_fully_defined():
+            return tf.reshape(y, (*x.shape[:-1], y.shape[-1]))  # (..., F)
         return tf.reshape(y, tf.concat([tf.shape(x)[:-1], [y.shape[-1]]], axis=0))  # (..., F)
 
 
-def product(x, y, transpose=False):
-    """x (..., T, K) times y (..., K, S), or the transpose of y (..., S, K): (..., T, S).
+def product(x, y, transpose=False, heads_per_key=1):
+    """x (B, H, T, K) times y (B, G, K, S), or the transpose of y (B, G, S, K): (B, H, T, S).
 
-    XLA takes 5 ms to compile an `einsum`, and hardly any time for a product.
+    G is H / `heads_per_key`. y may also have heads folded into the batch axis, (B G, ...), as `KeyValueCache`
+    stores them; both may be without heads, (B, T, K) and (B, K, S). XLA takes 5 ms to compile an `einsum`,
+    and hardly any time for a product.
     """
+    if heads_per_key > 1 or len(x.shape) != len(y.shape):
+        *rows, length, width = ops.shape(x)
+        heads = ops.shape(y)[1:-2] if len(y.shape) == len(x.shape) else ()
+        # Heads that share a key stand one after the other, so their queries are more rows of one product.
+        x = ops.reshape(x, (-1, *heads, heads_per_key * length, width))  # (B G, H/G T, K), (B, G, H/G T, K)
+        y = product(x, y, transpose)
+        return ops.reshape(y, (*rows, length, ops.shape(y)[-1]))  # (B, H, T, S)
     if isinstance(x, keras.KerasTensor) or isinstance(y, keras.KerasTensor):
         return ops.matmul(x, ops.swapaxes(y, -2, -1) if transpose else y)
     return tf.matmul(ops.convert_to_tensor(x), ops.convert_to_tensor(y), transpose_b=transpose)
 
 
+@functools.cache
 def largest_divisor(number, most):
     """The largest divisor of `number` that is at most `most`."""
     return next(size for size in range(min(number, most), 0, -1) if number % size == 0)
 
 
-def add_bias(y, bias):
-    """y (..., F) plus bias (F,), whose gradient takes TensorFlow a third to a half of a plain sum's time."""
-    return tf.nn.bias_add(y, ops.convert_to_tensor(bias))
+def split(x, sizes):
+    """The last axis of `x`, cut into parts of these `sizes`; Keras's `split` needs seven more operations."""
+    return tf.split(ops.convert_to_tensor(x), sizes, axis=-1) if len(sizes) > 1 else [x]

@@ -20,6 +20,7 @@ from keras_tfm.layers.attention.multi_head import Attention
 from keras_tfm.layers.attention.projections import split_heads
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.cache import Keys
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
@@ -140,8 +141,7 @@ class PlacedAttention(Attention):
         if context is None:
             context, context_position = x, position
         query, key, value = self.projections.project(x, context, position, context_position, place)
-        mask = combine_masks(mask)
-        return self.merge(self.attend(query, key, value, mask, bias, training=training))
+        return self.merge(self.attend(query, Keys(key, value, combine_masks(mask)), bias, training))
 
 
 def _decoder_block(config, index):

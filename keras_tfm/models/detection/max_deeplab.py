@@ -29,6 +29,7 @@ from keras_tfm.layers.attention.projections import HeadProjection
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.bottleneck import ShortcutBlock
+from keras_tfm.layers.cache import Keys
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.patches import flatten_map
@@ -188,8 +189,8 @@ class MemoryAttention(MultiHeadAttention):
         """(B, Q, D) and (B, N, C) -> (B, Q, D)."""
         query, *of_pixels = self.projections.project(memory, pixels)
         pairs = zip(of_pixels, self.own_key_value(memory), strict=True)
-        key, value = (ops.concatenate(pair, axis=2) for pair in pairs)  # (B, H, N + Q, K)
-        return self.merge(self.attend(query, key, value, training=training))
+        keys = Keys(*(ops.concatenate(pair, axis=2) for pair in pairs))  # (B, H, N + Q, K)
+        return self.merge(self.attend(query, keys, training=training))
 
 
 def pixel_block(config, stage, index, width):

@@ -53,7 +53,7 @@ class Stack:
         positions, position = cache.position.append(length, padding_mask)
         bias = None
         if self.bias is not None:
-            bias = self.bias.bias(*cache.blocks[0].attention.positions(length))
+            bias = self.bias.bias(*cache.blocks[0].attention.next_positions(length))
         x = self.embed(token_ids, positions)
         x, blocks = step_blocks(self.blocks, x, cache.blocks, padding_mask, bias)
         return self.finish(x), DecoderCache(position, blocks)

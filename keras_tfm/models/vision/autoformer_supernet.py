@@ -13,6 +13,7 @@ import keras
 from keras import ops
 
 from keras_tfm.layers.base import SameShape
+from keras_tfm.layers.cache import Keys
 from keras_tfm.layers.masks import in_float32
 from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.vision.autoformer import AutoFormer, embedded, parts
@@ -138,8 +139,8 @@ class EntangledBlock(SameShape):
         shown = shown * ops.cast(num_heads > 0, x.dtype)[:, None, None]
 
         attention = self.attention.branch
-        heads = attention.projections.project(self.attention.norm(x, network))
-        heads = attention.attend(*heads, training=training)  # (B, H, T, K)
+        query, *keys = attention.projections.project(self.attention.norm(x, network))
+        heads = attention.attend(query, Keys(*keys), training=training)  # (B, H, T, K)
         heads = heads * leading(num_heads, heads.shape[1], heads.dtype)[..., None, None]
         x = self.attention.after(x, attention.merge(heads) * shown, training)
 

@@ -125,5 +125,6 @@ class Contexts(keras.layers.Layer):
     def call(self, x, context, mask):
         """(B, T, H K), the heads side by side."""
         query, key, value = self.attention.projections.project(x, context, None)
-        heads = self.attention.attend(query, key, value, mask[:, None, None])  # (B, H, T, K)
+        weights = self.attention.weigh(self.attention.score(query, key), mask[:, None, None])
+        heads = self.attention.average(weights, value)  # (B, H, T, K)
         return ops.concatenate([heads[:, i] for i in range(heads.shape[1])], axis=-1)
