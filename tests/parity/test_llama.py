@@ -1,4 +1,4 @@
-"""Live: Llama, Mistral and Qwen2 against transformers': logits, gradients, folders, what they generate."""
+"""Live: Llama, Mistral, Qwen2, Gemma 2 against transformers: logits, gradients, folders, written ids."""
 
 import os
 
@@ -18,7 +18,7 @@ from tests.parity.searches import NEW, assert_greedy_agrees, check_beams, genera
 pytestmark = [
     pytest.mark.parity,
     pytest.mark.parametrize("seed", range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))),
-    pytest.mark.parametrize("name", ["Llama", "Mistral", "Qwen2"]),
+    pytest.mark.parametrize("name", ["Llama", "Mistral", "Qwen2", "Gemma2"]),
 ]
 SCALINGS = [
     {"rope_type": "default"},
@@ -36,7 +36,20 @@ SCALINGS = [
 def draw_entries(name, rng):
     """Odd sizes; a window, where there is one, that is shorter than a text."""
     shared, repeats, width = (int(rng.integers(1, n)) for n in (4, 4, 5))
-    return {
+    activation = str(rng.choice(["silu", "gelu_pytorch_tanh", "relu"]))
+    own = {"hidden_act": activation}
+    if name == "Mistral":
+        own["sliding_window"] = [None, int(rng.integers(1, 6))][rng.integers(2)]
+    if name == "Gemma2":
+        own = {
+            "hidden_activation": activation,
+            "sliding_window": int(rng.integers(1, 6)),
+            "query_pre_attn_scalar": int(rng.integers(1, 20)),
+            "attn_logit_softcapping": [None, 2.0][rng.integers(2)],
+            "final_logit_softcapping": [None, 3.0][rng.integers(2)],
+            "head_dim": 2 * width,
+        }
+    return own | {
         "vocab_size": int(rng.integers(20, 60)),
         "max_position_embeddings": int(rng.integers(32, 48)),
         "num_hidden_layers": int(rng.integers(1, 4)),
@@ -44,14 +57,12 @@ def draw_entries(name, rng):
         "num_attention_heads": shared * repeats,
         "num_key_value_heads": shared,
         "intermediate_size": int(rng.integers(5, 50)),
-        "hidden_act": str(rng.choice(["silu", "gelu_pytorch_tanh", "relu"])),
         "rms_norm_eps": float(rng.choice([1e-6, 1e-3])),
         "tie_word_embeddings": bool(rng.integers(2)),
         "rope_parameters": SCALINGS[rng.integers(3)] | {"rope_theta": float(rng.choice([1e4, 50.0]))},
         "bos_token_id": None,
         "eos_token_id": None,
         **({"head_dim": 2 * int(rng.integers(1, 6))} if name != "Qwen2" and rng.integers(2) else {}),
-        **({"sliding_window": [None, int(rng.integers(1, 6))][rng.integers(2)]} if name == "Mistral" else {}),
     }
 
 
