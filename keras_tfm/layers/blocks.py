@@ -25,7 +25,7 @@ from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.cache import BlockCache
 from keras_tfm.layers.feedforward import FeedForward
-from keras_tfm.layers.masks import key_mask_of
+from keras_tfm.layers.masks import combine_masks, key_mask_of
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.regularization import Dropout, StochasticDepth
 from keras_tfm.layers.signatures import Activation
@@ -293,5 +293,6 @@ class TransformerBlock(Block):
         """
         tensors = {"attention": {"mask": mask, "bias": bias}}
         if self.cross_attention:
+            context_mask = combine_masks(context_mask, name="context_mask")  # refused by the name it has here
             tensors["context_attention"] = {"context": context, "mask": context_mask}
         return super().call(x, training, **tensors)
