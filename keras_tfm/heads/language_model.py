@@ -65,6 +65,8 @@ class LanguageModelHead(Layer):
             self.bias = self.add_weight(
                 (self.vocabulary_size,), "zeros", trainable=self.train_bias, name="bias"
             )
+        if self.soft_cap is not None:
+            self.soft_cap.build(self.compute_output_shape(x_shape))
 
     def call(self, x):
         """(B, T, D) -> (B, T, V)."""

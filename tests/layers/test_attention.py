@@ -7,6 +7,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_tfm import layers
+from keras_tfm.layers.attention.tap import recording
 from keras_tfm.visualize import record_attention
 from tests import contract
 from tests.contract import Case, floats, mask
@@ -356,6 +357,33 @@ def test_grouped_heads_are_heads_with_equal_keys_and_values(shared, is_cross):
         target.set_weights([repeated(weight, widths, heads) for weight in source.get_weights()])
     plain.output_projection.set_weights(grouped.output_projection.get_weights())
     np.testing.assert_allclose(grouped(*inputs), plain(*inputs), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{"window": 2}, {"num_key_value_heads": 1}])
+@pytest.mark.parametrize("kind", [layers.BlockwiseAttention, layers.CrossCovarianceAttention])
+def test_a_layer_that_attends_in_its_own_way_takes_neither(kind, options):
+    with pytest.raises(ValueError, match=f"A {kind.__name__} attends in its own way: `window` and"):
+        kind(2, **options)
+
+
+def test_the_recorded_keys_are_those_of_each_head():
+    """Also where heads share them: softmax(queries keysᵀ scale) are the weights, in a call and a step."""
+    layer = Attention(6, num_key_value_heads=2)
+    x = np.random.default_rng(0).normal(size=(2, 5, 12)).astype("float32")
+    layer(x)
+    contract.randomise(layer, seed=1)
+    products, weights = [], []
+    with (
+        recording(lambda _, value: products.append(value), "products"),
+        recording(lambda _, value: weights.append(value)),
+    ):
+        layer(x, causal=True)
+        layer.step(x, layer.start(2, 5))
+    assert len(products) == len(weights) == 2
+    for (query, key, scale), recorded in zip(products, weights, strict=True):
+        scores = scale * ops.matmul(query, ops.swapaxes(ops.reshape(key, (2, 6, 5, 2)), 2, 3))
+        expected = ops.softmax(ops.where(np.tri(5, dtype=bool), scores, -1e9))
+        np.testing.assert_allclose(recorded, expected, atol=1e-6)
 
 
 def test_a_window_is_for_causal_attention():

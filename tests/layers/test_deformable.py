@@ -125,5 +125,7 @@ def test_first_offsets_are_a_ring():
 def test_refusals():
     with pytest.raises(ValueError, match="`num_points` must be at least 1; it is 0"):
         DeformableAttention(2, GRIDS, 0)
+    with pytest.raises(ValueError, match=r"needs `references` \(B, T, L, 2 or 4\); they are None"):
+        DeformableAttention(2, [(1, 1)])(np.ones((1, 1, 8)), np.ones((1, 1, 8)))
     with pytest.raises(ValueError, match="`num_heads` must divide the width 8; it is 3"):
         layers.DeformableAttention(3, GRIDS)(np.ones((1, 2, 8)), np.ones((1, 14, 8)), np.ones((1, 2, 2, 2)))

@@ -4,12 +4,10 @@ import os
 
 import numpy as np
 import pytest
-import tensorflow as tf
 import torch
 import transformers
 
 from keras_tfm import convert
-from keras_tfm.convert import keymap
 from keras_tfm.convert.gpt2 import FAMILY
 from keras_tfm.generation import (
     Decoder,
@@ -21,6 +19,7 @@ from keras_tfm.generation import (
 from keras_tfm.generation.processors import MinP, TopK, TopP, Typical, Written, process
 from keras_tfm.models import GPT2
 from tests.parity.gpt2_reference import draw_gpt2, draw_prompts, logits_of
+from tests.parity.gradients import assert_gradients_agree
 from tests.parity.searches import NEW, assert_greedy_agrees, check_beams, generate, pad_id_of, searches
 
 pytestmark = pytest.mark.parity
@@ -43,18 +42,7 @@ def test_logits_and_gradients(seed, tmp_path):
     np.testing.assert_allclose(
         ours(inputs).numpy()[mask], logits.detach().numpy()[mask], rtol=1e-5, atol=1e-5
     )
-    upstream = rng.normal(size=tuple(logits.shape)).astype("float32") * mask[..., None]
-    (logits * torch.from_numpy(upstream)).sum().backward()
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(ours(inputs) * upstream)
-    gradients = tape.gradient(loss, [weight.value for weight in ours.trainable_weights])
-    for weight, gradient in zip(ours.trainable_weights, gradients, strict=True):
-        weight.assign(tf.convert_to_tensor(gradient))  # so that the table names them
-    actual = keymap.save(ours, FAMILY.rows_with(FAMILY.heads["GPT2LMHeadModel"], FAMILY.prefix))
-    expected = {name: parameter.grad.numpy() for name, parameter in theirs.named_parameters()}
-    assert actual.keys() == expected.keys()
-    for name, gradient in expected.items():
-        assert np.abs(actual[name] - gradient).max() <= 1e-4 * max(1, np.abs(gradient).max()), name
+    assert_gradients_agree(ours, theirs, inputs, logits, mask, FAMILY, rng)
 
 
 @pytest.mark.parametrize("seed", CONFIGS)

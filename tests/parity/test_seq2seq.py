@@ -4,14 +4,13 @@ import os
 
 import numpy as np
 import pytest
-import tensorflow as tf
 import torch
 
 import keras_tfm
 from keras_tfm import convert
-from keras_tfm.convert import keymap
 from keras_tfm.convert.huggingface import family_of_type
 from keras_tfm.generation import Decoder, EndTokens, NoRepeatNGram
+from tests.parity.gradients import assert_gradients_agree
 from tests.parity.searches import NEW, assert_greedy_agrees, check_beams, generate, pad_id_of, searches
 from tests.parity.seq2seq import REFERENCES, answer, draw_inputs
 
@@ -61,20 +60,7 @@ def test_states_and_logits(name, seed, tmp_path):
 def test_gradients(name, seed, tmp_path):
     theirs, ours, inputs, rng = draw(name, seed, tmp_path)
     logits, mask = answer(theirs, inputs).logits, inputs["decoder_padding_mask"]
-    upstream = rng.normal(size=tuple(logits.shape)).astype("float32") * mask[..., None]
-    (logits * torch.from_numpy(upstream)).sum().backward()
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(ours(inputs) * upstream)
-    gradients = tape.gradient(loss, [weight.value for weight in ours.trainable_weights])
-    for weight, gradient in zip(ours.trainable_weights, gradients, strict=True):
-        weight.assign(tf.convert_to_tensor(gradient))  # so that the table names them
-    family = family_of_type(name)
-    actual = keymap.save(ours, family.rows_with(next(iter(family.heads.values())), family.prefix))
-    actual.pop("final_logits_bias", None)  # not trained
-    expected = {name: parameter.grad.numpy() for name, parameter in theirs.named_parameters()}
-    assert actual.keys() == expected.keys()
-    for key, gradient in expected.items():
-        assert np.abs(actual[key] - gradient).max() <= 1e-4 * max(1, np.abs(gradient).max()), key
+    assert_gradients_agree(ours, theirs, inputs, logits, mask, family_of_type(name), rng)
 
 
 def test_folders_in_both_directions(name, seed, tmp_path):

@@ -134,7 +134,11 @@ class DeformableAttention(Layer):
         2P-th of its sides.
         `position` (B, T, D) is added to the queries, but not to values. The values of cells where `mask` (B,
         N) is False are zeros.
+
+        Raises ValueError without `references`.
         """
+        if references is None:
+            raise ValueError(f"{self.name!r} needs `references` (B, T, L, 2 or 4); they are None.")
         context, query = query if context is None else context, add_if_given(query, position)
         batch_size, length = ops.shape(query)[:2]
         shape = (batch_size, length, self.num_heads, len(self.grids), self.num_points)

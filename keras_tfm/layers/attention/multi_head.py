@@ -123,7 +123,13 @@ class Attention(Layer):
     def score(self, query, key, bias=None, positions=None, key_positions=None):
         """The scores (B, H, T, S). Positions are (T,) or (B, T), by default 0, 1, 2, ..."""
         scale = query.shape[-1] ** -0.5 if self.scale is None else self.scale
-        tap(self, (query, key, scale), "products")
+        if is_recorded():
+            own = key  # of each head
+            if self.heads_per_key > 1:
+                own = ops.repeat(
+                    key, self.heads_per_key, axis=len(key.shape) - 3
+                )  # (B, H, S, K), (B H, S, K)
+            tap(self, (query, own, scale), "products")
         if self.position is not None:
             positions, key_positions = counted(positions, query), counted(key_positions, key)
             bias = add_if_given(bias, self.position.scores(query, key, positions, key_positions, scale))
@@ -237,6 +243,9 @@ class MultiHeadAttention(Attention):
         num_key_value_heads: how many heads keys and values have; see `HeadProjections`.
         window: how many positions causal attention sees; see `Attention`.
 
+    Raises:
+        ValueError: for the last two in a subclass that has an `attend` of its own.
+
     >>> layer = keras_tfm.layers.MultiHeadAttention(num_heads=2, position=keras_tfm.layers.RotaryEmbedding())
     >>> layer(np.ones((1, 5, 8)), causal=True).shape
     TensorShape([1, 5, 8])
@@ -266,6 +275,11 @@ class MultiHeadAttention(Attention):
             name="projections",
         )
         super().__init__(projections, position, scale, dropout, window=window, **kwargs)
+        if type(self).attend is not Attention.attend and (window, num_key_value_heads) != (None, None):
+            raise ValueError(
+                f"A {type(self).__name__} attends in its own way: `window` and `num_key_value_heads` must be "
+                f"None; they are {window} and {num_key_value_heads}."
+            )
         self.num_heads = num_heads
         self.key_dim = key_dim
         self.value_dim = value_dim

@@ -111,20 +111,20 @@ SCALINGS = {
 }
 
 
-def check_scaling(scaling):
-    """ValueError unless the `scaling` of a `RotaryEmbedding` is None or a known kind with its numbers."""
+def check_scaling(scaling, name="scaling"):
+    """ValueError, with the argument's `name`, unless it is None or a known kind with its numbers."""
     if scaling is None:
         return
     kind, numbers = scaling.get("rope_type"), {name: x for name, x in scaling.items() if name != "rope_type"}
     if kind not in SCALINGS:
-        raise ValueError(f"`scaling` must have the rope_type {' or '.join(SCALINGS)}; it is {kind!r}.")
+        raise ValueError(f"`{name}` must have the rope_type {' or '.join(SCALINGS)}; it is {kind!r}.")
     if numbers.keys() != SCALINGS[kind] or not all(
         isinstance(x, int | float) and math.isfinite(x) and x > 0 for x in numbers.values()
     ):
         wanted = ", ".join(sorted(SCALINGS[kind]))
-        raise ValueError(f"`scaling` of rope_type {kind!r} must have positive {wanted}; it is {scaling}.")
+        raise ValueError(f"`{name}` of rope_type {kind!r} must have positive {wanted}; it is {scaling}.")
     if kind == "llama3" and scaling["low_freq_factor"] >= scaling["high_freq_factor"]:
-        raise ValueError(f"`scaling` must have low_freq_factor below high_freq_factor; it is {scaling}.")
+        raise ValueError(f"`{name}` must have low_freq_factor below high_freq_factor; it is {scaling}.")
 
 
 def rotate_pairs(x, angles):

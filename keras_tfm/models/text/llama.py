@@ -55,7 +55,7 @@ class LlamaConfig(Config):
 
     def __post_init__(self):
         super().__post_init__()
-        check_scaling(self.rotary_scaling or None)
+        check_scaling(self.rotary_scaling or None, "rotary_scaling")
 
     @property
     def widths(self):
@@ -170,6 +170,6 @@ Llama.sizes = {
     ),
     "3-8b": _THREE,
     "3-70b": dataclasses.replace(_THREE, **_LARGE, intermediate_dim=28_672),
-    "3.2-1b": dataclasses.replace(_LONG, num_layers=16, dim=2_048, num_heads=32, key_dim=64),
-    "3.2-3b": dataclasses.replace(_LONG, num_layers=28, dim=3_072, num_heads=24, key_dim=128),
+    "3.2-1b": dataclasses.replace(_LONG, num_layers=16, dim=2_048, num_heads=32),
+    "3.2-3b": dataclasses.replace(_LONG, num_layers=28, dim=3_072, num_heads=24),
 }
