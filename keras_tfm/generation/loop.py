@@ -17,7 +17,7 @@ import collections
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from keras import ops, random
@@ -26,9 +26,7 @@ from keras_tfm.generation.processors import Written, process
 from keras_tfm.generation.samplers import greedy
 from keras_tfm.generation.stopping import EndTokens, StopSequences
 from keras_tfm.jit import jit_compile
-
-if TYPE_CHECKING:
-    from keras_tfm.models.base import Decodes
+from keras_tfm.layers.signatures import Decodes
 
 MOST_FUNCTIONS = 128  # compiled functions that a `CompiledDecoding` keeps
 
@@ -108,7 +106,7 @@ class Decoder(Loop):
 
     def __init__(
         self,
-        model: "Decodes",
+        model: Decodes,
         max_new_tokens: int,
         sampler: Callable = greedy,
         processors: Sequence[Callable] = (),
@@ -200,7 +198,7 @@ class CompiledDecoding:
 
     def __init__(
         self,
-        model: "Decodes",
+        model: Decodes,
         stop: EndTokens | StopSequences | None = None,
         pad_id: int = 0,
         max_length: int | None = None,

@@ -2,7 +2,7 @@
 accuracy.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 from keras import ops
@@ -12,11 +12,9 @@ from keras_tfm.layers.attention.on_scores import SoftCap
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.compiler.fused import fused
 from keras_tfm.layers.compiler.gradients import custom_gradient
+from keras_tfm.layers.embeddings import TokenEmbedding
 from keras_tfm.layers.signatures import Tensor
 from keras_tfm.registry import register
-
-if TYPE_CHECKING:
-    from keras_tfm.layers.embeddings import TokenEmbedding
 
 
 class LanguageModelHead(Layer):
@@ -38,7 +36,7 @@ class LanguageModelHead(Layer):
     def __init__(
         self,
         vocabulary_size: int,
-        embedding: "TokenEmbedding | None" = None,
+        embedding: TokenEmbedding | None = None,
         use_bias: bool = False,
         scale: float = 1.0,
         train_bias: bool = True,

@@ -31,7 +31,6 @@ from keras_tfm.layers.base import Layer
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.compiler.bits import keeps
 from keras_tfm.layers.dense import Dense
-from keras_tfm.models.base import states_of
 from keras_tfm.registry import register
 
 
@@ -94,7 +93,10 @@ class PatchDetector(ModelWithHead):
             "attention": {"position": queries, "mask": mask},
             "context_attention": {"position": queries, **backbone.context},
         }
-        states = states_of(backbone.blocks["decoder"], ops.zeros_like(queries), **tensors)[1:]
+        x, states = ops.zeros_like(queries), []
+        for block in backbone.blocks["decoder"]:
+            x = block(x, **tensors)
+            states.append(x)
         states = backbone.get_layer("decoder_norm")(ops.stack(states, axis=1))  # (B, L, Q, D)
 
         dim = states.shape[-1]

@@ -6,7 +6,7 @@ multiplied by sqrt(D), as in the released code.
 """
 
 import dataclasses
-from typing import Annotated
+from typing import Annotated, Any
 
 from keras_tfm.configs import Between, Depth, Length, Rate, Size
 from keras_tfm.layers.attention.on_scores import SoftCap
@@ -56,7 +56,7 @@ class Gemma2(Llama):
     config_class = Gemma2Config
     scales_embedding = True
 
-    def __init__(self, config, name=None, **kwargs):
+    def __init__(self, config: Gemma2Config, name: str | None = None, **kwargs: Any) -> None:
         super().__init__(config, name, **kwargs)
         self.output_cap = config.logit_cap
 
