@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from keras_tfm.configs import Config, Length, checked, kinds_of
-from keras_tfm.generation.options import DecodingOptions
+from keras_tfm.generation.options import DISTRIBUTION, DecodingOptions
 
-SAMPLING = {"temperature", "top_k", "top_p", "seed", "contrastive_alpha"}
+SAMPLING = {*DISTRIBUTION, "seed", "contrastive_alpha"}
 FIELDS = {field.name for field in dataclasses.fields(DecodingOptions)} - SAMPLING - {"processors"}
 
 

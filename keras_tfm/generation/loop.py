@@ -181,7 +181,7 @@ class CompiledDecoding:
 
     To need few compilations, sizes are rounded up by padding, which does not change the results: the number
     of rows and the length of a `context` of tokens to powers of two, the length of the prompts to multiples
-    of 32. Options that differ only in `temperature`, `top_k`, `top_p` and `seed` are of one kind. Equal
+    of 32. Options that differ only in numbers of sampling are of one kind. Equal
     processors count as the same; those without a hash count as the same only if they are one object. The
     `MOST_FUNCTIONS` functions that were used last are kept.
 

@@ -124,7 +124,13 @@ def test_published_strings_end_a_text(generator, tmp_path):
 
 
 def test_pieces_come_one_by_one_and_make_the_whole(generator):
-    for options in ({}, {"temperature": 3.0, "seed": 7}, {"temperature": 3.0, "top_k": 9, "seed": 8}):
+    typical = {"temperature": 3.0, "min_p": 1e-3, "typical_p": 0.9, "seed": 9}
+    for options in (
+        {},
+        {"temperature": 3.0, "seed": 7},
+        {"temperature": 3.0, "top_k": 9, "seed": 8},
+        typical,
+    ):
         pieces = list(generator.stream("The gr", max_new_tokens=20, **options))
         assert len(pieces) > 2
         assert generator.generate(["The gr"], max_new_tokens=20, **options) == ["The gr" + "".join(pieces)]
@@ -161,6 +167,9 @@ def test_bytes_that_are_no_text_are_replaced():
         ("x", {"temperature": -1.0}, "`temperature` must be above 0"),
         ("x", {"top_p": 0.0}, "`top_p` must lie in"),
         ("x", {"top_p": 1.5}, "`top_p` must lie in"),
+        ("x", {"min_p": -0.1}, "`min_p` must lie in"),
+        ("x", {"typical_p": 0.0}, "`typical_p` must lie in"),
+        ("x", {"contrastive_alpha": 0.5, "min_p": 0.1}, "Contrastive search takes `top_k` only"),
         ("x", {"beam_size": 2, "top_k": 3}, "Beam search does not sample"),
         ("\ud800", {}, "surrogates not allowed"),
     ],
