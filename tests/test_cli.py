@@ -130,6 +130,10 @@ def test_a_language_model_from_text_to_export(data, generator, tmp_path, capsys)
         answers.append(capsys.readouterr().out.splitlines())
         assert [answer[:4] for answer in answers[-1]] == ["1 Ma", "June"]
     assert answers[2] == answers[3]
+    assert run(*asked, "--draft", generator) == 0
+    assert capsys.readouterr().out.splitlines() == answers[0]
+    assert run(*asked, "--draft", generator, "--beam", 2) == 2
+    assert "Only greedy decoding takes --draft" in capsys.readouterr().err
     assert run(*asked, "--whole") == 0
     assert capsys.readouterr().out.startswith("1 May\nJune")
 

@@ -223,8 +223,10 @@ class CompiledDecoding:
     def stream(self, options, token_ids, padding_mask=None, context=None):
         """Yield the generated tokens (B,) one by one, as NumPy arrays, until every row has ended.
 
-        Raises ValueError for a beam search, which knows no token before its end.
+        Raises ValueError for a beam search, which knows no token before its end, and for a draft.
         """
+        if options.draft is not None:
+            raise ValueError("`draft` must be None to stream tokens: some steps write several.")
         if options.beam_size > 1:
             raise ValueError(f"`beam_size` must be 1 to stream tokens; it is {options.beam_size}.")
         num_rows = len(token_ids)
@@ -241,11 +243,11 @@ class CompiledDecoding:
         """How many columns of padding were added, and the arguments for the compiled functions."""
         token_ids = tf.convert_to_tensor(token_ids, tf.int32)
         num_rows, length = token_ids.shape
-        room = (self.max_length or length + 32 + options.max_new_tokens) - options.max_new_tokens
+        room = (self.max_length or length + 32 + options.room) - options.room
         if length > room:
             raise ValueError(
                 f"Prompt and new tokens must be at most {self.max_length}; they are {length} + "
-                f"{options.max_new_tokens}."
+                f"{options.room}."
             )
         padding = min(-length % 32, room - length) if length > 1 else 0
         if padding_mask is None:

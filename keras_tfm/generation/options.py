@@ -26,6 +26,7 @@ from keras_tfm.generation.processors import (
     require,
 )
 from keras_tfm.generation.samplers import Sample, greedy
+from keras_tfm.generation.speculative import NUM_DRAFTED, SpeculativeDecoder
 from keras_tfm.generation.stopping import EndTokens
 
 CANDIDATES = 4  # the default for contrastive search
@@ -69,6 +70,8 @@ class DecodingOptions:
         length_decay: (start, factor) of `LengthDecay`.
         first_suppressed_ids: tokens that do not come first, after `forced_first_id`.
         renormalize: whether scores are log-probabilities again after all processors.
+        draft: a small model of the same tokens, for a `SpeculativeDecoder`: what is written is what greedy
+            decoding writes. Both models need room for 4 tokens more.
         processors: further processors, `processor(logits, written) -> logits`.
 
     Raises:
@@ -103,6 +106,7 @@ class DecodingOptions:
     length_decay: tuple[int, float] | None = None
     first_suppressed_ids: Sequence[int] = ()
     renormalize: bool = False
+    draft: Any = None
     processors: Sequence = ()
 
     def __post_init__(self):
@@ -134,6 +138,12 @@ class DecodingOptions:
         self._distribution_processors()
         if self.contrastive_alpha is not None:
             self._check_contrastive()
+        if self.draft is not None and (
+            self.samples or self.beam_size > 1 or self.contrastive_alpha is not None
+        ):
+            raise ValueError(
+                "Only greedy decoding takes `draft`: give no beams, no numbers of sampling, no contrast."
+            )
         if self.seed is not None:
             Sample(self.seed)
         if self.samples and self.beam_size > 1:
@@ -157,6 +167,11 @@ class DecodingOptions:
         """Whether tokens are drawn at random."""
         return bool(self.numbers)
 
+    @property
+    def room(self):
+        """How many positions behind a prompt decoding needs."""
+        return self.max_new_tokens + (0 if self.draft is None else NUM_DRAFTED)
+
     def within(self, size: int) -> Self:
         """These options; ValueError if they name ids outside a vocabulary of `size` tokens, or more beams."""
         if self.beam_size > size:
@@ -177,7 +192,9 @@ class DecodingOptions:
         return dataclasses.replace(self, seed=(self.seed + first) % 2**31)
 
     def decoder(self, model, stop=None, pad_id=0):
-        """The `Decoder`, `BeamSearch` or `ContrastiveSearch` for `model` with these options."""
+        """The `Decoder`, `BeamSearch`, `ContrastiveSearch` or `SpeculativeDecoder` for `model` with these
+        options.
+        """
         stop = stop or EndTokens()
         processors = (*self._constraints(stop), *self.processors)
         last = (Renormalize(),) if self.renormalize else ()
@@ -188,6 +205,9 @@ class DecodingOptions:
         if self.contrastive_alpha is not None:
             alpha, k = self.contrastive_alpha, self.top_k or CANDIDATES
             return ContrastiveSearch(model, self.max_new_tokens, alpha, k, (*processors, *last), **common)
+        if self.draft is not None:
+            drafts = self.draft, self.max_new_tokens, NUM_DRAFTED
+            return SpeculativeDecoder(model, *drafts, (*processors, *last), **common)
         sampler = Sample(draw_seed() if self.seed is None else self.seed) if self.samples else greedy
         processors = (*processors, *self._distribution_processors(), *last)
         return Decoder(model, self.max_new_tokens, sampler, processors, **common)

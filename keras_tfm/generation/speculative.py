@@ -17,6 +17,8 @@ from keras_tfm.generation.stopping import EndTokens, StopSequences
 from keras_tfm.layers.cache import rewind
 from keras_tfm.layers.signatures import Decodes
 
+NUM_DRAFTED = 4  # the default
+
 
 class Race(NamedTuple):
     """What the loop carries; `num_rounds` () counts the steps of the large model."""
@@ -47,7 +49,7 @@ class SpeculativeDecoder:
         model: Decodes,
         draft: Decodes,
         max_new_tokens: int,
-        num_drafted: int = 4,
+        num_drafted: int = NUM_DRAFTED,
         processors: Sequence[Callable] = (),
         stop: EndTokens | StopSequences | None = None,
         pad_id: int = 0,
