@@ -41,7 +41,7 @@ RUNS = {
     "recurrent": "--rounds 5 --steps 2",
     "recurrent dot": "--attention dot --cell gru --rounds 5 --steps 2",
     "translate": "--rounds 4 --steps 2",
-    "classify": "--train {table} --rounds 3 --steps 10 --warmup 60",
+    "classify": "--data {table} --rounds 3 --steps 10 --warmup 60",
     "generate": "--rounds 3 --cases 1x1 8x1",
     "generate flat": "--flat",
     "quantize": "{generator} {text} --rounds 3",
@@ -101,7 +101,7 @@ def make_pictures(path):
 
 def train(task, path, file):
     """A tiny model that was trained for a minute."""
-    command = [sys.executable, "-m", "keras_tfm", "train", task, "--train", file, "--out", path]
+    command = [sys.executable, "-m", "keras_tfm", "train", task, "--data", file, "--out", path]
     subprocess.run([*map(str, command), "--minutes", "1", "--overwrite", "--quiet"], check=True)
 
 

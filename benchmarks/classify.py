@@ -1,6 +1,6 @@
 """Fine-tuning an encoder end to end, raw labelled lines in: this package, and KerasHub's pipeline.
 
-    python -m benchmarks.classify --train FILE        tab-separated: a text and its label
+    python -m benchmarks.classify --data FILE        tab-separated: a text and its label
 
 Both train the same BERT (4 layers 256 wide) with dropout 0.1 and AdamW in float32, from one vocabulary of
 8,000 pieces. KerasHub's pipeline is that of its guides: tokenize and pack in `map`, every row as long as the
@@ -96,7 +96,7 @@ def run_worker(name, files):
 
 def main():
     parser = argparse.ArgumentParser("benchmarks.classify", description=__doc__.partition("\n")[0])
-    parser.add_argument("--train", nargs="+", required=True, metavar="FILE", help="as `train classify` takes")
+    parser.add_argument("--data", nargs="+", required=True, metavar="FILE", help="as `train classify` takes")
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--steps", type=int, default=20, help="training steps a round")
     parser.add_argument("--warmup", type=int, default=150, help="steps before, in which shapes compile")
@@ -104,10 +104,10 @@ def main():
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parse(parser)
     if options.worker:
-        return run_worker(options.worker, options.train)
+        return run_worker(options.worker, options.data)
     title = "Fine-tuning, raw lines in"
     sizes = (options.rounds, options.steps, options.warmup)
-    compare(title, MODULE, options.peers, *sizes, arguments=["--train", *options.train])
+    compare(title, MODULE, options.peers, *sizes, arguments=["--data", *options.data])
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Training a Transformer that translates: this package, KerasHub's layers, torch.nn.Transformer.
 
     python -m benchmarks.translate                           the same model on the same batches
-    python -m benchmarks.translate --train FILE FILE2        and end to end on real text: raw pairs in,
+    python -m benchmarks.translate --data FILE FILE2        and end to end on real text: raw pairs in,
                                                              real tokens counted, padding not
 
 All train the same pre-norm model (3 + 3 layers, 256 wide, 4 heads, 1,024 hidden, tied output, dropout
@@ -222,7 +222,7 @@ def run_worker(name, files):
 def main():
     parser = argparse.ArgumentParser("benchmarks.translate", description=__doc__.partition("\n")[0])
     parser.add_argument(
-        "--train", nargs="+", default=[], metavar="FILE", help="pairs, as keras-tfm train takes them"
+        "--data", nargs="+", default=[], metavar="FILE", help="pairs, as keras-tfm train takes them"
     )
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--steps", type=int, default=3, help="training steps a round")
@@ -230,14 +230,14 @@ def main():
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parse(parser)
     if options.worker:
-        return run_worker(options.worker, options.train)
+        return run_worker(options.worker, options.data)
     rounds, steps = options.rounds, options.steps
     compare(
         "the same batches", MODULE, options.peers, rounds, steps, warmup=3, flops_per_token=flops_per_token()
     )
-    if options.train:
+    if options.data:
         peers = [name for name in options.peers if name != "torch"]
-        files = ["--train", *options.train]
+        files = ["--data", *options.data]
         compare("end to end on real text", MODULE, peers, rounds, 10 * steps, warmup=60, arguments=files)
 
 

@@ -1,13 +1,13 @@
 r"""Names in noisy text, WNUT 2017: a published encoder learns to tag words.
 
-    keras-tfm train tag --train wnut17train.conll --valid emerging.dev.conll --from all-MiniLM-L6-v2/ \
+    keras-tfm train tag --data wnut17train.conll --valid emerging.dev.conll --from all-MiniLM-L6-v2/ \
         --learning-rate 2e-4 --epochs 8 --out runs/entities
     keras-tfm evaluate runs/entities --data emerging.test.annotated
 
 gives an entity F1 of 54.3 on dev, which chose the epoch, and 39.4 on test, after 20 minutes on 2 busy cores.
 In Python:
 
-    python examples/entities.py DIR FOLDER      DIR holds the three files, FOLDER the encoder
+    python examples/entities.py FOLDER MODEL      FOLDER holds the three files, MODEL the encoder
 """
 
 import pathlib

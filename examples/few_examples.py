@@ -1,13 +1,13 @@
 r"""Film reviews as good or bad from few examples: what is known beforehand decides how few are enough.
 
-    keras-tfm vectors wiki_tok.txt.xz --out vectors.txt
-    python examples/few_examples.py DIR --vectors vectors.txt --encoder all-MiniLM-L6-v2/ --minutes 2
+    keras-tfm vectors --data wiki_tok.txt.xz --out vectors.txt
+    python examples/few_examples.py FOLDER --vectors vectors.txt --encoder all-MiniLM-L6-v2/ --minutes 2
 
-learns SST-2 (train.tsv.xz, dev.tsv and test.tsv in DIR) from 1, 10 and 100 examples of each class, and from
-all, by a bidirectional LSTM on word vectors, the same on random vectors, a small Transformer, and a published
-encoder where a folder is given. Each has the same minutes at most. The numbers are accuracies on test, of few
-examples the means of three draws; with all examples dev chooses the epoch, with few the last one counts. On
-2 busy cores, where the published encoder came through a tenth of all examples in its two minutes:
+learns SST-2 (train.tsv.xz, dev.tsv and test.tsv in FOLDER) from 1, 10 and 100 examples of each class, and
+from all, by a bidirectional LSTM on word vectors, the same on random vectors, a small Transformer, and a
+published encoder where a folder is given. Each has the same minutes at most. The numbers are accuracies on
+test, of few examples the means of three draws; with all examples dev chooses the epoch, with few the last one
+counts. On 2 busy cores, where the published encoder came through a tenth of all examples in its two minutes:
 
     examples of each class                1      10     100     all
     LSTM, word vectors                 51.1    52.2    62.4    81.5
@@ -111,7 +111,7 @@ def main(folder, vectors=None, encoder=None, minutes=2.0):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("folder", metavar="DIR", help="holds train.tsv.xz, dev.tsv and test.tsv")
+    parser.add_argument("folder", metavar="FOLDER", help="holds train.tsv.xz, dev.tsv and test.tsv")
     parser.add_argument("--vectors", help="word vectors, as keras-tfm vectors writes them")
     parser.add_argument("--encoder", help="a folder of a published encoder, or its hub name")
     parser.add_argument("--minutes", type=float, default=2.0, help="of training at most, for each model")

@@ -13,7 +13,7 @@ Pre-training a small BERT (4 layers 256 wide) on 32,183 Wikipedia articles for 3
 with other work, took 3,044 steps of 32 rows of 64 tokens. On 500 articles held out masked words were 15.5 %
 right (the commonest word 4.5 %) at 5.94 nats (unigrams 6.47), pairs of texts 64 % (50 %). As a command:
 
-    keras-tfm train masked-lm --train wiki.txt.xz --out runs/bert --max-length 64 --batch-tokens 2048 \
+    keras-tfm train masked-lm --data wiki.txt.xz --out runs/bert --max-length 64 --batch-tokens 2048 \
         --minutes 30
     echo "The [MASK] of the river" | keras-tfm predict runs/bert
 """

@@ -7,7 +7,7 @@ with 1 to 5 stars. Expected: an RMSE on ratings held out of 1.09 for the mean, 0
 for the factorisation, and 0.55 for the opinions behind the ratings, which rounding and moods have changed.
 The same from a table of one's own, with the columns user, item and rating:
 
-    keras-tfm train recommend --train ratings.csv --lowest 1 --highest 5 --out runs/books
+    keras-tfm train recommend --data ratings.csv --lowest 1 --highest 5 --out runs/books
     keras-tfm evaluate runs/books --data more.csv
     echo reader-7 | keras-tfm predict runs/books --items 5
 """

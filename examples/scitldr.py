@@ -1,13 +1,13 @@
 r"""Papers in a sentence: SciTLDR's abstracts summed up two ways, measured beside their first sentences.
 
-    python examples/scitldr.py DIR      DIR holds train, dev and test .jsonl.xz, "source" and "target" lists
+    python examples/scitldr.py FOLDER      with train, dev and test .jsonl.xz, "source" and "target" lists
 
 The first way is an encoder-decoder, the second one language model that goes on behind the abstract. Ten
 minutes each, on 2 busy cores, give on test ROUGE-1, -2 and -L of 18.7, 3.6 and 16.2, and of 16.9, 3.0 and
 15.6; the abstracts' first sentences have 25.7, 9.3 and 20.1. Two thousand papers teach how summaries sound,
 not what a paper says: for that begin with a published model. By the CLI, for a table of texts and summaries:
 
-    keras-tfm train summarize --train train.tsv --valid dev.tsv --out runs/summaries --family gpt2
+    keras-tfm train summarize --data train.tsv --valid dev.tsv --out runs/summaries --family gpt2
     keras-tfm evaluate runs/summaries --data test.tsv
 """
 

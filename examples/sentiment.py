@@ -1,6 +1,6 @@
 r"""Film reviews as good or bad, SST-2: from scratch, or from a published encoder.
 
-    keras-tfm train classify --train train.tsv.xz --valid dev.tsv --size L-2_H-256 \
+    keras-tfm train classify --data train.tsv.xz --valid dev.tsv --size L-2_H-256 \
         --config examples/sentiment.json --pooling mean --vocabulary 16000 --learning-rate 1e-3 \
         --batch-tokens 2048 --epochs 8 --epoch-batches 100 --out runs/sentiment
     keras-tfm evaluate runs/sentiment --data dev.tsv
@@ -9,12 +9,12 @@ gives 82.4 % on dev, which chose the epoch, and 81.0 % on test, after 2 minutes 
 point less or as much, and longer training learns the phrases by heart. From all-MiniLM-L6-v2 it is 90.2 % on
 dev:
 
-    keras-tfm train classify --train train.tsv.xz --valid dev.tsv --from all-MiniLM-L6-v2/ \
+    keras-tfm train classify --data train.tsv.xz --valid dev.tsv --from all-MiniLM-L6-v2/ \
         --learning-rate 1e-4 --epochs 10 --epoch-batches 300 --out runs/sentiment
 
 In Python, from a folder of Hugging Face's where one is given:
 
-    python examples/sentiment.py DIR [FOLDER]      DIR holds train.tsv.xz, dev.tsv and test.tsv
+    python examples/sentiment.py FOLDER [MODEL]      FOLDER holds train.tsv.xz, dev.tsv and test.tsv
 """
 
 import pathlib

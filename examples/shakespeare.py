@@ -1,6 +1,6 @@
 r"""Shakespeare, character by character: a language model from one file of text, and a page that it writes.
 
-    keras-tfm train generate --train input.txt --tokenizer characters --config examples/shakespeare.json \
+    keras-tfm train generate --data input.txt --tokenizer characters --config examples/shakespeare.json \
         --batch-tokens 2048 --learning-rate 3e-3 --epochs 24 --minutes 30 --out runs/shakespeare
     echo ROMEO: | keras-tfm predict runs/shakespeare --whole --temperature 0.8 --seed 1
 

@@ -1,6 +1,6 @@
 r"""English to German on Multi30k's captions, from the raw files to a served SavedModel.
 
-    keras-tfm train translate --train train.en.gz train.de.gz --valid val.en.gz val.de.gz \
+    keras-tfm train translate --data train.en.gz train.de.gz --valid val.en.gz val.de.gz \
         --out runs/multi30k --size tiny --config examples/multi30k.json --batch-tokens 8192 \
         --learning-rate 3e-3 --epochs 80 --patience 10 --minutes 45
     keras-tfm evaluate runs/multi30k --data test_2016_flickr.en.gz test_2016_flickr.de.gz
@@ -10,7 +10,7 @@ in 42 minutes on 2 busy cores, and 37.7 with --beam 4; a quiet machine finishes 
 --minutes 30 it gives 36.9, and 38.3 with --beam 4; an LSTM with attention in the same time, by --family
 recurrent --size small --no-jit --learning-rate 2e-3, 34.9 and 36.3. In Python:
 
-    python examples/translate.py DIR       DIR holds train, val and test_2016_flickr .en.gz and .de.gz
+    python examples/translate.py FOLDER       FOLDER holds train, val and test_2016_flickr .en.gz and .de.gz
 """
 
 import pathlib

@@ -10,7 +10,7 @@ in two dimensions, word_vectors.png, where matplotlib is installed. Expected: th
 --corpus takes text, one text per line, words separated by spaces; --analogies takes a file of Mikolov's
 questions, "Athens Greece Oslo Norway". The same vectors come of
 
-    keras-tfm vectors FILE --out vectors.txt
+    keras-tfm vectors --data FILE --out vectors.txt
     keras-tfm neighbours vectors.txt king queen
 """
 

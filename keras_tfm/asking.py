@@ -44,9 +44,9 @@ class Finding(Batched):
         Annotated[float, Between(0, 1)] | None,
         Option("lowest score of the objects or segments that are printed", default="the task's"),
     ] = None
-    draw: Annotated[str | None, Option("folder for pictures with boxes or masks drawn", default="none")] = (
-        None
-    )
+    draw: Annotated[
+        str | None, Option("folder for pictures with boxes or masks drawn", default="none", metavar="FOLDER")
+    ] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +55,11 @@ class Masking(Finding):
 
     masks: Annotated[
         str | None,
-        Option("folder for masks, PNG files of class values or numbers of segments", default="none"),
+        Option(
+            "folder for masks, PNG files of class values or numbers of segments",
+            default="none",
+            metavar="FOLDER",
+        ),
     ] = None
 
 

@@ -70,12 +70,14 @@ class Option(NamedTuple):
         flag: its name there; by default the field's name with hyphens.
         default: words that describe a default of None.
         has_escapes: whether Python's escapes are understood in the text, such as \\n for the end of a line.
+        metavar: what a text stands for in the help.
     """
 
     help: str
     flag: str | None = None
     default: str | None = None
     has_escapes: bool = False
+    metavar: str = "TEXT"
 
 
 class Between(NamedTuple):
@@ -228,11 +230,11 @@ def brief(value):
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def meant(name, known):
-    """ " (did you mean …?)", with the one of the `known` names that `name` resembles; "" if none does."""
-    names = {str(one).lstrip("-"): one for one in known}  # the dashes of a flag make it like any other
-    found = difflib.get_close_matches(str(name).lstrip("-"), names, n=1, cutoff=0.7)
-    return f" (did you mean {names[found[0]]}?)" if found else ""
+def meant(name, names):
+    """ " (did you mean …?)", with the one of the `names` that `name` resembles; "" if none does."""
+    names = {str(one).lstrip("-"): one for one in names}  # the dashes of a flag make it like any other
+    matches = difflib.get_close_matches(str(name).lstrip("-"), names, n=1, cutoff=0.7)
+    return f" (did you mean {names[matches[0]]}?)" if matches else ""
 
 
 def _checked_union(value, kinds, name):

@@ -7,8 +7,33 @@ import keras
 import numpy as np
 from keras import ops
 
-# An input whose name ends so has the shape of the input that stands beside it, up to the rank of its own.
-BESIDE = {"padding_mask": "token_ids", "segment_ids": "token_ids", "pixel_mask": "images"}
+
+def every_position(token_ids):
+    """0 .. T-1 for each row of (B, T)."""
+    return ops.cumsum(ops.ones_like(token_ids), axis=1) - 1
+
+
+def _every_place(x):
+    return ops.ones_like(x[..., 0])
+
+
+# {the end of an optional input's name: (the input beside it, the function of that one which is the default)}
+OPTIONAL = {
+    "padding_mask": ("token_ids", ops.ones_like),
+    "segment_ids": ("token_ids", ops.zeros_like),
+    "mask_positions": ("token_ids", every_position),
+    "pixel_mask": ("images", _every_place),
+    "image_mask": ("image_tokens", _every_place),
+    "text_mask": ("text_tokens", _every_place),
+}
+
+
+def beside(name):
+    """(The name of the input beside an optional one, the default); (None, None) for any other name."""
+    for suffix, (other, default) in OPTIONAL.items():
+        if name.endswith(suffix):
+            return name.removesuffix(suffix) + other, default
+    return None, None
 
 
 def as_integers(ids, name):
@@ -54,15 +79,14 @@ def checked_inputs(inputs, expected):
     """
     inputs = {name: _checked(x, name, expected[name]) for name, x in inputs.items()}
     for name, x in inputs.items():
-        for suffix, beside in BESIDE.items():
-            other = inputs.get(name.removesuffix(suffix) + beside)
-            if name.endswith(suffix) and other is not None and None not in (rank_of(x), rank_of(other)):
-                shape = tuple(other.shape)[: len(x.shape)]
-                if not fits(x.shape, shape):
-                    raise ValueError(
-                        f"`{name}` must have the shape {shape}, like `{name.removesuffix(suffix)}{beside}`; "
-                        f"it has {tuple(x.shape)}."
-                    )
+        other, _ = beside(name)
+        has_its_shape = other in inputs and not name.endswith("mask_positions")
+        if has_its_shape and None not in (rank_of(x), rank_of(inputs[other])):
+            shape = tuple(inputs[other].shape)[: len(x.shape)]
+            if not fits(x.shape, shape):
+                raise ValueError(
+                    f"`{name}` must have the shape {shape}, like `{other}`; it has {tuple(x.shape)}."
+                )
     return inputs
 
 

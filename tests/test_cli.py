@@ -52,7 +52,7 @@ def trained(data, tmp_path_factory):
 def train(data, out):
     files = data / "source.txt", data / "target.txt"
     size = "--size", "tiny", "--config", data / "changes.json", "--vocabulary", 300, "--max-length", 48
-    return "train", "translate", "--train", *files, "--out", out, *size
+    return "train", "translate", "--data", *files, "--out", out, *size
 
 
 def test_train_evaluate_predict_export(data, trained, tmp_path, capsys):
@@ -68,7 +68,7 @@ def test_train_evaluate_predict_export(data, trained, tmp_path, capsys):
     assert measures["pairs"] == 48 and 0 <= measures["bleu"] <= 100
 
     (tmp_path / "asked").write_text("1 May 2000\n\n" + "long " * 200 + "\n", "utf-8")
-    assert run("predict", trained, "--input", tmp_path / "asked") == 0
+    assert run("predict", trained, "--data", tmp_path / "asked") == 0
     output = capsys.readouterr()
     assert output.out.count("\n") == 3 and "1 of 3 texts exceed 48 tokens" in output.err
 
@@ -94,7 +94,7 @@ def test_resume_refuses_another_model_or_other_data(data, trained, tmp_path, cap
     assert run(*train(data, trained), "--resume", "--family", "recurrent", "--size", "tiny") == 2
     assert "--family (now recurrent, then transformer)" in capsys.readouterr().err
     (tmp_path / "target.txt").write_text("".join(f"{i}\n" for i in range(48)))
-    files = "--train", data / "source.txt", tmp_path / "target.txt"
+    files = "--data", data / "source.txt", tmp_path / "target.txt"
     assert run("train", "translate", *files, "--out", trained, "--resume") == 2
     assert "these differ: data (now " in capsys.readouterr().err
 
@@ -112,7 +112,7 @@ def generator(data, tmp_path_factory):
 
 def train_generate(data, out):
     size = "--config", data / "changes.json", "--max-length", 32, "--separator", r"\n"
-    return "train", "generate", "--train", data / "source.txt", "--out", out, *size
+    return "train", "generate", "--data", data / "source.txt", "--out", out, *size
 
 
 def test_a_language_model_from_text_to_export(data, generator, tmp_path, capsys):
@@ -123,7 +123,7 @@ def test_a_language_model_from_text_to_export(data, generator, tmp_path, capsys)
     assert measures.keys() == {"loss", "perplexity", "bits_per_byte", "tokens", "texts"}
     assert measures["loss"] > 0
     (tmp_path / "asked").write_text("1 May\nJune\n", "utf-8")
-    asked = "predict", generator, "--input", tmp_path / "asked", "--max-new-tokens", 5
+    asked = "predict", generator, "--data", tmp_path / "asked", "--max-new-tokens", 5
     answers = []
     for options in ((), ("--beam", 2), ("--temperature", 2, "--seed", 1), ("--temperature", 2, "--seed", 1)):
         assert run(*asked, *options) == 0
@@ -173,7 +173,7 @@ def test_a_language_model_is_exported_and_trained_on(data, generator, tmp_path, 
 )
 def test_prompts_that_cannot_be_continued(content, options, message, generator, tmp_path, capsys):
     (tmp_path / "asked").write_bytes(content)
-    assert run("predict", generator, "--input", tmp_path / "asked", *options) == 2
+    assert run("predict", generator, "--data", tmp_path / "asked", *options) == 2
     output = capsys.readouterr()
     assert message in output.err and output.err.count("\n") == 1 and not output.out
 
@@ -181,9 +181,9 @@ def test_prompts_that_cannot_be_continued(content, options, message, generator, 
 @pytest.mark.slow
 def test_options_of_decoding_reach_translations(data, trained, tmp_path, capsys):
     (tmp_path / "asked").write_text("1 May 2000\n", "utf-8")
-    assert run("predict", trained, "--input", tmp_path / "asked", "--beam", 2, "--length-penalty", 0.6) == 0
+    assert run("predict", trained, "--data", tmp_path / "asked", "--beam", 2, "--length-penalty", 0.6) == 0
     assert capsys.readouterr().out.count("\n") == 1
-    assert run("predict", trained, "--input", tmp_path / "asked", "--beam", 0) == 2
+    assert run("predict", trained, "--data", tmp_path / "asked", "--beam", 0) == 2
     assert "argument --beam: must be at least 1; it is 0" in capsys.readouterr().err
     files = data / "source.txt", data / "target.txt"
     assert run("evaluate", trained, "--data", *files, "--beam", 2, "--max-new-tokens", 3) == 0
@@ -200,20 +200,20 @@ def test_a_summarizer_from_pairs(family, data, tmp_path, capsys):
     (tmp_path / "changes.json").write_text('{"dim": 32, "num_heads": 2, "num_layers": 1}')
     size = "--size", "tiny", "--config", tmp_path / "changes.json", "--vocabulary", 300, "--max-length", 48
     out = "--out", tmp_path / "run", "--epochs", 1
-    assert run("train", "summarize", "--train", path, *out, *size, "--family", family) == 0
+    assert run("train", "summarize", "--data", path, *out, *size, "--family", family) == 0
     assert run("evaluate", tmp_path / "run", "--data", path, "--max-new-tokens", 4) == 0
     measures = json.loads(capsys.readouterr().out)
     assert {"rouge1", "rouge2", "rougeL", "lead1_rougeL"} <= measures.keys() and measures["pairs"] == 48
 
 
-ALONE = ("train", "translate", "--train", "a", "--out", "b")
+ALONE = ("train", "translate", "--data", "a", "--out", "b")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("train", "fly", "--train", "a"), "invalid choice: 'fly'"),
-        (("train", "clasify", "--train", "a"), "(did you mean classify?)"),
+        (("train", "fly", "--data", "a"), "invalid choice: 'fly'"),
+        (("train", "clasify", "--data", "a"), "(did you mean classify?)"),
         (("predicts", "a"), "(did you mean predict?)"),
         ((*ALONE, "--learnig-rate", "1"), "--learnig-rate 1 (did you mean --learning-rate?)"),
         ((*ALONE, "--family=transfomer"), "(did you mean transformer?)"),
@@ -223,7 +223,7 @@ ALONE = ("train", "translate", "--train", "a", "--out", "b")
         ((*ALONE, "--config", "{data}/typo.json"), "(did you mean dropout?)"),
         (("plot", "nowhere"), "nowhere: there is no such folder"),
         (
-            ("train", "classify", "--train", "{data}/labels.tsv", "--out", "{data}/x", "--from", "./nowhere"),
+            ("train", "classify", "--data", "{data}/labels.tsv", "--out", "{data}/x", "--from", "./nowhere"),
             "./nowhere: there is no such folder",
         ),
         (("predict",), "the following arguments are required: RUN"),
@@ -234,13 +234,13 @@ ALONE = ("train", "translate", "--train", "a", "--out", "b")
             "--columns: expected two",
         ),
         (("export", "{trained}", "--out", "{data}"), "exists already"),
-        (("predict", "{trained}", "--input", "{data}/missing"), "missing"),
+        (("predict", "{trained}", "--data", "{data}/missing"), "missing"),
         (("evaluate", "{generator}", "--data", "{data}/source.txt", "--beam", "2"), "does not generate text"),
         (
             ("evaluate", "{generator}", "--data", "{data}/source.txt", "--columns", "a,b"),
             "--columns: expected one, A; got a,b",
         ),
-        (("train", "generate", "--train", "{data}/missing", "--out", "{data}/x"), "cannot be read"),
+        (("train", "generate", "--data", "{data}/missing", "--out", "{data}/x"), "cannot be read"),
         (("launch", "--workers", "0", "--", "train"), "argument --workers: must be at least 1; it is 0"),
         (("launch", "--workers", "2"), "expected -- train …; got no command"),
         (("launch", "--workers", "2", "--", "fly"), "expected -- train …; got fly"),
@@ -269,7 +269,7 @@ def test_mistakes_are_one_line_and_exit_code_2(arguments, message, data, trained
 )
 def test_bad_data_leaves_no_run(content, message, tmp_path, capsys):
     (tmp_path / "bad.tsv").write_bytes(content)
-    assert run("train", "translate", "--train", tmp_path / "bad.tsv", "--out", tmp_path / "run") == 2
+    assert run("train", "translate", "--data", tmp_path / "bad.tsv", "--out", tmp_path / "run") == 2
     error = capsys.readouterr().err
     assert "bad.tsv" in error and message in error and error.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["bad.tsv"]

@@ -45,13 +45,13 @@ def data(tmp_path_factory):
 
 ENCODER = "--size tiny --config {data}/text.json --vocabulary 300"
 TRAIN = {  # {task: its arguments}
-    "forecast": "--train {data}/series.csv",
-    "answer": f"--train {{data}}/questions.jsonl {ENCODER} --max-length 64",
-    "classify": f"--train {{data}}/texts.tsv {ENCODER} --max-length 16",
-    "translate": "--train {data}/pairs.tsv --size tiny --max-length 8",
-    "detect": "--train {data}/boxes.jsonl --image-size 64",
-    "classify-images": "--train {data}/images --family vit --size tiny --config {data}/image.json",
-    "pretrain-images": "--train {data}/images --family vit --size tiny --config {data}/image.json",
+    "forecast": "--data {data}/series.csv",
+    "answer": f"--data {{data}}/questions.jsonl {ENCODER} --max-length 64",
+    "classify": f"--data {{data}}/texts.tsv {ENCODER} --max-length 16",
+    "translate": "--data {data}/pairs.tsv --size tiny --max-length 8",
+    "detect": "--data {data}/boxes.jsonl --image-size 64",
+    "classify-images": "--data {data}/images --family vit --size tiny --config {data}/image.json",
+    "pretrain-images": "--data {data}/images --family vit --size tiny --config {data}/image.json",
 }
 
 
@@ -104,6 +104,6 @@ def test_what_is_too_large_to_decode_is_named_by_its_flag(
     verb, options, message, generator, tmp_path, capsys
 ):
     (tmp_path / "lines.txt").write_text("a b\n")
-    files = {"predict": f"--input {tmp_path}/lines.txt", "export": f"--out {tmp_path}/out"}
+    files = {"predict": f"--data {tmp_path}/lines.txt", "export": f"--out {tmp_path}/out"}
     arguments = f"{verb} {generator} {files[verb]} {options}"
     check_refused(arguments, message, capsys)

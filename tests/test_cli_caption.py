@@ -28,7 +28,7 @@ def world(tmp_path_factory):
 def test_train_evaluate_predict_convert(world, tmp_path, capsys):
     out = tmp_path / "captioner"
     options = "--config", world.parent / "changes.json", "--vocabulary", 300, "--max-length", 40
-    train = "--train", world, "--epochs", 1, "--batch-size", 8, "--out", out
+    train = "--data", world, "--epochs", 1, "--batch-size", 8, "--out", out
     assert run("train", "caption", *train, *options) == 0
     capsys.readouterr()
     assert run("evaluate", out, "--data", world) == 0
@@ -36,7 +36,7 @@ def test_train_evaluate_predict_convert(world, tmp_path, capsys):
     measures = json.loads(output.out)
     assert measures["pairs"] == 16 and {"bleu", "chrf", "exact_match"} <= measures.keys()
     assert "1 of 17 images are skipped: broken.png" in output.err
-    asked = "predict", out, "--input", world / "0*.png", "--max-new-tokens", 5
+    asked = "predict", out, "--data", world / "0*.png", "--max-new-tokens", 5
     assert run(*asked, "--beam", 2) == 0
     assert len(capsys.readouterr().out.splitlines()) == 10
     assert run("convert", out, "--to-huggingface", tmp_path / "theirs") == 0

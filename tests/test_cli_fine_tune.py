@@ -31,7 +31,7 @@ def data(tmp_path_factory):
 def train(data, out, *options):
     size = "--size", "tiny", "--config", data / "changes.json", "--vocabulary", 300, "--max-length", 32
     size += "--pooling", "first"  # what transformers has
-    return "train", "classify", "--train", data / "train.tsv", "--out", out, *size, "--epochs", 1, *options
+    return "train", "classify", "--data", data / "train.tsv", "--out", out, *size, "--epochs", 1, *options
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +51,7 @@ def test_the_verbs_on_a_run(data, trained, tmp_path, capsys):
     assert run("evaluate", trained, "--data", data / "other.csv", "--header") == 0
     assert json.loads(capsys.readouterr().out) == measures
     (tmp_path / "asked").write_text("a dull mess\n\n" + "film " * 80 + "\n", "utf-8")
-    assert run("predict", trained, "--input", tmp_path / "asked") == 0
+    assert run("predict", trained, "--data", tmp_path / "asked") == 0
     output = capsys.readouterr()
     assert len(output.out.splitlines()) == 3 and set(output.out.split()) <= {"good", "bad"}
     assert "1 of 3 texts exceed 32 tokens" in output.err
@@ -85,7 +85,7 @@ NOT_ENDED = "no epoch of its training has ended yet; it has its initial weights\
 @pytest.mark.parametrize("verb", ["predict", "evaluate", "export", "quantize", "convert"])
 def test_a_run_that_has_not_ended_an_epoch_says_so(verb, data, untrained, tmp_path, capsys):
     options = {
-        "predict": ("--input", untrained.parent / "asked"),
+        "predict": ("--data", untrained.parent / "asked"),
         "evaluate": ("--data", data / "train.tsv"),
         "convert": ("--to-huggingface", tmp_path / "out"),
     }
@@ -97,7 +97,7 @@ def test_a_run_that_has_not_ended_an_epoch_says_so(verb, data, untrained, tmp_pa
 @pytest.mark.slow
 def test_a_run_that_has_ended_an_epoch_says_nothing(trained, untrained, capsys):
     assert tasks.load(trained).is_trained
-    assert run("predict", trained, "--input", untrained.parent / "asked") == 0
+    assert run("predict", trained, "--data", untrained.parent / "asked") == 0
     assert NOT_ENDED not in capsys.readouterr().err
 
 
@@ -118,7 +118,7 @@ def test_one_epoch_is_what_is_asked_for_and_a_resumed_run_keeps_its_precision(da
 @pytest.mark.slow
 def test_training_from_the_encoder_of_others(data, trained, tmp_path, capsys):
     assert run("convert", trained, "--to-huggingface", tmp_path / "folder") == 0
-    common = ("train", "classify", "--train", data / "train.tsv", "--epochs", 1, "--freeze", 1)
+    common = ("train", "classify", "--data", data / "train.tsv", "--epochs", 1, "--freeze", 1)
     assert run(*common, "--from", tmp_path / "folder", "--out", tmp_path / "a") == 0
     assert run(*common, "--from", trained, "--out", tmp_path / "b") == 0
     assert run(*common, "--from", trained, "--out", tmp_path / "c", "--pooling", "max") == 0
@@ -135,10 +135,10 @@ def test_training_from_the_encoder_of_others(data, trained, tmp_path, capsys):
     ("options", "message"),
     [
         (("--valid", "{data}/ugly.tsv"), "'ugly' unseen in training; known are bad, good"),
-        (("--train", "{data}/other.csv"), "line 1: expected an example, but 'felt' is the label of no other"),
-        (("--train", "{data}/cut.tsv"), "cut.tsv, line 2: expected 2 columns, got 1"),
+        (("--data", "{data}/other.csv"), "line 1: expected an example, but 'felt' is the label of no other"),
+        (("--data", "{data}/cut.tsv"), "cut.tsv, line 2: expected 2 columns, got 1"),
         (
-            ("--train", "{data}/scores.tsv", "--problem", "regression"),
+            ("--data", "{data}/scores.tsv", "--problem", "regression"),
             "line 2: expected a number as the label",
         ),
         (("--columns", "words,label"), "expected a column named 'words', got sentence, label"),
@@ -155,7 +155,7 @@ def test_mistakes_are_one_line_and_leave_no_run(options, message, data, tmp_path
     options = [option.format(data=data) for option in options]
     arguments = train(data, tmp_path / "run", *options)
     if "--from" in options:  # which brings its model
-        arguments = "train", "classify", "--train", data / "train.tsv", "--out", tmp_path / "run", *options
+        arguments = "train", "classify", "--data", data / "train.tsv", "--out", tmp_path / "run", *options
     check_refusal(arguments, message.format(data=data), capsys)
 
 
@@ -167,7 +167,7 @@ def test_a_vocabulary_that_does_not_match_the_embedding(data, trained, tmp_path,
     content["model"]["vocab"]["unheard"] = len(content["model"]["vocab"])
     path.write_text(json.dumps(content), "utf-8")
     capsys.readouterr()
-    arguments = "train", "classify", "--train", data / "train.tsv", "--out", tmp_path / "run"
+    arguments = "train", "classify", "--data", data / "train.tsv", "--out", tmp_path / "run"
     assert run(*arguments, "--from", tmp_path / "folder") == 2
     error = capsys.readouterr().err
     assert "The vocabulary does not match the embedding" in error and "Traceback" not in error
@@ -180,7 +180,7 @@ def test_words_are_tagged(data, trained, tmp_path, capsys):
     (tmp_path / "train.conll").write_text("\n".join(sentences * 10), "utf-8")
     (tmp_path / "cut.conll").write_text("Ada B-PER\nslept\n", "utf-8")
     (tmp_path / "unseen.conll").write_text("Ada B-ORG\n", "utf-8")
-    common = ("train", "tag", "--train", tmp_path / "train.conll", "--out", tmp_path / "tags", "--epochs", 1)
+    common = ("train", "tag", "--data", tmp_path / "train.conll", "--out", tmp_path / "tags", "--epochs", 1)
     assert run(*common, "--from", trained) == 0
     capsys.readouterr()
     assert run("evaluate", tmp_path / "tags", "--data", tmp_path / "train.conll") == 0
@@ -192,7 +192,7 @@ def test_words_are_tagged(data, trained, tmp_path, capsys):
         "sentences",
     }
     (tmp_path / "asked").write_text("Ada met Bob\n\n", "utf-8")
-    assert run("predict", tmp_path / "tags", "--input", tmp_path / "asked") == 0
+    assert run("predict", tmp_path / "tags", "--data", tmp_path / "asked") == 0
     tags, nothing = capsys.readouterr().out.splitlines()
     assert len(tags.split()) == 3 and set(tags.split()) <= {"O", "B-PER"} and not nothing
     for name, message in (
@@ -223,7 +223,7 @@ def test_questions_are_answered(data, trained, tmp_path, capsys):
     """From the encoder of another task's RUN, in windows."""
     asked = [("Who met Bob?", "Ada Lovelace"), ("Where slept Bob?", "by the river"), ("Why?", "")]
     train = squad(tmp_path / "train.json", *asked * 10)
-    common = ("train", "answer", "--train", train, "--epochs", 1, "--max-length", 24)
+    common = ("train", "answer", "--data", train, "--epochs", 1, "--max-length", 24)
     assert run(*common, "--from", trained, "--out", tmp_path / "a", "--stride", 6) == 0
     config = tasks.load(tmp_path / "a").config
     assert (config.max_length, config.stride, config.unanswerable) == (24, 6, True)
@@ -231,14 +231,14 @@ def test_questions_are_answered(data, trained, tmp_path, capsys):
     assert run("evaluate", tmp_path / "a", "--data", train) == 0
     assert json.loads(capsys.readouterr().out).keys() == {"exact_match", "f1", "questions"}
     (tmp_path / "asked").write_text(f"Who met Bob?\t{CONTEXT}\nWhy?\tBob\n", "utf-8")
-    assert run("predict", tmp_path / "a", "--input", tmp_path / "asked") == 0
+    assert run("predict", tmp_path / "a", "--data", tmp_path / "asked") == 0
     answers = capsys.readouterr().out.split("\n")
     assert len(answers) == 3 and answers[0] in CONTEXT and answers[1] in "Bob"
     assert run("export", tmp_path / "a", "--out", tmp_path / "served") == 0
     assert (tmp_path / "served" / "saved_model.pb").exists()
     wrong = squad(tmp_path / "wrong.json", ("Who?", "Charles"))
     (tmp_path / "asked").write_text("Who met Bob?\n" + "who " * 40 + f"\tBob\nWhy?\t{CONTEXT}\n", "utf-8")
-    assert run("predict", tmp_path / "a", "--input", tmp_path / "asked") == 0
+    assert run("predict", tmp_path / "a", "--data", tmp_path / "asked") == 0
     output = capsys.readouterr()
     assert output.out.startswith("\n\n") and output.out.count("\n") == 3
     assert "line 1 gets an empty line: expected a question and a context" in output.err
@@ -262,16 +262,16 @@ def test_choices_are_made(trained, tmp_path, capsys):
         {"text": "no", "choices": ["i", "funny"], "label": 1},
     ]
     (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, lines * 10)), "utf-8")
-    common = ("train", "choose", "--train", tmp_path / "train.jsonl", "--epochs", 1, "--from", trained)
+    common = ("train", "choose", "--data", tmp_path / "train.jsonl", "--epochs", 1, "--from", trained)
     assert run(*common, "--out", tmp_path / "a") == 0
     capsys.readouterr()
     assert run("evaluate", tmp_path / "a", "--data", tmp_path / "train.jsonl") == 0
     assert json.loads(capsys.readouterr().out).keys() == {"accuracy", "loss", "examples"}
     (tmp_path / "asked").write_text("a warm\tfilm\tmess\nno\ti\tfunny\n", "utf-8")
-    assert run("predict", tmp_path / "a", "--input", tmp_path / "asked") == 0
+    assert run("predict", tmp_path / "a", "--data", tmp_path / "asked") == 0
     assert set(capsys.readouterr().out.split()) <= {"0", "1"}
     (tmp_path / "asked").write_text("a warm\tfilm\tmess\nno\ti\n", "utf-8")
-    assert run("predict", tmp_path / "a", "--input", tmp_path / "asked") == 0
+    assert run("predict", tmp_path / "a", "--data", tmp_path / "asked") == 0
     output = capsys.readouterr()
     assert output.out.split("\n")[0] in ("0", "1") and output.out.endswith("\n\n")
     assert "line 2 gets an empty line: expected two choices or more, got 1" in output.err

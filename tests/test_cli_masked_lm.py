@@ -27,7 +27,7 @@ def data(tmp_path_factory):
 
 def train(data, out, *options):
     size = "--size", "tiny", "--config", data / "changes.json", "--vocabulary", 300, "--max-length", 32
-    return "train", "masked-lm", "--train", data / "text", "--out", out, *size, "--epochs", 1, *options
+    return "train", "masked-lm", "--data", data / "text", "--out", out, *size, "--epochs", 1, *options
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_evaluate_predict_export_and_resume(data, trained, tmp_path, capsys):
     measures = json.loads(capsys.readouterr().out)
     assert measures["documents"] == 10 and 0 <= measures["nsp_accuracy"] <= 1
     (tmp_path / "asked").write_text("the [MASK] was\n\n" + "bank " * 80 + "[MASK]\n", "utf-8")
-    assert run("predict", trained, "--input", tmp_path / "asked") == 0
+    assert run("predict", trained, "--data", tmp_path / "asked") == 0
     output = capsys.readouterr()
     first, second, third = output.out.splitlines()
     assert first.startswith("the ") and "[MASK]" not in first and not second and third.endswith("[MASK]")
@@ -58,7 +58,7 @@ def test_evaluate_predict_export_and_resume(data, trained, tmp_path, capsys):
 @pytest.mark.slow  # a classifier's is tested always
 def test_from_a_folder_of_hugging_faces(data, trained, tmp_path, capsys):
     MaskedLanguageModel.load(trained).save_huggingface(tmp_path / "folder")
-    arguments = "train", "masked-lm", "--train", data / "text", "--epochs", 1
+    arguments = "train", "masked-lm", "--data", data / "text", "--epochs", 1
     assert run(*arguments, "--from", tmp_path / "folder", "--out", tmp_path / "run") == 0
     assert "of the bank" in MaskedLanguageModel.load(tmp_path / "run").predict(["of the bank"])[0]
     (tmp_path / "folder" / "tokenizer.json").unlink()
@@ -74,18 +74,18 @@ def test_from_a_folder_of_hugging_faces(data, trained, tmp_path, capsys):
         (("--max-length", "4"), "argument --max-length: must be at least 8; it is 4"),
         (("--vocabulary", "20"), "--vocabulary must be at least 300; it is 20"),
         (("--tokenizer", "{data}"), "expected tokenizer.json or vocab.txt, got neither"),
-        (("--train", "{data}/text/a.txt", "{data}/missing"), "missing: cannot be read"),
-        (("--train", "{data}"), "expected text files, .txt, .txt.gz, .txt.xz; the folder has none"),
+        (("--data", "{data}/text/a.txt", "{data}/missing"), "missing: cannot be read"),
+        (("--data", "{data}"), "expected text files, .txt, .txt.gz, .txt.xz; the folder has none"),
         (("--from", "{data}"), "a folder of Hugging Face's or a hub id; {data} has no config.json"),
-        (("--train", "{data}/changes.json"), "changes.json: expected a JSON array of objects"),
-        (("--train", "{data}/single/one.txt"), "At least 2 examples are needed"),
+        (("--data", "{data}/changes.json"), "changes.json: expected a JSON array of objects"),
+        (("--data", "{data}/single/one.txt"), "At least 2 examples are needed"),
     ],
 )
 def test_mistakes_are_one_line_and_leave_no_run(options, message, data, tmp_path, capsys):
     options = [option.format(data=data) for option in options]
     arguments = train(data, tmp_path / "run", *options)
     if "--from" in options:  # which brings its model
-        arguments = "train", "masked-lm", "--train", data / "text", "--out", tmp_path / "run", *options
+        arguments = "train", "masked-lm", "--data", data / "text", "--out", tmp_path / "run", *options
     check_refusal(arguments, message.format(data=data), capsys)
 
 

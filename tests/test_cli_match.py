@@ -40,7 +40,7 @@ def trained(world, tmp_path_factory):
     out = tmp_path_factory.mktemp("runs") / "matcher"
     sizes = "--config", world / "changes.json", "--vocabulary", 600, "--max-length", 12
     options = "--epochs", 1, "--batch-size", 8, *sizes, "--out", out
-    assert run("train", "match-images", "--train", world / "pairs.tsv", *options) == 0
+    assert run("train", "match-images", "--data", world / "pairs.tsv", *options) == 0
     return out
 
 
@@ -51,7 +51,7 @@ def test_train_evaluate_predict_convert(world, trained, tmp_path, capsys):
     measures = json.loads(output.out)
     assert measures["pairs"] == 32 and 0 <= measures["text_recall_1"] <= measures["text_recall_10"] <= 1
     assert "1 of 33 images are skipped: photos/none.png" in output.err
-    assert run("predict", trained, "--input", world / "photos") == 0
+    assert run("predict", trained, "--data", world / "photos") == 0
     lines = capsys.readouterr().out.splitlines()  # a file's name, and its vector
     assert [len(line.split()) for line in lines] == [17] * 32
     assert run("convert", trained, "--to-huggingface", tmp_path / "theirs") == 0
@@ -63,7 +63,7 @@ def test_train_evaluate_predict_convert(world, trained, tmp_path, capsys):
 def test_labels_without_training(world, trained, capsys, tmp_path):
     (tmp_path / "broken.png").write_bytes(b"\x89PNG")
     images = world / "photos" / "0*.png", tmp_path / "broken.png", world / "photos" / "10.png"
-    asked = "classify-zero-shot", trained, "--labels", world / "labels.txt", "--images", *images
+    asked = "classify-zero-shot", trained, "--labels", world / "labels.txt", "--data", *images
     assert run(*asked, "--template", "The {} half is top.", "{}") == 0
     output = capsys.readouterr()
     rows = [line.split("\t") for line in output.out.splitlines()]
@@ -85,10 +85,10 @@ def test_labels_without_training(world, trained, capsys, tmp_path):
 @pytest.mark.slow
 def test_an_index_is_made_grows_and_is_asked(world, trained, tmp_path, capsys):
     index = tmp_path / "index"
-    assert run("search", "index", trained, "--images", world / "photos" / "0*.png", "--out", index) == 0
+    assert run("search", "index", trained, "--data", world / "photos" / "0*.png", "--out", index) == 0
     assert f"10 images are new; {index} now has 10\n" in capsys.readouterr().err
     before = {path: path.stat().st_mtime_ns for path in index.iterdir()}
-    assert run("search", "index", trained, "--images", world / "photos", "--out", index) == 0
+    assert run("search", "index", trained, "--data", world / "photos", "--out", index) == 0
     assert f"22 images are new; {index} now has 32\n" in capsys.readouterr().err
     assert {path: path.stat().st_mtime_ns for path in before} == before
     text = "The red half is top."
@@ -101,7 +101,7 @@ def test_an_index_is_made_grows_and_is_asked(world, trained, tmp_path, capsys):
     assert len(rows) == 3 and set(path for _, path in rows) <= set(paths)
     assert run("search", "query", index, "--image", paths[4], "--top", 1) == 0
     assert capsys.readouterr().out.startswith("1.0000\t")
-    again = "search", "index", trained, "--images", world / "photos", "--out", index, "--graph"
+    again = "search", "index", trained, "--data", world / "photos", "--out", index, "--graph"
     assert run(*again) == 0
     output = capsys.readouterr().err
     assert "0 images are new" in output and "no graph was written: it needs at least 10,000 vectors" in output
@@ -115,7 +115,7 @@ def test_an_index_is_made_grows_and_is_asked(world, trained, tmp_path, capsys):
 def test_an_index_knows_its_model(world, trained, tmp_path, capsys):
     index, task, text = tmp_path / "index", tasks.load(trained), "The red half is top."
     image = world / "photos" / "00.png"
-    assert run("search", "index", trained, "--images", image, "--out", index) == 0
+    assert run("search", "index", trained, "--data", image, "--out", index) == 0
     capsys.readouterr()
     # The model is moved, and asked for where it is.
     task.save(tmp_path / "moved")
@@ -131,5 +131,5 @@ def test_an_index_knows_its_model(world, trained, tmp_path, capsys):
     capsys.readouterr()
     assert run("search", "query", index, "--text", text, "--model", tmp_path / "other") == 2
     assert "made by another model" in capsys.readouterr().err
-    assert run("search", "index", tmp_path / "other", "--images", image, "--out", index) == 2
+    assert run("search", "index", tmp_path / "other", "--data", image, "--out", index) == 2
     assert "made by another model" in capsys.readouterr().err

@@ -77,18 +77,18 @@ def refused(command, capsys):
         ("demo --out runs/x --run runs/new", "runs/x is a RUN, which only another RUN replaces"),
         ("demo --out runs/x --run runs/x", "runs/x: runs/x is read from there, and not replaced"),
         ("quantize runs/x --out exported", "exported exists already: choose another name, or pass"),
-        ("vectors corpus/c.txt --out corpus/c.txt --overwrite", "corpus/c.txt is read by this command"),
-        ("vectors corpus/c.txt --out hard.txt --overwrite", "hard.txt is read by this command"),
-        ("vectors link --out hard.txt --overwrite", "hard.txt is read by this command"),
-        ("vectors corpus/*.txt --out linked/c.txt --overwrite", "linked/c.txt is read by this command"),
-        ("vectors corpus --out linked/run/empty --overwrite", "linked/run/empty is read by this command"),
-        ("vectors corpus --out link --overwrite", "link is a link, and a file is to be written"),
-        ("vectors corpus --out pipe --overwrite", "pipe is a device or a pipe, and a file is to be"),
-        ("vectors corpus --out /dev/null --overwrite", "/dev/null is a device or a pipe, and a file"),
-        ("vectors corpus --out runs --overwrite", "runs is a folder, not a file: choose another name"),
-        ("vectors corpus --out none/v.txt", "none/v.txt: the folder none does not exist"),
-        ("vectors corpus --out photo.png", "photo.png exists already: choose another name, or pass --overw"),
-        ("vectors corpus --out exported/model.onnx --overwrite", "exported/model.onnx is a file of "),
+        ("vectors --data corpus/c.txt --out corpus/c.txt --overwrite", "corpus/c.txt is read by this"),
+        ("vectors --data corpus/c.txt --out hard.txt --overwrite", "hard.txt is read by this command"),
+        ("vectors --data link --out hard.txt --overwrite", "hard.txt is read by this command"),
+        ("vectors --data corpus/*.txt --out linked/c.txt --overwrite", "linked/c.txt is read by this"),
+        ("vectors --data corpus --out linked/run/empty --overwrite", "linked/run/empty is read by"),
+        ("vectors --data corpus --out link --overwrite", "link is a link, and a file is to be written"),
+        ("vectors --data corpus --out pipe --overwrite", "pipe is a device or a pipe, and a file is to be"),
+        ("vectors --data corpus --out /dev/null --overwrite", "/dev/null is a device or a pipe, and a file"),
+        ("vectors --data corpus --out runs --overwrite", "runs is a folder, not a file: choose another name"),
+        ("vectors --data corpus --out none/v.txt", "none/v.txt: the folder none does not exist"),
+        ("vectors --data corpus --out photo.png", "photo.png exists already: choose another name, or"),
+        ("vectors --data corpus --out exported/model.onnx --overwrite", "exported/model.onnx is a file of "),
         ("attention runs/x --text a --out page.html", "page.html exists already"),
         ("attention runs/x --text a --out runs/x/config.json --overwrite", "config.json is a file of "),
         ("attention runs/x --text a --out other/y/checkpoints/step-00000004/state.json --overwrite",
@@ -96,17 +96,17 @@ def refused(command, capsys):
         ("attention runs/x --image photo.png --out photo.png --overwrite", "photo.png is read by this comm"),
         ("plot runs/x --out photo.png", "photo.png exists already"),
         ("plot runs/x --out runs/y/model.safetensors --overwrite", "model.safetensors is a file of "),
-        ("train classify --train corpus/c.txt --from runs/x --out runs/x --overwrite", "/runs/x is read"),
-        ("train classify --train corpus/c.txt --options runs/y/training.json --out runs/y --overwrite",
+        ("train classify --data corpus/c.txt --from runs/x --out runs/x --overwrite", "/runs/x is read"),
+        ("train classify --data corpus/c.txt --options runs/y/training.json --out runs/y --overwrite",
          "runs/y: runs/y/training.json is read from there, and not replaced"),
-        ("train classify --train corpus/c.txt --out runs/y --overwrite "
+        ("train classify --data corpus/c.txt --out runs/y --overwrite "
          "--config other/y/checkpoints/step-00000004/state.json",
          "runs/y: other/y/checkpoints/.*state.json is read from there"),
-        ("train masked-lm --train corpus/c.txt --tokenizer runs/y --out runs/y --overwrite",
+        ("train masked-lm --data corpus/c.txt --tokenizer runs/y --out runs/y --overwrite",
          "/runs/y is read from there|runs/y: runs/y is read"),
-        ("train classify --train corpus --out corpus/new", "folder outside of --train .*/corpus, got"),
-        ("train classify --train corpus --out linked/new", "folder outside of --train .*/corpus, got"),
-        ("train translate --train a.txt --valid corpus --out corpus/new", "outside of --valid .*/corpus, g"),
+        ("train classify --data corpus --out corpus/new", "folder outside of --data .*/corpus, got"),
+        ("train classify --data corpus --out linked/new", "folder outside of --data .*/corpus, got"),
+        ("train translate --data a.txt --valid corpus --out corpus/new", "outside of --valid .*/corpus, g"),
     ],
 )  # fmt: skip
 def test_what_an_output_may_not_replace(place, capsys, command, message):
@@ -117,8 +117,8 @@ def test_what_an_output_may_not_replace(place, capsys, command, message):
 @pytest.mark.parametrize(
     "command",
     [
-        "train classify --train corpus/c.txt --out runs/y --overwrite",
-        "train recommend --train corpus/c.txt --out runs/y --overwrite",
+        "train classify --data corpus/c.txt --out runs/y --overwrite",
+        "train recommend --data corpus/c.txt --out runs/y --overwrite",
         "quantize runs/x --out runs/y --overwrite",
         "convert runs/x --out runs/y --overwrite",
     ],
@@ -148,11 +148,11 @@ NAMES = ["[1]", "a*", "b?", "c\\d", "\udcff"]
 @pytest.mark.parametrize("name", NAMES)
 def test_names_under_which_tensorflow_finds_nothing(place, capsys, name):
     """Refused before data are read, or a RUN; other formats take them, and other tasks."""
-    for command in (["train", "classify", "--train", "missing"], ["export", "runs/x"]):
+    for command in (["train", "classify", "--data", "missing"], ["export", "runs/x"]):
         with pytest.raises(SystemExit):
             main([*command, "--out", name])
         assert "TensorFlow finds no files under a name with *, ?, [" in capsys.readouterr().err
-    for command in (["train", "recommend", "--train", "missing"], ["export", "runs/x", "--format", "onnx"]):
+    for command in (["train", "recommend", "--data", "missing"], ["export", "runs/x", "--format", "onnx"]):
         with pytest.raises(SystemExit):
             main([*command, "--out", name])
         assert "TensorFlow" not in capsys.readouterr().err
@@ -160,4 +160,4 @@ def test_names_under_which_tensorflow_finds_nothing(place, capsys, name):
 
 
 def test_a_name_that_the_disk_does_not_take(place, capsys):
-    assert "File name too long" in refused(f"train classify --train missing --out {'x' * 256}", capsys)
+    assert "File name too long" in refused(f"train classify --data missing --out {'x' * 256}", capsys)

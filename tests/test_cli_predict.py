@@ -57,7 +57,7 @@ def folder(tmp_path_factory):
 def asked(folder, name, capsys, *options, file="asked"):
     """The lines that come, as JSON, and what is said."""
     capsys.readouterr()
-    assert run("predict", folder / name, "--input", folder / file, *options) == 0
+    assert run("predict", folder / name, "--data", folder / file, *options) == 0
     output = capsys.readouterr()
     return [json.loads(line or "null") for line in output.out.splitlines()], output.err
 
@@ -121,14 +121,14 @@ def test_a_file_is_written_in_portions(folder, tmp_path, monkeypatch):
     for portion in (8_192, 2):
         monkeypatch.setattr(predict, "PORTION", portion)
         out = tmp_path / f"{portion}.csv"
-        assert run("predict", folder / "classes", "--input", tmp_path / "asked", "--out", out) == 0
+        assert run("predict", folder / "classes", "--data", tmp_path / "asked", "--out", out) == 0
         written.append([{**row, "confidence": row["confidence"][:5]} for row in _rows(out)])
     assert written[0] == written[1] and len(written[0]) == 5
 
 
 def _printed(folder, name, file, options, capsys):
     capsys.readouterr()
-    assert run("predict", folder / name, "--input", folder / file, *options) == 0
+    assert run("predict", folder / name, "--data", folder / file, *options) == 0
     return capsys.readouterr().out.splitlines()
 
 
@@ -155,7 +155,7 @@ def test_what_is_no_table_to_write(name, content, options, message, folder, tmp_
     out = tmp_path / name
     if content:
         out.write_text(content)
-    assert run("predict", folder / "classes", "--input", folder / "asked", "--out", out, *options) == 2
+    assert run("predict", folder / "classes", "--data", folder / "asked", "--out", out, *options) == 2
     assert message in capsys.readouterr().err
     assert not content or out.read_text() == content
 
@@ -168,10 +168,10 @@ def test_a_table_is_whole_or_not_there(folder, tmp_path, capsys):
         end = subprocess.run(command, stdin=file, capture_output=True, text=True, timeout=60)
     assert end.returncode == 2 and "expected UTF-8" in end.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["broken"]
-    assert run("predict", folder / "classes", "--input", out, "--out", out) == 2
+    assert run("predict", folder / "classes", "--data", out, "--out", out) == 2
     out.write_text("good\n")
     for options in ((), ("--overwrite",)):
-        assert run("predict", folder / "classes", "--input", out, "--out", out, *options) == 2
+        assert run("predict", folder / "classes", "--data", out, "--out", out, *options) == 2
         assert "is read by this command" in capsys.readouterr().err
     assert out.read_text() == "good\n"
 
@@ -187,7 +187,7 @@ def test_probabilities(folder, capsys):
         ("regression", "A regression has no probabilities"),
         ("vectors", "--probabilities: the task 'sentence-vectors' has no such option"),
     ):
-        assert run("predict", folder / name, "--input", folder / "asked", "--probabilities") == 2
+        assert run("predict", folder / name, "--data", folder / "asked", "--probabilities") == 2
         output = capsys.readouterr()
         assert message in output.err and not output.out
 
@@ -296,7 +296,7 @@ def test_with_a_seed_it_does_not_matter_how_lines_come(generator, tmp_path, caps
         return capsys.readouterr().out.splitlines()
 
     monkeypatch.setattr(predict, "PORTION", 4)
-    from_file = printed(1, 1, "--input", tmp_path / "lines")
+    from_file = printed(1, 1, "--data", tmp_path / "lines")
     assert from_file == printed(1, 3) == printed(1, 1_000) and len(from_file) == 12
     assert from_file != printed(2, 3)
     assert from_file[:4] == _asked_of_python(generator, content.splitlines()[:4], 1)
@@ -315,7 +315,7 @@ def test_what_comes_before_a_bad_row_is_answered(folder, tmp_path, capsys, monke
     (tmp_path / "rows.csv").write_text("text,label\n" + "good film,x\n" * 6 + "bad,x,y\nfilm,y\n")
     out = tmp_path / "answers.csv"
     for options in ((), ("--out", out)):
-        assert run("predict", folder / "classes", "--input", tmp_path / "rows.csv", *options) == 2
+        assert run("predict", folder / "classes", "--data", tmp_path / "rows.csv", *options) == 2
         output = capsys.readouterr()
         assert output.err.endswith("rows.csv, line 8: expected 2 columns, got 3\n")
         assert len(output.out.splitlines()) == (0 if options else 6) and not out.exists()

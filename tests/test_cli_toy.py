@@ -89,7 +89,7 @@ def test_a_task_of_one_class(tmp_path, capsys):
     assert "learn how long a sentence is" in " ".join(capsys.readouterr().out.lower().split())
     size = "--size", "tiny", "--config", tmp_path / "changes.json", "--vocabulary", 300
     out = "--out", tmp_path / "run"
-    train = "train", "rate", "--train", tmp_path / "train.tsv", *out, *size, "--schedule", "constant"
+    train = "train", "rate", "--data", tmp_path / "train.tsv", *out, *size, "--schedule", "constant"
     assert run(*train, "--epochs", 1) == 0
     assert run("train", "rate", *out, "--resume", "--epochs", 2) == 0
     said = capsys.readouterr().err
@@ -97,12 +97,12 @@ def test_a_task_of_one_class(tmp_path, capsys):
     assert run("evaluate", tmp_path / "run", "--data", tmp_path / "train.tsv") == 0
     measures = json.loads(capsys.readouterr().out)
     (tmp_path / "asked").write_text("\n".join(row.partition("\t")[0] for row in rows) + "\n")
-    assert run("predict", tmp_path / "run", "--input", tmp_path / "asked", "--json") == 0
+    assert run("predict", tmp_path / "run", "--data", tmp_path / "asked", "--json") == 0
     ratings = [json.loads(line)["answer"] for line in capsys.readouterr().out.splitlines()]
     error = np.abs(np.array(ratings) - [float(row.partition("\t")[2]) for row in rows]).mean()
     assert measures == {"sentences": 40, "error": pytest.approx(error, abs=1e-4)}
     (tmp_path / "asked").write_text("word end\n\nword word end\n")
-    assert run("predict", tmp_path / "run", "--input", tmp_path / "asked", "--json") == 0
+    assert run("predict", tmp_path / "run", "--data", tmp_path / "asked", "--json") == 0
     one, nothing, other = (json.loads(line)["answer"] for line in capsys.readouterr().out.splitlines())
     assert nothing is None
     for options, message in (
@@ -110,7 +110,7 @@ def test_a_task_of_one_class(tmp_path, capsys):
         (("--probabilities",), "--probabilities: the task 'rate' has no such option"),
         (("--beam", 2), "--beam: the task 'rate' does not generate text"),
     ):
-        assert run("predict", tmp_path / "run", "--input", tmp_path / "asked", *options) == 2
+        assert run("predict", tmp_path / "run", "--data", tmp_path / "asked", *options) == 2
         assert message in capsys.readouterr().err
     assert run("export", tmp_path / "run", "--out", tmp_path / "served") == 0
     serve = tf.saved_model.load(tmp_path / "served").signatures["serving_default"]

@@ -35,7 +35,7 @@ def data(tmp_path_factory):
 def trained(data, tmp_path_factory):
     """A RUN of one epoch, whose rate does not depend on how many there are."""
     out = tmp_path_factory.mktemp("runs") / "texts"
-    files = "--train", data / "train.tsv", "--valid", data / "valid.tsv", "--columns", "0,1"
+    files = "--data", data / "train.tsv", "--valid", data / "valid.tsv", "--columns", "0,1"
     model = "--size", "tiny", "--config", data / "changes.json", "--vocabulary", 300, "--max-length", 16
     model += "--pooling", "first"  # what transformers has
     training = "--epochs", 1, "--schedule", "constant", "--save-minutes", 5, "--seed", 7
@@ -47,7 +47,7 @@ def test_a_run_remembers_its_command(data, trained):
     record = json.loads((trained / "training.json").read_text())
     assert record["task"] == "classify" and record["options"]["seed"] == 7 and "results" in record
     assert record["command"] == {
-        "train": [str(data / "train.tsv")],
+        "data": [str(data / "train.tsv")],
         "valid": [str(data / "valid.tsv")],
         "columns": "0,1",
         "layout": {},
@@ -97,17 +97,17 @@ def plan(task, *arguments):
 def test_what_is_typed_goes_before_what_is_read(data, trained, tmp_path):
     read = "--options", trained / "training.json", "--out", tmp_path / "new"
     asked = plan(
-        "classify", *read, "--size", "mini", "--epochs", 9, "--train", data / "valid.tsv", "--tensorboard"
+        "classify", *read, "--size", "mini", "--epochs", 9, "--data", data / "valid.tsv", "--tensorboard"
     )
     assert asked.command.model == {"size": "mini", "vocabulary_size": 300} and asked.command.changes == TINY
-    assert asked.command.train == (str(data / "valid.tsv"),) and asked.command.valid == (
+    assert asked.command.data == (str(data / "valid.tsv"),) and asked.command.valid == (
         str(data / "valid.tsv"),
     )
     assert (asked.training.epochs, asked.training.seed, asked.training.schedule) == (9, 7, "constant")
     assert (asked.run.save_minutes, asked.run.tensorboard, asked.run.resume) == (5.0, True, False)
     parts = tmp_path / "parts.json"
     parts.write_text('{"options": {"epochs": 4}}')
-    asked = plan("classify", "--options", parts, "--train", "a.tsv", "--out", "b")
+    asked = plan("classify", "--options", parts, "--data", "a.tsv", "--out", "b")
     assert asked.training.epochs == 4 and asked.model_options.size == "mini"
     asked = plan("classify", *read, "--no-header", "--quoted")
     assert asked.command.layout == {"header": False, "quoted": True} and asked.command.columns == "0,1"
@@ -139,7 +139,7 @@ def test_resume_needs_nothing_else(data, trained, tmp_path, monkeypatch, capsys)
         (("--from", "{trained}"), "--from (now {trained}, then None)"),
         (("--config", "{data}/other.json"), "--config (now {{'dim': 16}}, then {{'num_layers': 1,"),
         (("--learning-rate", "1"), "learning_rate (now 1.0, then 0.001)"),
-        (("--train", "{data}/valid.tsv"), "data (now "),
+        (("--data", "{data}/valid.tsv"), "data (now "),
         (("--columns", "1"), "--columns: expected two, A,B or three, A,B,C; got 1"),
     ],
 )
@@ -167,22 +167,22 @@ def test_a_run_made_in_python_is_resumed_with_its_files(data, trained, tmp_path,
     )
     command = "train", "classify", "--out", tmp_path / "run", "--resume", "--epochs", 2
     assert run(*command) == 2
-    assert "--train: expected" in capsys.readouterr().err
-    assert run(*command, "--train", data / "train.tsv", "--size", "tiny") == 2
+    assert "--data: expected" in capsys.readouterr().err
+    assert run(*command, "--data", data / "train.tsv", "--size", "tiny") == 2
     assert "these differ: --size (now tiny, then None)" in capsys.readouterr().err
-    assert run(*command, "--train", data / "train.tsv") == 0
+    assert run(*command, "--data", data / "train.tsv") == 0
     assert "epoch 2/2" in capsys.readouterr().err
 
 
 def test_quiet_lets_errors_through_alone(data, trained, tmp_path, capsys):
     level = logging.getLogger("keras_tfm").level
     new = "--out", tmp_path / "new", "--from", trained
-    assert run("train", "classify", "--train", data / "train.tsv", *new, "--epochs", 1, "--quiet") == 0
+    assert run("train", "classify", "--data", data / "train.tsv", *new, "--epochs", 1, "--quiet") == 0
     assert run("evaluate", trained, "--data", data / "train.tsv", data / "valid.tsv", "--quiet") == 0
     output = capsys.readouterr()
     assert not output.err and json.loads(output.out)["examples"] == 28
     (tmp_path / "asked").write_text("a film\n\n")
-    assert run("predict", trained, "--input", tmp_path / "asked", "--quiet") == 0
+    assert run("predict", trained, "--data", tmp_path / "asked", "--quiet") == 0
     assert capsys.readouterr().err == "line 2 gets an empty line: it is blank\n"
     assert run("export", trained, "--out", tmp_path / "asked", "--quiet") == 2
     assert capsys.readouterr().err.startswith(f"keras-tfm: error: {tmp_path / 'asked'} is a file")
@@ -211,7 +211,7 @@ def test_a_translator_of_theirs_learns_to_sum_up(tmp_path):
     (tmp_path / "theirs" / "spiece.model").write_bytes(sentence_pieces("t5"))
     assert run("convert", tmp_path / "theirs", "--out", tmp_path / "run") == 0
     assert json.loads((tmp_path / "run" / "config.json").read_text())["task"] == "translate"
-    train = "train", "summarize", "--train", tmp_path / "pairs.tsv", "--epochs", 1, "--max-length", 20
+    train = "train", "summarize", "--data", tmp_path / "pairs.tsv", "--epochs", 1, "--max-length", 20
     for start in ("run", "theirs"):
         assert run(*train, "--from", tmp_path / start, "--out", tmp_path / f"from-{start}") == 0
         task = tasks.load(tmp_path / f"from-{start}")
@@ -232,7 +232,7 @@ def test_images_from_folders(tmp_path, capsys):
             (tmp_path / "images" / label / f"{number}.png").write_bytes(tf.io.encode_png(image).numpy())
     sizes = {"image_size": 8, "patch_size": 4, "num_channels": 1, "num_layers": 1, "dim": 16, "num_heads": 2}
     (tmp_path / "changes.json").write_text(json.dumps(sizes | {"intermediate_dim": 16}))
-    train = "train", "classify-images", "--train", tmp_path / "images", "--epochs", 1, "--batch-size", 4
+    train = "train", "classify-images", "--data", tmp_path / "images", "--epochs", 1, "--batch-size", 4
     model = "--family", "vit", "--config", tmp_path / "changes.json"
     capsys.readouterr()
     assert run(*train, *model, "--out", tmp_path / "run") == 0
@@ -241,7 +241,7 @@ def test_images_from_folders(tmp_path, capsys):
     capsys.readouterr()
     assert run("evaluate", tmp_path / "again", "--data", tmp_path / "images") == 0
     assert json.loads(capsys.readouterr().out)["images"] == 12
-    assert run("predict", tmp_path / "again", "--input", tmp_path / "images", "--probabilities") == 0
+    assert run("predict", tmp_path / "again", "--data", tmp_path / "images", "--probabilities") == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert len(rows) == 12 and all(abs(row["dark"] + row["light"] - 1) < 1e-5 for row in rows)
     assert run("export", tmp_path / "again", "--out", tmp_path / "served") == 0

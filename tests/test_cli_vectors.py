@@ -19,7 +19,7 @@ def test_learns_what_python_learns(tmp_path, capsys, method, own):
     (tmp_path / "b.txt").write_text(TEXT)
     out = tmp_path / "vectors.txt"
     options = f"--dim 3 --min-count 2 --window 4 --x-max 5 --epochs 2 --seed 7 --method {method}"
-    main(["vectors", str(tmp_path / "[ab].txt*"), "--out", str(out), *options.split()])
+    main(["vectors", "--data", str(tmp_path / "[ab].txt*"), "--out", str(out), *options.split()])
     assert capsys.readouterr().out == ""
     matrix, words = cooccurrence(LINES * 2, window=4, min_count=2)
     glove = GloVe(3, x_max=5, method=own, seed=7)
@@ -42,7 +42,9 @@ def test_words_of_letters_and_overwriting(tmp_path):
     text, out = tmp_path / "text.txt", tmp_path / "v.npz"
     text.write_text(TEXT)
     out.write_text("old")
-    command = f"vectors {text} --out {out} --words letters --min-count 1 --dim 2 --epochs 1 --memory 0.01"
+    command = (
+        f"vectors --data {text} --out {out} --words letters --min-count 1 --dim 2 --epochs 1 --memory 0.01"
+    )
     with pytest.raises(SystemExit):
         main(command.split())
     assert out.read_text() == "old"

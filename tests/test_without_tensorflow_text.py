@@ -14,8 +14,8 @@ def run(*arguments):
     except SystemExit as error:
         print("exit", error.code, flush=True)
 texts, trained = f"{folder}/texts.tsv", f"{folder}/run"
-run("train", "classify", "--train", texts, "--out", trained, "--epochs", "1", "--quiet")
-run("predict", trained, "--input", texts, "--out", f"{folder}/answers.csv")
+run("train", "classify", "--data", texts, "--out", trained, "--epochs", "1", "--quiet")
+run("predict", trained, "--data", texts, "--out", f"{folder}/answers.csv")
 run("evaluate", trained, "--data", texts)
 run("export", trained, "--out", f"{folder}/onnx", "--format", "onnx")
 run("export", trained, "--out", f"{folder}/saved_model")

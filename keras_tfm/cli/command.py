@@ -26,7 +26,7 @@ from keras_tfm.training.safetensors import read_json
 class Command(Config):
     """What a training consists of, besides the options of `fit`: only what was given, without defaults."""
 
-    train: tuple[str, ...] = ()
+    data: tuple[str, ...] = ()
     valid: tuple[str, ...] = ()
     columns: str | None = None
     layout: dict = dataclasses.field(default_factory=dict)  # fields of `TableOptions`
@@ -76,8 +76,8 @@ def plan_of(task_class: Any, arguments: argparse.Namespace) -> Plan:
         command = _resumed(task_class, arguments, before, bool(record.get("command")))
     else:
         command = _begun(task_class, arguments, before)
-    if not command.train:
-        raise ValueError(f"--train: expected {task_class.files}; got none")
+    if not command.data:
+        raise ValueError(f"--data: expected {task_class.files}; got none")
     check_columns(task_class, command.columns)
     for name, value in command.fields.items():
         _named(source, _check_field, task_class, name, value)
@@ -92,7 +92,7 @@ def plan_of(task_class: Any, arguments: argparse.Namespace) -> Plan:
     once = {name: typed.pop(name, False) for name in ("resume", "overwrite")}
     command = dataclasses.replace(
         command,
-        train=tuple(map(_absolute, command.train)),
+        data=tuple(map(_absolute, command.data)),
         valid=tuple(map(_absolute, command.valid)),
         run=command.run | typed,
     )

@@ -108,7 +108,7 @@ def _how(kind: Any, option: Option, default: Any) -> dict[str, Any]:
         return {"choices": typing.get_args(first)}
     if not set(parts) <= {int, float, str}:
         raise TypeError(f"An option must be a number, a text, a choice or a switch; it is {kind}.")
-    metavar = "TEXT" if str in parts else "R" if float in parts else "N"
+    metavar = option.metavar if str in parts else "R" if float in parts else "N"
     return {"type": _parser(kind, parts, option.has_escapes), "metavar": metavar}
 
 

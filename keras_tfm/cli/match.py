@@ -33,7 +33,7 @@ def add(group: Any, add_verb: Any) -> None:
     classify.add_argument(
         "--labels", required=True, metavar="FILE", help="a text file with one label per line"
     )
-    classify.add_argument("--images", nargs="+", required=True, metavar="FILE", help=IMAGES)
+    classify.add_argument("--data", nargs="+", required=True, metavar="FILE", help=IMAGES)
     classify.add_argument(
         "--template",
         nargs="+",
@@ -56,7 +56,7 @@ def add(group: Any, add_verb: Any) -> None:
         "compute the vectors of images, and add to an index those that it does not have yet",
     )
     index.add_argument("model", metavar="MODEL", help=MODEL)
-    index.add_argument("--images", nargs="+", required=True, metavar="FILE", help=IMAGES)
+    index.add_argument("--data", nargs="+", required=True, metavar="FILE", help=IMAGES)
     index.add_argument(
         "--out", required=True, metavar="INDEX", help="the folder of the index: a new one, or one to add to"
     )
@@ -85,7 +85,7 @@ def run_classify(arguments: argparse.Namespace) -> None:
     texts = [template.replace("{}", label) for template in arguments.template for label in labels]
     task.tell_cut(texts)
     vectors = task.encode_labels(labels, arguments.template)
-    for paths, images in readable_parts(task, image_files(task, arguments.images)):
+    for paths, images in readable_parts(task, image_files(task, arguments.data)):
         for path, row in zip(paths, task.probabilities(task.encode_images(images), vectors), strict=True):
             best = int(row.argmax())
             if arguments.json:
@@ -108,7 +108,7 @@ def run_index(arguments: argparse.Namespace) -> None:
     if not is_there:
         refuse_existing(arguments.out)
     task = matcher_at(arguments.model)
-    config, files = config_of(task, arguments.model), image_files(task, arguments.images)
+    config, files = config_of(task, arguments.model), image_files(task, arguments.data)
     index = ImageIndex(arguments.out) if is_there else ImageIndex.create(arguments.out, config)
     index.check(config)
     before = len(index)
@@ -166,7 +166,7 @@ def image_files(task: Any, paths: Sequence[str]) -> Any:
 
     found = [image for image, _ in task.read_inputs(list(paths))]
     if not found or not all(isinstance(image, str | os.PathLike) for image in found):
-        raise ValueError(f"--images: expected image files, {'got others' if found else 'there are none'}")
+        raise ValueError(f"--data: expected image files, {'got others' if found else 'there are none'}")
     return ImageFiles(found, task.image_shape, task.preprocessing)
 
 

@@ -63,7 +63,7 @@ def add(group: Any, add_verb: Any) -> None:
     predict.epilog = BEFORE + inputs_of(ASKED) + AFTER.format(portion=PORTION)
     predict.formatter_class = argparse.RawDescriptionHelpFormatter
     predict.add_argument(
-        "--input",
+        "--data",
         default="-",
         metavar="FILE",
         help="a text file, a file as for train (see below), or - for standard input (the default)",
@@ -133,7 +133,7 @@ def run(arguments: argparse.Namespace) -> None:
     """predict: one line for each line, or example, of a file; with --whole one answer for all of it."""
     if arguments.out is not None:
         check_suffix(arguments.out, "--out")
-        refuse_file(arguments.out, [arguments.input], arguments.overwrite)
+        refuse_file(arguments.out, [arguments.data], arguments.overwrite)
     task = loaded(arguments.task_folder)
     writer = Writer(task, arguments)
     check_columns(task, arguments.columns, (1, 2, 3))
@@ -154,18 +154,18 @@ def answer_all(task: Any, arguments: argparse.Namespace, writer: "Writer") -> No
     if arguments.whole:
         if not task.reads_lines:
             raise ValueError(f"--whole: the task {task.name!r} does not read text")
-        text = "\n".join(read_lines(arguments.input))
+        text = "\n".join(read_lines(arguments.data))
         if reasons := task.refusals([text], **writer.decoding) | blanks([text]):
             raise ValueError(f"the text gets no answer: {reasons[0]}")
         writer.answer([(text, "the text")], is_all=True)
-    elif arguments.input == "-" and task.reads_lines:
+    elif arguments.data == "-" and task.reads_lines:
         answer_standard_input(arguments, writer)
     else:
-        inputs = task.read_inputs(arguments.input, layout_of(arguments.columns, arguments))
+        inputs = task.read_inputs(arguments.data, layout_of(arguments.columns, arguments))
         if writer.folders:  # the names of all pictures are known before the first is written
             inputs = list(inputs)
             examples = [example for example, _ in inputs]
-            writer.pictures = pictures_in(writer.folders, examples, arguments.input, arguments.overwrite)
+            writer.pictures = pictures_in(writer.folders, examples, arguments.data, arguments.overwrite)
         for number, portion in enumerate(portions(inputs, writer.size)):
             writer.answer(portion, is_all=number == 0 and len(portion) <= FEW)
     writer.end()
@@ -181,7 +181,7 @@ def answer_standard_input(arguments: argparse.Namespace, writer: "Writer") -> No
         flag = "--columns" if arguments.columns is not None else layout.flag
         raise ValueError(f"{flag}: lines of standard input have none")
     if sys.stdin is None:
-        raise ValueError("--input: standard input is closed, expected lines; give a file")
+        raise ValueError("--data: standard input is closed, expected lines; give a file")
     stream = StandardInput(sys.stdin.buffer)
     lines = as_inputs(numbered_lines("-", standard_input=stream))
     waits = "seed" in writer.decoding

@@ -45,7 +45,7 @@ def _add_options(verb: argparse.ArgumentParser, task_class: Any) -> None:
     validation = f"{task_class.unit} for validation after each epoch (default: {task_class.held_out})"
     counts = " or ".join(map(str, task_class.columns))
     data = verb.add_argument_group("data")
-    add(data, "--train", "Command.train", "FILE", task_class.files, nargs="+")
+    add(data, "--data", "Command.data", "FILE", task_class.files, nargs="+")
     add(data, "--valid", "Command.valid", "FILE", validation, nargs="+")
     if counts:
         text = f"{counts} columns of a table, by names or numbers from 0"
@@ -61,7 +61,7 @@ def _add_options(verb: argparse.ArgumentParser, task_class: Any) -> None:
 
     model = verb.add_argument_group("model")
     if task_class.start is not None:
-        add(model, "--from", "Command.start", "RUN", f"start from {task_class.start}")
+        add(model, "--from", "Command.start", "MODEL", f"start from {task_class.start}")
     if task_class.model_options().base() is not None:
         text = 'JSON file with changes to the model configuration, for example {"dropout": 0.3}'
         add(model, "--config", "Command.changes", "FILE", text)
@@ -141,9 +141,9 @@ def _refuse_out(plan: Plan, files: list) -> None:
     """
     command, out = plan.command, plan.run.folder
     folders = [getattr(plan.training, "teacher", None), getattr(plan.model_options, "tokenizer", None)]
-    read = [*files, *command.train, *command.valid, command.start, *folders]
+    read = [*files, *command.data, *command.valid, command.start, *folders]
     refuse_folder(out, read, plan.run.overwrite, "pass --resume or --overwrite", as_run=True)
-    refuse_inside(out, "--train", command.train)
+    refuse_inside(out, "--data", command.data)
     refuse_inside(out, "--valid", command.valid)
 
 
@@ -195,6 +195,6 @@ def _read(task_class: Any, plan: Plan, tell: Any, fields: dict[str, Any]) -> tup
     """Examples to train on, and those for validation or None."""
     command = plan.command
     columns = layout_of(command.columns, command.layout)
-    examples = task_class.read_training(command.train, columns, **fields)
+    examples = task_class.read_training(command.data, columns, **fields)
     tell(f"{task_class.describe(examples)} read")
     return examples, task_class.read_files(command.valid, columns, **fields) if command.valid else None

@@ -59,9 +59,10 @@ def add(group: Any, add_verb: Any) -> None:
     """keras-tfm vectors and keras-tfm neighbours."""
     vectors = add_verb(group, "vectors", run_vectors, "learn word vectors from text with GloVe")
     vectors.add_argument(
-        "corpus",
+        "--data",
         nargs="+",
-        metavar="CORPUS",
+        required=True,
+        metavar="FILE",
         help="text files (plain, .gz or .xz, one text per line), folders or patterns of them, .jsonl or "
         ".parquet files with texts, or - for standard input",
     )
@@ -97,15 +98,15 @@ def run_vectors(arguments: argparse.Namespace) -> None:
     from keras_tfm.word_vectors import GloVe, cooccurrence
 
     out = arguments.out
-    refuse_file(out, arguments.corpus, arguments.overwrite)
+    refuse_file(out, arguments.data, arguments.overwrite)
     with in_flags(Counting, Method):
         counting, learning = Counting(**given(arguments, Counting)), Method(**given(arguments, Method))
         options = dataclasses.asdict(counting)
         words_by = options.pop("words")
-        matrix, words = cooccurrence(_texts(arguments.corpus, words_by), **options)
+        matrix, words = cooccurrence(_texts(arguments.data, words_by), **options)
         if not matrix.nnz:
             kept = f"{len(words):,} word{'s' * (len(words) > 1)} of {counting.min_count:,} occurrences"
-            raise ValueError(f"{arguments.corpus[0]}: expected words next to each other, got {kept} or more")
+            raise ValueError(f"{arguments.data[0]}: expected words next to each other, got {kept} or more")
         method = {"glove": "adagrad", "glove-als": "als"}[learning.method]
         glove = GloVe(learning.dim, learning.x_max, method=method, seed=learning.seed)
         glove.fit(matrix, learning.epochs, learning.minutes)

@@ -68,7 +68,7 @@ def add_demo(group: Any, add_verb: Any) -> None:
     demo.add_argument(
         "--out",
         default="saved_models/dates-transformer",
-        metavar="DIR",
+        metavar="FOLDER",
         help="folder for the SavedModel; an earlier one is replaced (default: %(default)s)",
     )
     demo.add_argument(
@@ -119,7 +119,7 @@ def add_others(group: Any, add_verb: Any) -> None:
         group, "export", run_export, "write a trained task for servers: text or images in, answers out"
     )
     add_task_folder(export)
-    export.add_argument("--out", required=True, metavar="DIR", help="a new folder for the export")
+    export.add_argument("--out", required=True, metavar="FOLDER", help="a new folder for the export")
     export.add_argument(
         "--format",
         default="saved_model",
@@ -130,7 +130,7 @@ def add_others(group: Any, add_verb: Any) -> None:
     export.add_argument(
         "--quantization", metavar="NAME", help="int8: weights in 8 bits, in all formats but saved_model"
     )
-    export.add_argument("--overwrite", action="store_true", help="replace DIR if it exists")
+    export.add_argument("--overwrite", action="store_true", help="replace FOLDER if it exists")
     add_decoding(export)
 
     convert = add_verb(
@@ -140,13 +140,13 @@ def add_others(group: Any, add_verb: Any) -> None:
         "convert a folder of transformers or timm to a RUN, or a RUN to one of theirs",
     )
     convert.add_argument(
-        "source", metavar="FOLDER", help="a folder or hub id of transformers or timm, or a RUN"
+        "source", metavar="MODEL", help="a folder or hub id of transformers or timm, or a RUN"
     )
     target = convert.add_mutually_exclusive_group(required=True)
     target.add_argument("--out", metavar="RUN", help="the RUN to write")
-    target.add_argument("--to-huggingface", metavar="DIR", help="the folder to write for transformers")
+    target.add_argument("--to-huggingface", metavar="FOLDER", help="the folder to write for transformers")
     target.add_argument(
-        "--to-timm", metavar="DIR", help="the folder to write for timm (image classifiers only)"
+        "--to-timm", metavar="FOLDER", help="the folder to write for timm (image classifiers only)"
     )
     convert.add_argument("--overwrite", action="store_true", help="replace an existing folder")
 

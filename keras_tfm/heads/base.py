@@ -80,7 +80,7 @@ class SetPredictor(ModelWithHead):
 
     num_classes: int
     predictions: Any
-    denoises = False  # whether the `learner` is told of objects too
+    denoises = False  # whether the `learner` has noisy objects for an input too
 
     def loss_of_training(self) -> keras.losses.Loss:
         """The loss of what `learner` gives."""
@@ -89,9 +89,6 @@ class SetPredictor(ModelWithHead):
     def learner(self) -> keras.Model:
         """The model to train: one of the same layers that gives the predictions of all decoder blocks."""
         return FunctionalModel(self.input, self.predictions, name=self.name)
-
-    def _fill(self, name, inputs):
-        return self.backbone._fill(name, inputs)
 
 
 def reading_of(backbone):

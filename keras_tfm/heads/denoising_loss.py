@@ -46,12 +46,13 @@ class DenoisingSetPredictionLoss(VarifocalSetPredictionLoss):
         predictions = ops.reshape(predictions, (size, length, predictions.shape[-1]))  # (B L, N, C + 4)
         num_parts = length // ops.maximum(num_targets, 1)
         is_far = (ops.arange(num_parts) % 2 == 1)[None, :, None, None]
-        own = self.of_blocks(targets, num_blocks)[:, None]  # (B L, 1, M, 5)
-        own = ops.where(is_far, ops.convert_to_tensor([-1.0, 0.0, 0.0, 0.0, 0.0]), own)  # (B L, parts, M, 5)
-        own = ops.reshape(own, (size, length, 5))
-        total, _ = self.class_mean(predictions, own)
+        goals = self.of_blocks(targets, num_blocks)[:, None]  # (B L, 1, M, 5)
+        nothing = ops.convert_to_tensor([-1.0, 0.0, 0.0, 0.0, 0.0])
+        goals = ops.where(is_far, nothing, goals)  # (B L, parts, M, 5)
+        goals = ops.reshape(goals, (size, length, 5))
+        total, _ = self.class_mean(predictions, goals)
         count = ops.sum(ops.cast(targets[..., 0] >= 0, "float32")) * ops.cast(num_parts // 2, "float32")
-        return [(self.weights[0] * total, count), (self.box_total(predictions, own), count)]
+        return [(self.weights[0] * total, count), (self.box_total(predictions, goals), count)]
 
     def get_config(self):
         return {**super().get_config(), "num_blocks": self.num_blocks, "num_queries": self.num_queries}

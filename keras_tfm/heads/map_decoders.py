@@ -166,12 +166,12 @@ class MultiLevelDecoder(Layer):
         """[(B, rows, columns, D)] of n maps -> (B, scale rows, scale columns, n dim / 2)."""
         rows, columns = maps[0].shape[1:3]
         size = (self.scale * rows, self.scale * columns)
-        found, total = [], None
+        levels, total = [], None
         for (first, last), x in zip(self.levels[::-1], maps[::-1], strict=True):
             x = first(x, training=training)
             total = x if total is None else x + resize_bilinear(total, x.shape[1:3])
-            found.append(resize_bilinear(last(total, training=training), size))
-        return ops.concatenate(found[::-1], axis=-1)
+            levels.append(resize_bilinear(last(total, training=training), size))
+        return ops.concatenate(levels[::-1], axis=-1)
 
     def compute_output_shape(self, maps_shape):
         batch_size, rows, columns, _ = maps_shape[0]
@@ -198,11 +198,11 @@ def maps_of(backbone):
         for side, patch in zip(backbone.input["images"].shape[1:3], pair_of(patch_size), strict=True)
     )
     count = min(4, len(states) - 1)
-    chosen = [states[(len(states) - 1) * (i + 1) // count] for i in range(count - 1)]
-    chosen.append(backbone.output["sequence_output"])
-    if any(len(x.shape) != 3 or x.shape[1] < rows * columns for x in chosen):
+    levels = [states[(len(states) - 1) * (i + 1) // count] for i in range(count - 1)]
+    levels.append(backbone.output["sequence_output"])
+    if any(len(x.shape) != 3 or x.shape[1] < rows * columns for x in levels):
         raise ValueError(f"`backbone` must keep all patches to its end; {type(backbone).__name__} does not.")
-    return [ops.reshape(x[:, x.shape[1] - rows * columns :], (-1, rows, columns, x.shape[2])) for x in chosen]
+    return [ops.reshape(x[:, x.shape[1] - rows * columns :], (-1, rows, columns, x.shape[2])) for x in levels]
 
 
 def _convolution(filters, size, **options):

@@ -120,9 +120,9 @@ class MaskMatchingLoss(keras.losses.Loss, abc.ABC):
     def _of_classes(self, logits, classes, of_query):
         """(The cross-entropy of each query's class, its weight), (B L, Q) both."""
         has_one = of_query >= 0
-        own = ops.take_along_axis(classes, ops.maximum(of_query, 0), axis=1)
-        own = ops.where(has_one, own, logits.shape[-1] - 1)
-        entropies = ops.sparse_categorical_crossentropy(own, logits, from_logits=True)
+        query_classes = ops.take_along_axis(classes, ops.maximum(of_query, 0), axis=1)
+        query_classes = ops.where(has_one, query_classes, logits.shape[-1] - 1)
+        entropies = ops.sparse_categorical_crossentropy(query_classes, logits, from_logits=True)
         return entropies, ops.where(has_one, 1.0, self.no_object)
 
     def get_config(self):
@@ -236,11 +236,11 @@ class PointMaskSetLoss(MaskMatchingLoss):
         points = self.draw(ops.shape(masks)[0], count)
         truth, logits = self.at(points, segments, masks, num_blocks)  # (B L, M, count) both
         certainty = ops.abs(ops.stop_gradient(logits[..., :num_candidates]))
-        _, chosen = ops.top_k(-certainty, num_uncertain, sorted=False)
-        further = ops.arange(num_candidates, count, dtype=chosen.dtype)
+        _, indices = ops.top_k(-certainty, num_uncertain, sorted=False)
+        further = ops.arange(num_candidates, count, dtype=indices.dtype)
         further = ops.broadcast_to(further, (*ops.shape(logits)[:2], count - num_candidates))
-        chosen = ops.concatenate([chosen, further], axis=-1)  # (B L, M, P)
-        truth, logits = (ops.take_along_axis(x, chosen, axis=-1) for x in (truth, logits))
+        indices = ops.concatenate([indices, further], axis=-1)  # (B L, M, P)
+        truth, logits = (ops.take_along_axis(x, indices, axis=-1) for x in (truth, logits))
         _, of_entropy, of_dice = self.weights
         return of_entropy * binary_cross_entropy(truth, logits) + of_dice * dice_loss(truth, logits)
 

@@ -151,5 +151,5 @@ def take_positions(x, positions):
     """The vectors of `x` (B, T, D) at `positions` (B, M): (B, M, D); NaN for those outside, where a graph
     cannot raise.
     """
-    taken = ops.take_along_axis(x, positions[..., None], axis=1)  # (B, M, D)
-    return taken + outside_is_nan(positions, ops.shape(x)[1], x.dtype)
+    rows = ops.take_along_axis(x, positions[..., None], axis=1)  # (B, M, D)
+    return rows + outside_is_nan(positions, ops.shape(x)[1], x.dtype)

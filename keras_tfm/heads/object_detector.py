@@ -80,13 +80,13 @@ class ReferencedDetector(SetPredictor):
         self, backbone: Backbone, num_classes: int, name: str = "object_detector", **kwargs: Any
     ) -> None:
         check_classes(num_classes)
-        given = backbone.output
-        states = given["decoder_outputs"]
-        boxes = given.get("decoder_boxes")
+        features = backbone.output
+        states = features["decoder_outputs"]
+        boxes = features.get("decoder_boxes")
         if boxes is None:
             logits = class_head(num_classes, "class_head")(states)
             boxes = box_head(states.shape[-1])(states)
-            boxes = ops.sigmoid(ops.cast(boxes, "float32") + given["references"])
+            boxes = ops.sigmoid(ops.cast(boxes, "float32") + features["references"])
         else:
             heads = [class_head(num_classes, f"class_head_{i}") for i in range(states.shape[1])]
             logits = ops.stack([head(states[:, i]) for i, head in enumerate(heads)], axis=1)
@@ -95,13 +95,13 @@ class ReferencedDetector(SetPredictor):
         self.num_classes = num_classes
         parts = [ops.cast(x, "float32") for x in (logits, boxes)]
         self.predictions = ops.concatenate(parts, axis=-1)  # (B, L, Q, C + 4)
-        self.proposes = "proposals" in given
+        self.proposes = "proposals" in features
         if self.proposes:
-            proposals = given["proposals"][:, None]  # (B, 1, Q, 1 or C, + 4)
-            told = proposals[..., :-4]
-            padding = [(0, 0)] * 3 + [(0, num_classes - told.shape[-1])]
-            told = ops.pad(told, padding, constant_values=NEVER)
-            first = ops.concatenate([told, proposals[..., -4:]], axis=-1)
+            proposals = features["proposals"][:, None]  # (B, 1, Q, 1 or C, + 4)
+            scores = proposals[..., :-4]
+            padding = [(0, 0)] * 3 + [(0, num_classes - scores.shape[-1])]
+            scores = ops.pad(scores, padding, constant_values=NEVER)
+            first = ops.concatenate([scores, proposals[..., -4:]], axis=-1)
             self.predictions = ops.concatenate([first, self.predictions], axis=1)
 
     def loss_of_training(self):
@@ -129,9 +129,9 @@ class VarifocalDetector(ReferencedDetector):
     def __init__(
         self, backbone: Backbone, num_classes: int, name: str = "object_detector", **kwargs: Any
     ) -> None:
-        known = backbone.output["proposals"].shape[-1] - 4
-        if num_classes != known:
-            raise ValueError(f"`num_classes` must be {known}, as the backbone has them; it is {num_classes}.")
+        count = backbone.output["proposals"].shape[-1] - 4
+        if num_classes != count:
+            raise ValueError(f"`num_classes` must be {count}, as the backbone has them; it is {num_classes}.")
         super().__init__(backbone, num_classes, name, **kwargs)
         self.denoises = bool(self.backbone.config.num_denoising)
 
@@ -142,7 +142,7 @@ class VarifocalDetector(ReferencedDetector):
         return DenoisingSetPredictionLoss(self.predictions.shape[1], self.predictions.shape[2])
 
     def learner(self):
-        """The model to train. One that denoises is told of objects too: its inputs are this one's and
+        """The model to train. One that denoises learns from objects too: its inputs are this one's and
         `objects` (B, M, 5), as the loss takes them for targets, its outputs predictions for
         `DenoisingSetPredictionLoss`.
         """
@@ -156,8 +156,8 @@ class VarifocalDetector(ReferencedDetector):
         both = ops.concatenate([ops.cast(x, "float32") for x in (logits, boxes)], axis=-1)
         proposals = self.backbone.output["proposals"][:, None]
         parts = [proposals, both[:, :, -num_queries:], both[:, :, :-num_queries]]
-        told = ops.concatenate([x[:, i] for x in parts for i in range(x.shape[1])], axis=1)
-        return FunctionalModel({**self.input, "objects": objects}, told, name=self.name)
+        predictions = ops.concatenate([x[:, i] for x in parts for i in range(x.shape[1])], axis=1)
+        return FunctionalModel({**self.input, "objects": objects}, predictions, name=self.name)
 
 
 def detector_around(backbone: Backbone, num_classes: int) -> ObjectDetector | ReferencedDetector:

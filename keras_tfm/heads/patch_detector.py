@@ -27,7 +27,7 @@ from keras import ops
 from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.heads.object_detector import box_head, check_classes
 from keras_tfm.heads.set_prediction import SetPredictionLoss
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.compiler.bits import keeps
 from keras_tfm.layers.dense import Dense
@@ -48,7 +48,7 @@ class PatchDetector(ModelWithHead):
         num_patches: P, which must divide the backbone's queries Q.
         patch_size: h and w, or one for both, by default the size of the images. Another needs layers that
             read any size, such as those of a `ResNet`.
-        dropout: the rate at which queries are not told their patch in training.
+        dropout: the rate at which training zeroes a query's patch vector.
         num_classes: the patches are of the first one.
 
     >>> config = keras_tfm.models.DETR.config_of_size("tiny", image_size=64)
@@ -83,10 +83,10 @@ class PatchDetector(ModelWithHead):
             )  # the same layers for images of another size
         patches = keras.Input((num_patches, *shape), name="patches")
         maps = reader(ops.reshape(patches, (-1, *shape)))  # (B P, rows, columns, F)
-        told = keras.layers.GlobalAveragePooling2D(name="patch_mean")(maps)  # (B P, F)
+        patch_features = keras.layers.GlobalAveragePooling2D(name="patch_mean")(maps)  # (B P, F)
 
         queries = backbone.get_layer("decoder_queries").output  # (B, Q, D)
-        by_patch = ops.reshape(told, (-1, num_patches, told.shape[-1]))  # (B, P, F)
+        by_patch = ops.reshape(patch_features, (-1, num_patches, patch_features.shape[-1]))  # (B, P, F)
         queries = PatchQueries(dropout, name="patch_queries")(queries, by_patch)
         mask = ops.convert_to_tensor(own_queries(num_queries, num_patches))
         tensors = {
@@ -102,9 +102,9 @@ class PatchDetector(ModelWithHead):
         dim = states.shape[-1]
         logits = Dense(num_classes + 1, name="class_head")(states)
         boxes = box_head(dim, "sigmoid")(states)
-        align = Chain([Dense(dim, "relu"), Dense(told.shape[-1])], name="feature_head")
-        found = align(states)  # (B, L, Q, F)
-        distances = squared_distances(found, by_patch)  # (B, L, Q, P)
+        align = Chain([Dense(dim, "relu"), Dense(patch_features.shape[-1])], name="feature_head")
+        query_features = align(states)  # (B, L, Q, F)
+        distances = squared_distances(query_features, by_patch)  # (B, L, Q, P)
         inputs = {**backbone.input, "patches": patches}
         predictions = ops.concatenate([ops.cast(distances, logits.dtype), logits, boxes], axis=-1)
         super().__init__(backbone, inputs, predictions, name=name, **kwargs)
@@ -112,8 +112,8 @@ class PatchDetector(ModelWithHead):
         self.patch_size = patch_size
         self.dropout = dropout
         self.num_classes = num_classes
-        last = {"logits": logits, "boxes": boxes, "features": found}
-        self.found = {name: x[:, -1] for name, x in last.items()} | {"patch_features": told}
+        last = {"logits": logits, "boxes": boxes, "features": query_features}
+        self.found = {name: x[:, -1] for name, x in last.items()} | {"patch_features": patch_features}
 
     def loss_of_training(self):
         """The loss of the output."""
@@ -125,15 +125,12 @@ class PatchDetector(ModelWithHead):
         copied.set_weights(self.backbone.get_weights())
         return copied
 
-    def _fill(self, name, inputs):
-        return self.backbone._fill(name, inputs)
 
-
-class PatchQueries(Layer):
+class PatchQueries(SameShape):
     """Object queries (B, Q, D), to which a linear function of patches' features (B, P, F) is added.
 
-    Each patch is told to Q / P queries in a row. In training a query is told nothing at the rate `dropout`;
-    what the others are told stays as it is.
+    Each patch is added to Q / P queries in a row. Training leaves it out of a query with probability
+    `dropout`, and does not scale the others.
 
     >>> keras_tfm.heads.PatchQueries()(np.ones((1, 6, 8)), np.ones((1, 2, 5))).shape
     TensorShape([1, 6, 8])
@@ -154,14 +151,11 @@ class PatchQueries(Layer):
 
     def call(self, queries, features, training=False):
         """(B, Q, D) -> (B, Q, D)."""
-        told = ops.repeat(self.projection(features), queries.shape[1] // features.shape[1], axis=1)
+        patches = ops.repeat(self.projection(features), queries.shape[1] // features.shape[1], axis=1)
         if training and self.dropout:
-            keep = keeps(ops.shape(told)[:2], self.dropout, self.seed_generator.next())
-            told = ops.where(keep[..., None], told, ops.zeros((), told.dtype))
-        return queries + told
-
-    def compute_output_shape(self, queries_shape, features_shape):
-        return tuple(queries_shape)
+            keep = keeps(ops.shape(patches)[:2], self.dropout, self.seed_generator.next())
+            patches = ops.where(keep[..., None], patches, ops.zeros((), patches.dtype))
+        return queries + patches
 
     def compute_mask(self, queries, previous_mask=None):
         return None
@@ -213,9 +207,9 @@ def own_queries(num_queries: int, num_patches: int) -> np.ndarray:
     return (of_query[:, None] == of_query)[None]
 
 
-def squared_distances(found, told):
-    """The squared distances of `found` (B, L, Q, F) from `told` (B, P, F), both scaled to the length 1: (B,
-    L, Q, P). In float32.
+def squared_distances(query_features, patch_features):
+    """The squared distances (B, L, Q, P) of `query_features` (B, L, Q, F) from `patch_features` (B, P, F),
+    both scaled to the length 1, in float32.
     """
-    found, told = (ops.normalize(ops.cast(x, "float32")) for x in (found, told))
-    return 2 - 2 * ops.einsum("blqf,bpf->blqp", found, told)
+    scaled = (ops.normalize(ops.cast(x, "float32")) for x in (query_features, patch_features))
+    return 2 - 2 * ops.einsum("blqf,bpf->blqp", *scaled)

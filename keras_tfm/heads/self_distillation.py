@@ -181,9 +181,9 @@ class SelfDistillationLoss(keras.losses.Loss):
 
     def call(self, y_true, y_pred):
         """One number per image of the batch: (B,)."""
-        said = ops.softmax(ops.cast(y_true, "float32") / self.teacher_temperature)
-        found = ops.log_softmax(ops.cast(y_pred, "float32") / self.student_temperature)
-        pairs = -ops.einsum("btk,bsk->bts", said, found)  # (B, 2, 2 + n)
+        teacher = ops.softmax(ops.cast(y_true, "float32") / self.teacher_temperature)
+        student = ops.log_softmax(ops.cast(y_pred, "float32") / self.student_temperature)
+        pairs = -ops.einsum("btk,bsk->bts", teacher, student)  # (B, 2, 2 + n)
         of_others = 1 - ops.eye(pairs.shape[1], pairs.shape[2], dtype=pairs.dtype)
         return ops.sum(pairs * of_others, axis=(1, 2)) / ops.sum(of_others)
 

@@ -62,11 +62,11 @@ class MatchingLoss(keras.losses.Loss, abc.ABC):
         targets = self.of_blocks(targets, num_blocks)  # (B L, M, 5)
         predictions = ops.reshape(predictions, (-1, num_queries, width))  # (B L, Q, . + 4)
         of_query = match(self.pair_costs(targets, predictions), targets[..., 0] >= 0)  # (B L, Q)
-        own = _taken(targets, of_query)  # (B L, Q, 5)
+        query_targets = _taken(targets, of_query)  # (B L, Q, 5)
         is_matched = ops.cast(of_query >= 0, "float32")
-        badness = self.box_total(predictions, own)
+        badness = self.box_total(predictions, query_targets)
         badness += ops.sum(is_matched * self.further_badness(predictions, of_query))
-        total, count = self.class_mean(predictions, own)
+        total, count = self.class_mean(predictions, query_targets)
         count = num_targets if count is None else count / num_blocks
         means = [(self.weights[0] * total, count), (badness, num_targets)]
         return means, ops.reshape(of_query, (-1, num_blocks, num_queries))
@@ -75,15 +75,15 @@ class MatchingLoss(keras.losses.Loss, abc.ABC):
         """The `targets` (B, M, 5) of each of the L blocks: (B L, M, 5)."""
         return ops.repeat(targets, num_blocks, axis=0)
 
-    def box_total(self, predictions, own):
+    def box_total(self, predictions, query_targets):
         """What the boxes of `predictions` (B L, Q, . + 4) add to the loss, before it is divided by the number
-        of targets, where `own` (B L, Q, 5) are the targets of the queries, with the class -1 for none.
+        of targets; `query_targets` (B L, Q, 5) are those of the queries, with the class -1 for none.
         """
-        boxes, own_boxes = predictions[..., -4:], own[..., 1:]
+        boxes, own_boxes = predictions[..., -4:], query_targets[..., 1:]
         _, of_distance, of_overlap = self.weights
         badness = of_distance * box_distance(boxes, own_boxes)
         badness += of_overlap * (1 - generalized_iou(boxes, own_boxes))
-        return ops.sum(ops.where(own[..., 0] >= 0, badness, 0.0))
+        return ops.sum(ops.where(query_targets[..., 0] >= 0, badness, 0.0))
 
     def logits_of(self, predictions):
         """Those of the classes in the `predictions` (B L, Q, . + 4)."""
@@ -113,9 +113,9 @@ class MatchingLoss(keras.losses.Loss, abc.ABC):
         """What it would cost each query to be of each class: (B, Q, C)."""
 
     @abc.abstractmethod
-    def class_mean(self, predictions, own):
-        """(total, count) of the loss of the classes in the `predictions` (B, Q, . + 4), where `own` (B, Q, 5)
-        are the targets of the queries, with the class -1 for none; the count is None for the number of
+    def class_mean(self, predictions, query_targets):
+        """(total, count) of the loss of the classes in the `predictions` (B, Q, . + 4), where `query_targets`
+        (B, Q, 5) are those of the queries, with the class -1 for none; the count is None for the number of
         targets.
         """
 
@@ -152,10 +152,10 @@ class SetPredictionLoss(MatchingLoss):
     def class_costs(self, logits):
         return -ops.softmax(logits)
 
-    def class_mean(self, predictions, own):
-        logits, classes = self.logits_of(predictions), _classes_of(own)
-        told = ops.where(classes >= 0, classes, logits.shape[-1] - 1)
-        entropies = ops.sparse_categorical_crossentropy(told, logits, True)
+    def class_mean(self, predictions, query_targets):
+        logits, classes = self.logits_of(predictions), _classes_of(query_targets)
+        labels = ops.where(classes >= 0, classes, logits.shape[-1] - 1)
+        entropies = ops.sparse_categorical_crossentropy(labels, logits, True)
         weights = ops.where(classes >= 0, 1.0, self.no_object)  # (B, Q)
         return ops.sum(weights * entropies), ops.sum(weights)
 
@@ -204,9 +204,9 @@ class FocalSetPredictionLoss(MatchingLoss):
     def class_costs(self, logits):
         return _focal_costs(logits, self.alpha)
 
-    def class_mean(self, predictions, own):
+    def class_mean(self, predictions, query_targets):
         logits = self.logits_of(predictions)
-        is_own = ops.one_hot(_classes_of(own), logits.shape[-1])  # zeros for -1
+        is_own = ops.one_hot(_classes_of(query_targets), logits.shape[-1])  # zeros for -1
         return ops.sum(_focal(is_own, logits, self.alpha)), None
 
     def get_config(self):
@@ -246,10 +246,10 @@ class VarifocalSetPredictionLoss(MatchingLoss):
     def class_costs(self, logits):
         return _focal_costs(logits, self.cost_alpha)
 
-    def class_mean(self, predictions, own):
+    def class_mean(self, predictions, query_targets):
         logits = self.logits_of(predictions)
-        is_own = ops.one_hot(_classes_of(own), logits.shape[-1])  # zeros for -1
-        overlap = ops.stop_gradient(box_iou(predictions[..., -4:], own[..., 1:]))[..., None]
+        is_own = ops.one_hot(_classes_of(query_targets), logits.shape[-1])  # zeros for -1
+        overlap = ops.stop_gradient(box_iou(predictions[..., -4:], query_targets[..., 1:]))[..., None]
         others = self.alpha * ops.square(ops.stop_gradient(ops.sigmoid(logits))) * (1 - is_own)
         entropies = ops.binary_crossentropy(overlap * is_own, logits, from_logits=True)
         return ops.sum((others + overlap * is_own) * entropies), None
@@ -258,9 +258,9 @@ class VarifocalSetPredictionLoss(MatchingLoss):
         return {**super().get_config(), "alpha": self.alpha, "cost_alpha": self.cost_alpha}
 
 
-def _classes_of(own):
+def _classes_of(query_targets):
     """The class of each query's target, (B, Q), -1 for none."""
-    return ops.cast(own[..., 0], "int32")
+    return ops.cast(query_targets[..., 0], "int32")
 
 
 def _focal_costs(logits, alpha):

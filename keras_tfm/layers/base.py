@@ -104,6 +104,13 @@ class Layer(keras.layers.Layer):
         return recomputed(self, super().rematerialized_call, layer_call, *args, **kwargs)
 
 
+class SameShape(Layer):
+    """A `Layer` whose output has the shape of its first input. Abstract."""
+
+    def compute_output_shape(self, x_shape, *others, **more):
+        return tuple(x_shape)
+
+
 def has_automatic_name(layer):
     """Whether the layer's name is Keras's default: its class's name in snake case, and perhaps a number."""
     return bool(re.fullmatch(to_snake_case(type(layer).__name__) + r"(_\d+)?", layer.name))

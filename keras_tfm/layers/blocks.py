@@ -22,7 +22,7 @@ import keras
 from keras import ops
 
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.cache import BlockCache
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.masks import combine_masks, key_mask_of
@@ -33,7 +33,7 @@ from keras_tfm.layers.signatures import Activation
 PLACES = ("input", "sum", "output")
 
 
-class Residual(Layer):
+class Residual(SameShape):
     """x + branch(x), in the shape of x.
 
     Args:
@@ -134,27 +134,21 @@ class Residual(Layer):
         x = x + ops.cast(y, x.dtype)
         return self.norm(x) if self.norm is not None and self.normalize == "sum" else x
 
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)
-
     def compute_mask(self, x, previous_mask=None):
         return key_mask_of(x)
 
 
-def residuals(
-    normalize_first=False, dropout=0.0, epsilon=1e-6, norm=LayerNormalization, stochastic_depth=0.0
-):
+def residuals(normalize_first=False, dropout=0.0, epsilon=1e-6, norm=LayerNormalization, **rates):
     """A function that wraps a branch in a `Residual` with a norm of its own, for the equal parts of a block.
 
-    With `normalize_first` the norm is at the branch's input, otherwise at the sum.
+    With `normalize_first` the norm is at the branch's input, otherwise at the sum. `rates` are further
+    arguments of all residuals: `stochastic_depth`, `layer_scale`.
     """
     place: Literal["input", "sum"] = "input" if normalize_first else "sum"
-    return lambda branch, **options: Residual(
-        branch, norm(epsilon), place, dropout, stochastic_depth, **options
-    )
+    return lambda branch, **options: Residual(branch, norm(epsilon), place, dropout, **rates, **options)
 
 
-class Block(Layer):
+class Block(SameShape):
     """Residuals in a row: (B, T, D), or a map, in and out.
 
     `parts` are {name: a `Residual`} in the order in which they run; one that is None is left out. A part is
@@ -223,9 +217,6 @@ class Block(Layer):
             else:
                 x = part(x, mask=mask if part.takes_mask else None)
         return x, BlockCache(attention, cache.context)
-
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)
 
     def compute_mask(self, x, previous_mask=None):
         return key_mask_of(x)

@@ -64,10 +64,10 @@ class ShortcutBlock(Layer):
                 layer.build(x_shape)
         shape = tuple(x_shape) if self.shortcut is None else self.shortcut.compute_output_shape(x_shape)
         if shape != tuple(self.branch.compute_output_shape(x_shape)):
-            made = self.branch.compute_output_shape(x_shape)
+            branch_shape = self.branch.compute_output_shape(x_shape)
             raise ValueError(
                 f"`branch` and `shortcut` must give the same shape; of {tuple(x_shape)} they make "
-                f"{made} and {shape}."
+                f"{branch_shape} and {shape}."
             )
 
     def call(self, x, training=None):

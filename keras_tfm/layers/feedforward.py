@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.layers.base import Layer, own, require_sizes
+from keras_tfm.layers.base import SameShape, own, require_sizes
 from keras_tfm.layers.compiler.gradients import custom_gradient
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.masks import in_float32
@@ -74,7 +74,7 @@ def activation_of(name):
     return ours[name] if isinstance(name, str) and name in ours else keras.activations.get(name)
 
 
-class FeedForward(Layer):
+class FeedForward(SameShape):
     """max(0, x W_1 + b_1) W_2 + b_2, the same at every position: (..., D) -> (..., D).
 
     Args:
@@ -136,6 +136,3 @@ class FeedForward(Layer):
         if training and self.dropout:
             hidden = self.hidden_dropout(hidden, training=True)
         return self.output_projection(hidden)
-
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)

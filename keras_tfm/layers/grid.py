@@ -12,7 +12,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import Layer, SameShape
 from keras_tfm.layers.image_positions import SineGridPositionEncoding
 from keras_tfm.layers.patches import flatten_map
 
@@ -32,7 +32,7 @@ def every_nth_grid(grid, n):
     return tuple(-(-side // n) for side in grid)
 
 
-class FourierPositions(Layer):
+class FourierPositions(SameShape):
     """Positions of a map's cells, to be added to the map: a linear layer on sines of the row and the column.
 
     Each of the two has `num_sines` numbers, half of them sines and half cosines (El-Nouby et al. 2021,
@@ -58,11 +58,8 @@ class FourierPositions(Layer):
         sines = self.sines(ops.zeros((1, *x.shape[1:3], 2 * self.num_sines), self.compute_dtype))
         return ops.broadcast_to(self.projection(sines), ops.shape(x))
 
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)
 
-
-class OnGrid(Layer):
+class OnGrid(SameShape):
     """Applies `layer`, which takes maps, to a sequence of a grid's cells: (B, M + rows columns, D) in and
     out.
 
@@ -98,9 +95,6 @@ class OnGrid(Layer):
         """(B, M + rows columns, D) -> (B, M + rows columns, D)."""
         y = flatten_map(self.layer(to_map(x[:, self.prefix :], self.grid), training=training))
         return ops.concatenate([x[:, : self.prefix], y], axis=1) if self.prefix else y
-
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)
 
 
 class MapAttention(Layer):

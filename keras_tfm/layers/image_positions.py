@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_tfm.layers.base import Layer, own
+from keras_tfm.layers.base import SameShape, own
 from keras_tfm.layers.positions import sines
 from keras_tfm.layers.signatures import Initializer, Sides
 from keras_tfm.registry import register
@@ -49,7 +49,7 @@ def cubic_weights(length, new_length):
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-class GridPositionEmbedding(Layer):
+class GridPositionEmbedding(SameShape):
     """x + a learned vector for each cell of a map (B, rows, columns, D).
 
     `grid` is the side or the (rows, columns) of the table, by default those of the first map. For a map of
@@ -78,9 +78,6 @@ class GridPositionEmbedding(Layer):
         if grid != tuple(self.table.shape[:2]):
             table = resize_plane(ops.cast(table, "float32"), grid)
         return x + ops.cast(table, x.dtype)
-
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)
 
 
 @register
@@ -114,7 +111,7 @@ class GridSines(keras.initializers.Initializer):
         return {"grid": self.grid}
 
 
-class SineGridPositionEncoding(Layer):
+class SineGridPositionEncoding(SameShape):
     """x + sines and cosines of a cell's row, in the first half of the features, and of its column in the
     second.
 
@@ -155,6 +152,3 @@ class SineGridPositionEncoding(Layer):
             return counts - 1 - self.offset
         last = ops.max(counts, axis=axis, keepdims=True)
         return (counts - self.offset) / (last + 1e-6) * (2 * math.pi)  # 1e-6 as in DETR's code, against 0 / 0
-
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)

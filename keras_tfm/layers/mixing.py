@@ -5,10 +5,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import SameShape
 
 
-class TokenMixing(Layer):
+class TokenMixing(SameShape):
     """Applies `layer` along the tokens instead of the features, the same for every feature: (B, T, D) in and
     out.
 
@@ -33,11 +33,8 @@ class TokenMixing(Layer):
         y = self.layer(ops.transpose(x, (0, 2, 1)), training=training)  # (B, D, T)
         return ops.transpose(y, (0, 2, 1))
 
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)
 
-
-class FourierMixing(Layer):
+class FourierMixing(SameShape):
     """The real part of the discrete Fourier transform along tokens and features: (B, T, D) in and out.
 
     Lee-Thorp et al. 2022, "FNet: Mixing Tokens with Fourier Transforms", eq. 3. It has no weights, computes
@@ -53,6 +50,3 @@ class FourierMixing(Layer):
         real = ops.cast(x, "float32")
         y, _ = ops.fft2((real, ops.zeros_like(real)))
         return ops.cast(y, x.dtype)
-
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)

@@ -4,12 +4,12 @@ from typing import Any
 
 import keras
 
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.compiler.normalization import layer_normalization, rms_normalization
 from keras_tfm.layers.masks import in_float32
 
 
-class LayerNormalization(Layer):
+class LayerNormalization(SameShape):
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta over the last axis, in float32 or float64.
 
     Ba et al. 2016. It equals `keras.layers.LayerNormalization` with the same `epsilon`, there by default
@@ -31,11 +31,8 @@ class LayerNormalization(Layer):
         """Any shape in, the same out."""
         return layer_normalization(x, self.gamma, self.beta, epsilon=self.epsilon)
 
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)
 
-
-class RMSNormalization(Layer):
+class RMSNormalization(SameShape):
     """x / sqrt(mean(x²) + epsilon) * gamma over the last axis, in float32 or float64.
 
     Zhang and Sennrich 2019; T5 uses it. Unlike layer normalisation it does not subtract the mean, and has no
@@ -58,6 +55,3 @@ class RMSNormalization(Layer):
         """Any shape in, the same out."""
         gamma = in_float32(self.gamma) + self.offset if self.offset else self.gamma
         return rms_normalization(x, gamma, epsilon=self.epsilon)
-
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)

@@ -12,11 +12,11 @@ from typing import Any
 import keras
 
 from keras_tfm.layers.attention.functional import add_if_given
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.masks import combine_masks, key_mask_of
 
 
-class PositionedAttention(Layer):
+class PositionedAttention(SameShape):
     """Applies `attention` after adding positions to its queries and keys, but not to its values.
 
     >>> attention = keras_tfm.layers.PositionedAttention(keras_tfm.layers.MultiHeadAttention(num_heads=2))
@@ -46,11 +46,6 @@ class PositionedAttention(Layer):
         value = x if context is None else context
         mask = combine_masks(mask, key_mask_of(value))  # a sum with a position carries none
         return self.attention(query, value, key, mask=mask, bias=bias, training=training)
-
-    def compute_output_shape(
-        self, x_shape, context_shape=None, position_shape=None, context_position_shape=None
-    ):
-        return tuple(x_shape)
 
     def compute_mask(self, x, previous_mask=None):
         return key_mask_of(x)

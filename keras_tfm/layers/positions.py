@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_tfm.inputs import refuse_outside
-from keras_tfm.layers.base import Layer, own, require_sizes
+from keras_tfm.layers.base import SameShape, own, require_sizes
 from keras_tfm.layers.signatures import Initializer
 
 
@@ -52,7 +52,7 @@ def sines(positions, dim, base=10_000.0):
     return ops.reshape(encoding, (*ops.shape(positions), dim))  # (..., dim)
 
 
-class SinePositionEncoding(Layer):
+class SinePositionEncoding(SameShape):
     """x + PE, where PE[t, 2k] = sin(t / base^(2k/D)) and PE[t, 2k+1] is the cosine of the same.
 
     Vaswani et al. 2017, section 3.5, with k = 0 .. D/2 - 1. D must be even; the length is not limited.
@@ -77,11 +77,8 @@ class SinePositionEncoding(Layer):
             positions = ops.arange(ops.shape(x)[1], dtype="int32")
         return x + ops.cast(sines(positions, x.shape[-1], self.base), x.dtype)
 
-    def compute_output_shape(self, x_shape, positions_shape=None):
-        return tuple(x_shape)
 
-
-class PositionEmbedding(Layer):
+class PositionEmbedding(SameShape):
     """x + a learned vector for each of `max_length` positions (Gehring et al. 2017; BERT, GPT, ViT).
 
     >>> keras_tfm.layers.PositionEmbedding(max_length=8)(np.ones((1, 5, 4))).shape
@@ -119,6 +116,3 @@ class PositionEmbedding(Layer):
             refuse_outside(positions, self.max_length, "positions")
         vectors = ops.cast(self.embedding(positions), x.dtype)  # a table in 8 bits gives float32
         return x + vectors + outside_is_nan(positions, self.max_length, x.dtype)
-
-    def compute_output_shape(self, x_shape, positions_shape=None):
-        return tuple(x_shape)

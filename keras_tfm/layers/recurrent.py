@@ -19,7 +19,7 @@ import keras
 from keras import ops
 
 from keras_tfm.layers.attention.alignment import AdditiveAttention, Alignment
-from keras_tfm.layers.base import Layer, Pattern, require_sizes
+from keras_tfm.layers.base import Layer, Pattern, SameShape, require_sizes
 from keras_tfm.layers.compiler.recurrence import LoopKernel, recur, step_of
 from keras_tfm.layers.masks import key_mask_of, padding_mask_of
 
@@ -123,7 +123,7 @@ class RecurrentCache(NamedTuple):
     position: Any
 
 
-class LSTMAttentionDecoder(Layer):
+class LSTMAttentionDecoder(SameShape):
     """A recurrent decoder that attends to a context at every step: (B, T, D) -> (B, T, D).
 
     Bahdanau et al. 2015, section 3.1; see the module for the equations of a step. The first of `num_layers`
@@ -198,11 +198,11 @@ class LSTMAttentionDecoder(Layer):
         attend, kernels = self._attending(cache.context)
         is_read = ops.ones_like(x[..., 0], "int32") if mask is None else ops.cast(mask, "int32")
         read = cache.position[:, None] + ops.cumsum(is_read, axis=1)  # (B, T)
-        known = x
+        inputs = x
         if attend is None:
             contexts = self.context_attention.step_context(x, cache.context, ops.maximum(read - 1, 0))
-            known = ops.concatenate([x, contexts], axis=-1)
-        dims = [known.shape[-1], *[0] * (self.num_layers - 1)]
+            inputs = ops.concatenate([x, contexts], axis=-1)
+        dims = [inputs.shape[-1], *[0] * (self.num_layers - 1)]
         cells = [step_of(cell, dim, self.compute_dtype) for cell, dim in zip(self.cells, dims, strict=True)]
         kernels = [*kernels, *(kernel for cell in cells for kernel in cell.kernels)]
 
@@ -213,13 +213,13 @@ class LSTMAttentionDecoder(Layer):
             below = context = None if attend is None else attend(state[-self.num_states])
             states = []
             for i, cell in enumerate(cells):
-                own = state[i * self.num_states :][: self.num_states]
-                states.extend(cell(None if i else token, below, own))
+                previous = state[i * self.num_states :][: self.num_states]
+                states.extend(cell(None if i else token, below, previous))
                 below = states[-self.num_states]
             return (below,) if context is None else (below, context), states
 
-        (y, *found), state = recur(advance, cells[0].prepare(known), cache.state, kernels, mask)
-        y = self.output_projection(ops.concatenate([y, x, *(found or [contexts])], axis=-1))
+        (y, *attended), state = recur(advance, cells[0].prepare(inputs), cache.state, kernels, mask)
+        y = self.output_projection(ops.concatenate([y, x, *(attended or [contexts])], axis=-1))
         return y, RecurrentCache(state, cache.context, read[:, -1])
 
     def _attending(self, cache):
@@ -233,9 +233,6 @@ class LSTMAttentionDecoder(Layer):
             return lambda query: attention.step_context(query[:, None], cache)[:, 0], []
         kernel = LoopKernel(attention.query.kernel, self.compute_dtype)
         return lambda query: attention.step_projected(kernel.multiply(query)[:, None], cache)[:, 0], [kernel]
-
-    def compute_output_shape(self, x_shape, context_shape, **other_shapes):
-        return tuple(x_shape)
 
     def compute_mask(self, x, previous_mask=None):
         return key_mask_of(x)

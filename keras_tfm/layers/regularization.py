@@ -5,12 +5,12 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.compiler.bits import keeps
 from keras_tfm.layers.compiler.fused import fused
 
 
-class Dropout(Layer):
+class Dropout(SameShape):
     """Sets each value to zero with probability `rate` in training, and multiplies the others by 1/(1 -
     rate).
 
@@ -37,9 +37,6 @@ class Dropout(Layer):
         if not training or not self.rate:
             return x
         return keep_some(x, chosen(x, self.seed_generator.next(), rate=self.rate), rate=self.rate)
-
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)
 
 
 class StochasticDepth(Dropout):

@@ -105,15 +105,14 @@ def _drawn_once(generators, draws):
 
         return draw_once
 
-    own = [
-        vars(generator).get("next") for generator in generators
-    ]  # a replica of a `tf.distribute` strategy has its own
+    # A replica of a `tf.distribute` strategy has a `next` of its own.
+    originals = [vars(generator).get("next") for generator in generators]
     for generator in generators:
         generator.next = drawing(generator.next)
     try:
         yield
     finally:
-        for generator, draw in zip(generators, own, strict=True):
+        for generator, draw in zip(generators, originals, strict=True):
             if draw is None:
                 del generator.next
             else:

@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from keras_tfm.layers.base import Layer, require_sizes
+from keras_tfm.layers.base import SameShape, require_sizes
 from keras_tfm.layers.blocks import TransformerBlock
 from keras_tfm.layers.masks import combine_masks, key_mask_of
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.signatures import Activation
 
 
-class TransformerStack(Layer):
+class TransformerStack(SameShape):
     """`num_layers` blocks in a row. Abstract: see `TransformerEncoder` and `TransformerDecoder`.
 
     The other arguments are those of `TransformerBlock`. With `normalize_first` a last norm follows the
@@ -71,9 +71,6 @@ class TransformerStack(Layer):
     def rematerialized_call(self, layer_call, *args, **kwargs):
         """The call itself: each block recomputes by itself."""
         return layer_call
-
-    def compute_output_shape(self, x_shape, context_shape=None):
-        return tuple(x_shape)
 
     def compute_mask(self, x, previous_mask=None):
         return key_mask_of(x)

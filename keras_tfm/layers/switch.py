@@ -22,7 +22,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_tfm.layers.base import Layer, own, require_sizes
+from keras_tfm.layers.base import SameShape, own, require_sizes
 from keras_tfm.layers.feedforward import activation_of
 from keras_tfm.layers.masks import in_float32, padding_mask_of
 from keras_tfm.layers.regularization import Dropout
@@ -30,7 +30,7 @@ from keras_tfm.layers.signatures import Activation, Initializer
 from keras_tfm.registry import register
 
 
-class SwitchFeedForward(Layer):
+class SwitchFeedForward(SameShape):
     """p_i expert_i(x) for the largest gate p_i of p = softmax(W x) (equation 2): (B, T, D) in and out.
 
     Each expert is a feed-forward layer D -> `intermediate_dim` -> D; the gates are computed in float32.
@@ -134,9 +134,6 @@ class SwitchFeedForward(Layer):
         y = ops.take_along_axis(y, slots[..., None], axis=1)  # (B, T, D)
         gate = ops.take_along_axis(gates, expert[..., None], axis=2)  # (B, T, 1)
         return y * ops.cast(ops.where(is_served[..., None], gate, 0.0), y.dtype)
-
-    def compute_output_shape(self, x_shape, mask_shape=None):
-        return tuple(x_shape)
 
 
 def balance_loss(gates, is_sent, mask):

@@ -16,11 +16,36 @@ from keras_tfm.training.model import FunctionalModel
 OUTSIDE: dict[str, Any] = {}  # {name: class} of the families that other packages have defined so far
 
 
+@dataclasses.dataclass(frozen=True)
+class Trace:
+    """A model's `blocks` and `hidden_states`, as `ConfiguredModel` has them, recorded while blocks run."""
+
+    blocks: dict[str, list] = dataclasses.field(default_factory=dict)
+    hidden_states: dict[str, list] = dataclasses.field(default_factory=dict)
+
+    def run(self, stack, layers, x, **tensors):
+        """The output of the `layers` applied in a row to `x`, blocks and others; blocks get the `tensors`.
+
+        Several runs add to one `stack`, which lists a block once, however often it is applied.
+        """
+        for layer in layers:
+            if not getattr(layer, "is_block", False):
+                x = layer(x)
+                continue
+            blocks, states = self.blocks.setdefault(stack, []), self.hidden_states.setdefault(stack, [x])
+            x = layer(x, **tensors)
+            states.append(x)
+            if layer not in blocks:
+                blocks.append(layer)
+        return x
+
+
 class ConfiguredModel(FunctionalModel):
     """A family's functional model, made from a `config`, with a table of published sizes. Abstract.
 
-    A family sets `config_class` and `sizes`, {name: configuration}, and makes its inputs and outputs in
-    `__init__(config)`. `dtype` is the dtype policy of the model and of all its layers.
+    A family sets `config_class` and `sizes`, {name: configuration}, and makes its inputs, its outputs and the
+    `Trace` of its blocks in `__init__(config)`. `dtype` is the dtype policy of the model and of all its
+    layers.
 
     `blocks` are {stack: its blocks, the first one first}. `hidden_states` are {stack: [the input of the
     first block, the output of each application of a block]}, and {} of recurrent models: symbolic tensors,
@@ -36,11 +61,11 @@ class ConfiguredModel(FunctionalModel):
             OUTSIDE[cls.__name__] = cls
         layers_follow(register(cls), lambda *_, **__: None)
 
-    def __init__(self, config, inputs, outputs, blocks, hidden_states, **kwargs):
+    def __init__(self, config, inputs, outputs, trace, **kwargs):
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
         self.config = config
-        self.stacks = blocks
-        self.hidden_states = hidden_states
+        self.stacks = trace.blocks
+        self.hidden_states = trace.hidden_states
 
     @property
     def blocks(self):
@@ -101,40 +126,18 @@ class ConfiguredModel(FunctionalModel):
         return model
 
 
-def states_of(blocks, x, **arguments):
-    """The input `x` of the first of `blocks`, and the output of each, when they are applied in a row."""
-    states = [x]
-    for block in blocks:
-        states.append(block(states[-1], **arguments))
-    return states
-
-
-def run_stages(stages, x):
-    """Apply the stages of a pyramid, lists of layers, to `x`: (all blocks, hidden states, maps).
-
-    The hidden states are the input of the first block and the output of each block, the maps the output of
-    each stage.
-    """
-    blocks: list = []
-    states, maps = [], []
-    for layers in stages:
-        for layer in layers:
-            is_block = getattr(layer, "is_block", False)
-            if is_block:
-                states += [] if blocks else [x]
-                blocks.append(layer)
-            x = layer(x)
-            states += [x] if is_block else []
-        maps.append(x)
-    return blocks, states, maps
-
-
 def growing_rates(rate, count):
     """`count` rates that grow linearly from 0 for the first block to `rate` for the last.
 
     Stochastic depth uses such rates (Huang et al. 2016, "Deep Networks with Stochastic Depth").
     """
     return [rate * i / max(count - 1, 1) for i in range(count)]
+
+
+def rate_of(config, stage, index):
+    """The rate of block `index` of a stage, of `growing_rates` over the blocks of all stages, `depths`."""
+    rates = growing_rates(config.stochastic_depth, sum(config.depths))
+    return rates[sum(config.depths[:stage]) + index]
 
 
 def check_stages(config, *names):

@@ -31,10 +31,10 @@ def family_called(name: Any) -> Any:
         plugin.load()
         if name not in OUTSIDE:
             raise ValueError(f"The plugin {plugin} is no family: expected a class of a model of this name.")
-    known = OUTSIDE | families()
-    if not isinstance(name, str) or name not in known:
+    classes = OUTSIDE | families()
+    if not isinstance(name, str) or name not in classes:
         raise ValueError(
-            f"unknown model class {brief(name)}; known are {', '.join(known)}; a class of your own "
+            f"unknown model class {brief(name)}; known are {', '.join(classes)}; a class of your own "
             "is known where its module was imported, or its plugin is installed"
         )
-    return known[name]
+    return classes[name]

@@ -7,7 +7,7 @@ is "module:attribute". Files name plugins, never modules, and a plugin is import
 import functools
 import importlib.metadata
 import logging
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 GROUP = "keras_tfm.plugins"
 KINDS = "task", "family", "reader", "answer", "graph-reader", "graph-answer"
@@ -40,16 +40,28 @@ def warn(message):
 
 
 def _plugins():
+    """All that are installed; one warning for each distribution that cannot be read."""
+    found: dict[str, list[Plugin]] = {}
+    for distribution in importlib.metadata.distributions():
+        try:
+            if entries := distribution.entry_points.select(group=GROUP):
+                name, version = distribution.metadata["Name"], distribution.metadata["Version"]
+                if not (name and version):
+                    raise ValueError("its METADATA has no name or no version")
+                of_it = [Plugin(*entry.name.partition(".")[::2], entry, (name, version)) for entry in entries]
+                found.setdefault(name.lower(), of_it)  # the first on the path hides others of its name
+        except Exception as error:  # its entry_points.txt or its METADATA is damaged
+            warn(f"The plugins of {_place(distribution)} are left out, they cannot be read: {error!r}")
+    return [plugin for of_one in found.values() for plugin in of_one]
+
+
+def _place(distribution):
+    """The name of a distribution that is damaged, if it still says it, and where it lies."""
     try:
-        found = []
-        for entry in importlib.metadata.entry_points(group=GROUP):
-            distribution: Any = entry.dist  # there is one, as the entry was found on the path
-            named = str(distribution.name), str(distribution.version)
-            found.append(Plugin(*entry.name.partition(".")[::2], entry, named))
-        return found
-    except Exception as error:  # an entry_points.txt or a METADATA is damaged
-        warn(f"No plugins, what installed distributions say of themselves cannot be read: {error!r}")
-        return []
+        name = distribution.metadata["Name"]
+    except Exception:
+        name = None
+    return f"{name or 'a distribution'} in {distribution.locate_file('')}"
 
 
 def find(kind, name):

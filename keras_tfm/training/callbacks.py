@@ -16,9 +16,12 @@ from keras_tfm.training.monitor import Logs, Mode, Monitor
 
 LOG = logging.getLogger(__name__)
 
+LONG = 5.0  # seconds of a first step, and more, are told
+
 
 class Progress(keras.callbacks.Callback):
-    """Shows a progress bar per epoch, and logs the metrics at its end.
+    """Shows a progress bar per epoch, and logs the metrics at its end, and what the first step took if it was
+    long: it is traced and compiled.
 
     >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
     >>> model.compile("adam", "mse")
@@ -28,12 +31,25 @@ class Progress(keras.callbacks.Callback):
     'epoch 2/2'
     """
 
+    def on_train_begin(self, logs: Logs = None) -> None:
+        self.is_first = True
+
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         self.name = f"epoch {epoch + 1}/{self.params['epochs']}"
         self.began = time.perf_counter()
         self.bar = Bar(total=self.params["steps"], desc=self.name, unit="batch")
 
+    def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
+        if self.is_first:
+            self.first_began = time.perf_counter()
+            self.bar.set_postfix_str("compiling the first step")
+
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
+        if self.is_first:
+            self.is_first = False
+            self.bar.set_postfix_str("", refresh=False)
+            if (seconds := time.perf_counter() - self.first_began) >= LONG:
+                LOG.info("The first step took %.0f s: it was compiled.", seconds)
         # Reading the loss waits for the device, so it is done rarely.
         if batch % 20 == 0 and logs:
             self.bar.set_postfix_str(f"loss {float(logs['loss']):.3f}", refresh=False)

@@ -93,7 +93,7 @@ def _of(record: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 def _data(data: Mapping[str, Any], command: Mapping[str, Any]) -> list[str]:
     names = {"train": "training", "validation": "validation, which chooses the best epoch"}
     lines = [f"- {names[key]}: {data[key]}" for key in names if data.get(key)]
-    for key, what in (("train", "files"), ("valid", "files for validation")):
+    for key, what in (("data", "files"), ("valid", "files for validation")):
         if files := command.get(key):
             lines.append(f"- {what}: {', '.join(f'`{pathlib.PurePath(str(file)).name}`' for file in files)}")
     if data.get("fingerprint"):
@@ -122,13 +122,13 @@ def _is_number(value: Any) -> bool:
 
 def _training(command: Mapping[str, Any], options: Mapping[str, Any], task: Any) -> list[str]:
     lines = []
-    if command.get("train"):
-        files = [pathlib.PurePath(str(file)).name for file in command["train"]]
+    if command.get("data"):
+        files = [pathlib.PurePath(str(file)).name for file in command["data"]]
         words = [
             "keras-tfm",
             "train",
             str(task),
-            "--train",
+            "--data",
             *files,
             "--options",
             "training.json",

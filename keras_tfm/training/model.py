@@ -6,7 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.inputs import checked_inputs
+from keras_tfm.inputs import beside, checked_inputs
 from keras_tfm.private.keras import Functional, functional_init_arguments, layers_in
 from keras_tfm.registry import register
 from keras_tfm.training.exact import ExactTrainer
@@ -51,8 +51,8 @@ class Model(ExactTrainer, keras.Model):
 class FunctionalModel(Model, Functional):
     """A `Model` made from `inputs` and `outputs`.
 
-    A batch is a dict by input name, or a bare array for a single input. Missing inputs are filled in: a
-    `...padding_mask` with ones, `...segment_ids` with zeros, `mask_positions` with all positions.
+    A batch is a dict by input name, or a bare array for a single input. Missing inputs are filled in, as
+    `inputs.OPTIONAL` has it: a `...padding_mask` with ones, `...segment_ids` with zeros, for example.
 
     Raises:
         ValueError: when called with an unknown input name, and as from `inputs.checked_inputs`.
@@ -93,20 +93,10 @@ class FunctionalModel(Model, Functional):
 
     def _fill(self, name: str, inputs: dict[str, Any]) -> Any:
         """The value for the input `name`, which is missing from `inputs`."""
-        for suffix, fill in (
-            ("padding_mask", ops.ones_like),
-            ("segment_ids", ops.zeros_like),
-            ("mask_positions", every_position),
-        ):
-            token_ids = inputs.get(name.removesuffix(suffix) + "token_ids")
-            if name.endswith(suffix) and token_ids is not None:
-                return ops.cast(fill(token_ids), self._inputs_struct[name].dtype)
-        raise ValueError(f"{self.name!r} needs {name!r}; it was given {', '.join(inputs) or 'nothing'}.")
-
-
-def every_position(token_ids: Any) -> Any:
-    """0 .. T-1 for each row of (B, T)."""
-    return ops.cumsum(ops.ones_like(token_ids), axis=1) - 1
+        other, default = beside(name)
+        if other not in inputs:
+            raise ValueError(f"{self.name!r} needs {name!r}; it was given {', '.join(inputs) or 'nothing'}.")
+        return ops.cast(default(inputs[other]), self._inputs_struct[name].dtype)
 
 
 def is_symbolic(x: Any) -> bool:

@@ -36,13 +36,13 @@ def archive(**arrays):
 
 def source(name):
     """The training by one file."""
-    return IMAGES.replace("--train {folder}", f"--train {{folder}}/{name}")
+    return IMAGES.replace("--data {folder}", f"--data {{folder}}/{name}")
 
 
-DETECT = "train detect --train {folder}/boxes.jsonl --out {out}"
+DETECT = "train detect --data {folder}/boxes.jsonl --out {out}"
 
 
-SEGMENT = "train segment --train {folder} --out {out}"
+SEGMENT = "train segment --data {folder} --out {out}"
 
 
 def mask(values):
@@ -236,7 +236,7 @@ BAD = [
     Bad("an interpolation", f"{IMAGES} --interpolation nearest", "invalid choice: 'nearest'"),
     Bad(
         "predict: no image",
-        "predict {run} --input {folder}/none.png",
+        "predict {run} --data {folder}/none.png",
         "none.png: cannot be read: No such file",
         {},
         "classify-images",

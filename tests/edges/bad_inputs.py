@@ -32,14 +32,14 @@ def zeros(compress):
 
 
 PAIRS = "1 May\t2\n3 June\t4\n"
-TRANSLATE = "train translate --train {folder}/pairs.tsv --out {out}"
-GENERATE = "train generate --train {folder}/text.txt --out {out}"
+TRANSLATE = "train translate --data {folder}/pairs.tsv --out {out}"
+GENERATE = "train generate --data {folder}/text.txt --out {out}"
 ASK = "predict RUN"
 CONVERT = "convert {run} --out {out}"
-CLASSIFY = "train classify --train {folder}/text.tsv --out {out}"
-FORECAST = "train forecast --train {folder}/series.csv --out {out}"
-IMAGES = "train classify-images --train {folder} --out {out}"
-ANSWER = "train answer --train {folder}/squad.json --out {out}"
+CLASSIFY = "train classify --data {folder}/text.tsv --out {out}"
+FORECAST = "train forecast --data {folder}/series.csv --out {out}"
+IMAGES = "train classify-images --data {folder} --out {out}"
+ANSWER = "train answer --data {folder}/squad.json --out {out}"
 TEXTS = {"pairs.tsv": PAIRS, "text.txt": "A text.\n", "text.tsv": "good\ta\nbad\tb\n"}
 
 
@@ -53,7 +53,7 @@ def config(name, content, message, command=TRANSLATE):
 def run_entry(of, path, value, message):
     """A RUN in whose config.json one entry is another."""
     return Bad(
-        f"{of}: {path} = {json.dumps(value):.20}", "predict {run} --input {folder}/text.txt", message,
+        f"{of}: {path} = {json.dumps(value):.20}", "predict {run} --data {folder}/text.txt", message,
         TEXTS, of, tuple(path.split(".")), value,
     )  # fmt: skip
 
@@ -76,7 +76,7 @@ def twice(task, file, content, place, key):
     kind = "JSON" if file in ("coco.json", "squad.json") else "a JSON object"
     return Bad(
         f"{task}: {key} twice in {file}",
-        f"train {task} --train {{folder}}/{file} --out {{folder}}/out",
+        f"train {task} --data {{folder}}/{file} --out {{folder}}/out",
         f"{place}expected {kind}: the key {key} stands twice",
         {file: content + "\n"},
     )
@@ -181,14 +181,14 @@ RUNS = [
     ),
     Bad(
         "predict: images",
-        "predict {run} --input {folder}/text.txt",
+        "predict {run} --data {folder}/text.txt",
         "text.txt: expected a whole PNG or JPEG image",
         TEXTS,
         "classify-images",
     ),
     Bad(
         "predict: an image as a text",
-        "predict {run} --whole --input {folder}/text.txt",
+        "predict {run} --whole --data {folder}/text.txt",
         "--whole: the task 'classify-images' does not read text",
         TEXTS,
         "classify-images",
@@ -366,8 +366,8 @@ OPTIONS = [
     option("--workers 1001", "must be at most 1,000", "launch"),
     Bad("a schedule", f"{TRANSLATE} --schedule nosuch", "invalid choice: 'nosuch'"),
     Bad("a precision", f"{TRANSLATE} --precision float16", "invalid choice: 'float16'"),
-    Bad("no files", "train translate --out {out}", "--train: expected two parallel text files; or"),
-    Bad("no folder", "train translate --train {folder}/a.tsv", "the following arguments are required: --out"),
+    Bad("no files", "train translate --out {out}", "--data: expected two parallel text files; or"),
+    Bad("no folder", "train translate --data {folder}/a.tsv", "the following arguments are required: --out"),
     Bad("an option of others", f"{TRANSLATE} --freeze 2", "unrecognized arguments: --freeze 2"),
     Bad(
         "two ways to go on",
@@ -433,7 +433,7 @@ OPTIONS = [
         "--window must be below 2, the values of the series",
         {"series.csv": "value\n1\n2\n"},
     ),
-    Bad("two series", f"{FORECAST} --train a.csv b.csv", "expected one file, a series, got 2"),
+    Bad("two series", f"{FORECAST} --data a.csv b.csv", "expected one file, a series, got 2"),
     Bad("a size of GPT-2", f"{GENERATE} --size nosuch", "GPT2 has no size 'nosuch'"),
     Bad("a size of BERT", f"{CLASSIFY} --size nosuch", "BERT has no size 'nosuch'"),
     Bad("a size for launch", f"launch --workers 2 -- {CLASSIFY} --size nosuch", "BERT has no size"),

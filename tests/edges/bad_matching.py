@@ -5,11 +5,11 @@ import json
 from tests.edges.bad_images import PNG, WHOLE
 from tests.edges.bad_inputs import Bad, option
 
-TRAIN = "train match-images --train {folder}/pairs.tsv --out {out}"
-CLASSIFY = "classify-zero-shot {run} --labels {folder}/labels.txt --images {folder}/a.png"
-INDEX = "search index {run} --images {folder}/a.png --out {folder}/index"
-CAPTION = "train caption --train {folder}/pairs.tsv --out {out}"
-SAY = "predict {run} --input {folder}/a.png"
+TRAIN = "train match-images --data {folder}/pairs.tsv --out {out}"
+CLASSIFY = "classify-zero-shot {run} --labels {folder}/labels.txt --data {folder}/a.png"
+INDEX = "search index {run} --data {folder}/a.png --out {folder}/index"
+CAPTION = "train caption --data {folder}/pairs.tsv --out {out}"
+SAY = "predict {run} --data {folder}/a.png"
 QUERY = "search query {folder}/index --text red"
 LABELS = {"labels.txt": "red\nblue\n", "a.png": PNG}
 PAIR = {"pairs.tsv": "a.png\ta\n", "a.png": PNG}

@@ -2,7 +2,7 @@
 
 from tests.edges.bad_inputs import ASK, NUMBER, Bad, option, run_entry
 
-RECOMMEND = "train recommend --train {folder}/ratings.csv --out {out}"
+RECOMMEND = "train recommend --data {folder}/ratings.csv --out {out}"
 OF_RUN = {"of": "recommend"}
 
 
@@ -49,7 +49,7 @@ BAD = [
     Bad("quantize: factors", "quantize {run} --out {out}", "kept in 8 bits", **OF_RUN),
     Bad(
         "predict: beams of items",
-        "predict {run} --input {folder} --beam 2",
+        "predict {run} --data {folder} --beam 2",
         "does not generate text",
         **OF_RUN,
     ),
@@ -62,14 +62,14 @@ BAD = [
     ),
     Bad(
         "predict: a user never seen",
-        "predict {run} --whole --input {folder}/user.txt",
+        "predict {run} --whole --data {folder}/user.txt",
         "the text gets no answer: the training had no ratings by 'nobody'",
         {"user.txt": "nobody\n"},
         "recommend",
     ),
     Bad(
         "predict: items of labels",
-        "predict {run} --input {folder}/user.txt --items 3",
+        "predict {run} --data {folder}/user.txt --items 3",
         "--items: the task 'classify' has no such option",
         {"user.txt": "nobody\n"},
         "classify",

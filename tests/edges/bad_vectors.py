@@ -2,7 +2,7 @@
 
 from tests.edges.bad_inputs import Bad, option
 
-VECTORS = "vectors {folder}/text.txt --out {folder}/out.txt"
+VECTORS = "vectors --data {folder}/text.txt --out {folder}/out.txt"
 NEAREST = "neighbours {folder}/v.txt a"
 
 
@@ -31,9 +31,9 @@ BAD = [
         VECTORS.replace(".txt --", "*.txt --"),
         "expected files, but nothing matches the pattern",
     ),
-    Bad("vectors: a folder", "vectors {folder} --out {folder}", "is a folder, not a file"),
-    Bad("vectors: a file that is", "vectors a --out {folder}/v", "v exists already", {"v": ""}),
-    Bad("vectors: nowhere", "vectors a --out {folder}/b/v", "v: the folder"),
+    Bad("vectors: a folder", "vectors --data {folder} --out {folder}", "is a folder, not a file"),
+    Bad("vectors: a file that is", "vectors --data a --out {folder}/v", "v exists already", {"v": ""}),
+    Bad("vectors: nowhere", "vectors --data a --out {folder}/b/v", "v: the folder"),
     Bad("vectors: a method", VECTORS + " --method svd", "invalid choice: 'svd'"),
     option("--dim 0", "must be at least 1", VECTORS),
     option("--window 1001", "must be at most 1,000", VECTORS),

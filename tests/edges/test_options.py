@@ -28,7 +28,13 @@ NUMBERS = [(verb, action) for verb, action in ALL if action.metavar in ("N", "R"
 def test_numbers_are_found():
     names = {action.dest.partition(".")[2] for _, action in NUMBERS}
     assert len(NUMBERS) > 120 and {"learning_rate", "seed", "beam_size", "grace"} <= names
-    assert {action.metavar for _, action in ALL if action.type is not None} == {"N", "R", "TEXT"}
+    assert {action.metavar for _, action in ALL if action.type is not None} == {
+        "N",
+        "R",
+        "TEXT",
+        "RUN",
+        "FOLDER",
+    }
 
 
 @pytest.mark.parametrize(("verb", "action"), NUMBERS, ids=lambda x: getattr(x, "dest", x))

@@ -49,14 +49,14 @@ def test_answers_that_nobody_reads(run_of, tmp_path, monkeypatch, capfd):
     with open(writer, "w") as unread, monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", unread)
         with pytest.raises(SystemExit) as end:
-            main(["predict", str(run_of("classify")), "--input", str(tmp_path / "asked")])
+            main(["predict", str(run_of("classify")), "--data", str(tmp_path / "asked")])
     assert end.value.code == 128 + signal.SIGPIPE and capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("kind", ["full", pytest.param("closed", marks=pytest.mark.slow)])
 def test_answers_that_cannot_be_written(kind, run_of, tmp_path, monkeypatch, capfd):
     (tmp_path / "asked").write_text("a film\n" * 3)
-    ask = ["predict", str(run_of("classify")), "--input"]
+    ask = ["predict", str(run_of("classify")), "--data"]
     with open("/dev/full", "w") as full, monkeypatch.context() as patch:
         patch.setattr(sys, "stdout", full if kind == "full" else None)
         with pytest.raises(SystemExit) as end:
@@ -68,7 +68,7 @@ def test_answers_that_cannot_be_written(kind, run_of, tmp_path, monkeypatch, cap
 
 def test_lines_of_a_closed_input(run_of, monkeypatch, capfd):
     monkeypatch.setattr(sys, "stdin", None)
-    for arguments in (["predict", str(run_of("classify"))], ["vectors", "-", "--out", "x"]):
+    for arguments in (["predict", str(run_of("classify"))], ["vectors", "--data", "-", "--out", "x"]):
         with pytest.raises(SystemExit) as end:
             main(arguments)
         assert end.value.code == 2 and "standard input is closed" in capfd.readouterr().err
@@ -93,7 +93,7 @@ def test_a_lost_log_keeps_no_answer_back(kind, run_of, tmp_path, monkeypatch, ca
     stream = {"full": full, "closed": closed, "none": None, "unread": unread}[kind]
     with monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", stream)
-        main(["predict", str(run_of("classify")), "--input", str(tmp_path / "asked")])
+        main(["predict", str(run_of("classify")), "--data", str(tmp_path / "asked")])
         for bar in (Bar(total=2, desc="epoch"), Bar(total=2, desc="epoch")):
             bar.is_terminal, bar.delay = True, 0
             bar.update()
@@ -162,7 +162,7 @@ def test_keras_starts_without_what_the_command_never_uses():
 def test_reading_is_interrupted(tmp_path):
     """Ctrl-C while a pipe is read."""
     os.mkfifo(tmp_path / "text.txt")
-    process = started("train", "generate", "--train", tmp_path / "text.txt", "--out", tmp_path / "out")
+    process = started("train", "generate", "--data", tmp_path / "text.txt", "--out", tmp_path / "out")
     with open(tmp_path / "text.txt", "wb") as pipe:  # it is being read now
         pipe.write(b"A text.\n")
         pipe.flush()

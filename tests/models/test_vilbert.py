@@ -48,6 +48,8 @@ def test_each_stream_reads_the_other_and_no_padding(model):
     masks = {"image_mask": np.ones((2, 4), bool), "text_mask": np.ones((2, 5), bool)}
     whole = model(inputs | masks)
     np.testing.assert_allclose(model(inputs)["image_sequence_output"], whole["image_sequence_output"])
+    with pytest.raises(ValueError, match=r"`image_mask` must have the shape \(2, 4\), like `image_tokens`"):
+        model(inputs | {"image_mask": np.ones((2, 5), bool)})
     for side, other in (("image", "text"), ("text", "image")):
         changed = {name: x.copy() for name, x in inputs.items()}
         changed[f"{other}_tokens"][:, -1] += 1

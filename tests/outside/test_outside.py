@@ -65,7 +65,7 @@ def made(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(folder / "site")
         forget()
-        train = "train", "shapes", "--train", folder / "train.tsv", "--out", folder / "run"
+        train = "train", "shapes", "--data", folder / "train.tsv", "--out", folder / "run"
         assert run(*train, "--epochs", 12, "--learning-rate", 0.01) == 0
         for name in ("saved_model", "onnx"):
             assert run("export", folder / "run", "--out", folder / name, "--format", name) == 0
@@ -104,7 +104,7 @@ def test_what_a_task_defines():
 def test_it_learns_and_is_asked(made, site, capsys):
     assert run("evaluate", made / "run", "--data", made / "train.tsv") == 0
     assert json.loads(capsys.readouterr().out)["accuracy"] > 0.9
-    assert run("predict", made / "run", "--input", made / "asked.txt") == 0
+    assert run("predict", made / "run", "--data", made / "asked.txt") == 0
     assert capsys.readouterr().out.splitlines()[:2] == ["up", "down"]
     task = tasks.load(made / "run")
     assert not task.refusals(ASKED)
@@ -182,13 +182,27 @@ def write_entries(site, *lines, name="mine"):
 @pytest.mark.parametrize(("lines", "warning"), [
     (["task.classify = mine.task:ShapeNamer"], "task.classify of mine 0.1 is left out: keras_tfm itself has"),
     (["tusk.shapes = mine.task:ShapeNamer"], "tusk.shapes of mine 0.1 is left out: expected a name that beg"),
-    (["no entry at all"], "No plugins, what installed distributions say of themselves cannot be read"),
+    (["no entry at all"], "The plugins of mine in "),
 ])  # fmt: skip
 def test_a_plugin_that_is_wrong_costs_a_warning(site, capsys, caplog, lines, warning):
     write_entries(site, *lines)
     assert run("train", "--help") == 0
     assert "classify" in capsys.readouterr().out
     assert [warning in record.getMessage() for record in caplog.records] == [True]
+
+
+def test_a_damaged_distribution_hides_itself_alone(made, site, caplog):
+    write_entries(site, "no entry at all", name="other")
+    assert set(plugins.installed("task")) == {"shapes"}
+    assert [f"plugins of other in {site}" in record.getMessage() for record in caplog.records] == [True]
+
+
+def test_a_distribution_without_a_name_is_named_by_its_place(site, caplog):
+    write_entries(site, "task.circles = other:Circles", name="other")
+    (site / "other-0.1.dist-info" / "METADATA").unlink()
+    plugins.warn.cache_clear()
+    assert "circles" not in plugins.installed("task")
+    assert [f"of a distribution in {site}" in record.getMessage() for record in caplog.records] == [True]
 
 
 def test_a_broken_module_is_named_where_it_is_asked_for(made, site, capsys):
@@ -232,7 +246,7 @@ def test_our_tasks_take_a_family_that_fits(site, tmp_path):
     modules = {"Words": "families", "Pixels": "families", "Points": "task"}
     write_entries(site, *[f"family.{name} = mine.{module}:{name}" for name, module in modules.items()])
     (tmp_path / "train.tsv").write_text("a film\tgood\nno film\tbad\n" * 20)
-    train = "train", "classify", "--train", tmp_path / "train.tsv", "--out", tmp_path / "run"
+    train = "train", "classify", "--data", tmp_path / "train.tsv", "--out", tmp_path / "run"
     assert run(*train, "--family", "words", "--size", "tiny", "--epochs", 1) == 0
     forget()
     task = tasks.load(tmp_path / "run")

@@ -10,7 +10,7 @@ RECORD = {
     "versions": {"keras": "3.15.1", "keras-tfm": "0.1.0"},
     "options": {"epochs": 3, "minutes": None, "learning_rate": 0.001, "teacher": "/home/me/run"},
     "data": {"fingerprint": "sha256:ab", "train": "90 texts", "validation": "10 texts"},
-    "command": {"train": ["/home/me/secret/my train.tsv"], "valid": [], "start": "/home/me/bert"},
+    "command": {"data": ["/home/me/secret/my train.tsv"], "valid": [], "start": "/home/me/bert"},
     "results": {"best_epoch": 2, "epochs": 3, "val_accuracy": 0.91234567, "loss": 0.25, "seconds": 12.5},
 }
 
@@ -28,7 +28,7 @@ def test_what_a_record_tells():
     assert "- training: 90 texts\n- validation, which chooses the best epoch: 10 texts\n" in body
     assert "- files: `my train.tsv`\n" in body and "/home/me" not in text  # names alone: paths are private
     assert "At the best epoch, 2 of 3" in body and "| `val_accuracy` | 0.9123 |\n" in body
-    assert "It started from `bert`." in body and "keras-tfm train classify --train 'my train.tsv'" in body
+    assert "It started from `bert`." in body and "keras-tfm train classify --data 'my train.tsv'" in body
     assert "| `learning_rate` | 0.001 |\n" in body and "minutes" not in body
     assert "| `keras` | 3.15.1 |\n" in body and "The training took 12.5 seconds." in body
     assert "## Licence\n\nTo be filled in." in body and "## Intended uses and limits\n" in body

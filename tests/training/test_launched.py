@@ -31,7 +31,7 @@ def folder(tmp_path_factory):
 def train(folder, run, *arguments):
     command = [sys.executable, "-m", "keras_tfm", "launch", "--workers", "2", "--", "train", "translate"]
     command += [
-        "--train",
+        "--data",
         "pairs.tsv",
         "--out",
         run,

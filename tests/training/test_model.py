@@ -14,7 +14,7 @@ from keras.src.models.functional import Functional
 import keras_tfm
 from keras_tfm import layers
 from keras_tfm.configs import Config
-from keras_tfm.models.base import ConfiguredModel, states_of
+from keras_tfm.models.base import ConfiguredModel, Trace
 from tests.fresh_process import run_fresh
 
 
@@ -284,9 +284,8 @@ class Family(ConfiguredModel):
     def __init__(self, config, name="family", **kwargs):
         x = keras.Input((None, config.dim), name="x")
         blocks = [layers.TransformerBlock(2, 8, name=f"block_{i}") for i in range(config.depth)]
-        states = states_of(blocks, x)
-        blocks, hidden_states = {"encoder": blocks}, {"encoder": states}
-        super().__init__(config, x, states[-1], blocks, hidden_states, name=name, **kwargs)
+        trace = Trace()
+        super().__init__(config, x, trace.run("encoder", blocks, x), trace, name=name, **kwargs)
 
 
 def test_a_size_is_a_configuration_with_changes():

@@ -103,7 +103,7 @@ class HeldOut(NamedTuple):
 
     def __str__(self) -> str:
         least = f", at least {self.least:,} of {5 * self.least:,} or more" if self.least > 1 else ""
-        return f"{self.share:.0%} of --train{least}" + (f", at most {self.most:,}" if self.most else "")
+        return f"{self.share:.0%} of --data{least}" + (f", at most {self.most:,}" if self.most else "")
 
     def count(self, num_examples: int) -> int:
         """The number of examples for validation, which leaves one for training."""

@@ -186,8 +186,8 @@ class _Blocks:
                 scores, visible, free = self.scores(i, j, query, key, *bias)
                 total = _at(sums, i)
                 weights = exponentials(scores - _at(peaks, i), visible) / ops.where(total > 0, total, 1.0)
-                kept = ops.cast(self.drop(weights, i, j), value.dtype)
-                dvalue = dvalue + in_float32(ops.einsum("bhts,bhtk->bhsk", kept, _at(upstream, i)))
+                dropped = ops.cast(self.drop(weights, i, j), value.dtype)
+                dvalue = dvalue + in_float32(ops.einsum("bhts,bhtk->bhsk", dropped, _at(upstream, i)))
                 dweights = in_float32(ops.einsum("bhtk,bhsk->bhts", _at(upstream, i), _at(value, j)))
                 dscores = weights * (self.drop(dweights, i, j) - _at(slopes, i))
                 if bias:
@@ -248,8 +248,8 @@ def exponentials(scores, visible):
 
 def _broadcast_unknown(x, shape):
     """`x` with each axis of unknown length expanded to that of `shape`."""
-    own = ops.shape(x)
-    return ops.broadcast_to(x, [n if m is None else k for m, k, n in zip(x.shape, own, shape, strict=True)])
+    sizes = ops.shape(x)
+    return ops.broadcast_to(x, [n if m is None else k for m, k, n in zip(x.shape, sizes, shape, strict=True)])
 
 
 def _loop(begin, end, body, *values):

@@ -58,8 +58,8 @@ def with_gradients(x, kernels, columns, factors):
     def identity(x, *_):
         def gradient(upstream):
             return upstream, *(
-                ops.einsum("btd,btf->df", factor, upstream[..., own])
-                for factor, own in zip(factors, columns, strict=True)
+                ops.einsum("btd,btf->df", factor, upstream[..., part])
+                for factor, part in zip(factors, columns, strict=True)
             )
 
         return ops.copy(x), gradient
@@ -97,8 +97,8 @@ def recur(step, x, state, kernels, mask=None):
         y, state = step(token, state)
         return (tuple(y), tuple(kernel.factor for kernel in kernels)), tuple(state)
 
-    _, (y, found), state = rnn(shifted_step, x, state, mask=mask)
-    factors.extend(found)
+    _, (y, loop_factors), state = rnn(shifted_step, x, state, mask=mask)
+    factors.extend(loop_factors)
     for kernel in kernels:
         kernel.transposed = kernel.shift = kernel.factor = None
     return tuple(y), tuple(state)
@@ -147,8 +147,8 @@ class GatedStep(CellStep):
         borders = [0, 2 * cell.units, width] if resets and not cell.reset_after else [0, width]
         is_added = outside_dim and not (resets and cell.reset_after)
         self.recurrent = [
-            LoopKernel(recurrent[:, own], dtype, own if is_added else None)
-            for own in itertools.starmap(slice, itertools.pairwise(borders))
+            LoopKernel(recurrent[:, part], dtype, part if is_added else None)
+            for part in itertools.starmap(slice, itertools.pairwise(borders))
         ]
         has_inside = self.inside.kernel.shape[0] > 0
         self.kernels = (*([self.inside] if has_inside else []), *self.recurrent)

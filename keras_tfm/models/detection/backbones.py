@@ -5,12 +5,12 @@ from typing import Any, Literal
 
 import keras
 
-from keras_tfm.configs import Config, Size
+from keras_tfm.models.base import Trace
 from keras_tfm.models.vision.botnet import BoTNet
 from keras_tfm.models.vision.cat import CAT
 from keras_tfm.models.vision.cmt import CMT
 from keras_tfm.models.vision.cvt import CvT
-from keras_tfm.models.vision.images import Side
+from keras_tfm.models.vision.images import ImageConfig, Side
 from keras_tfm.models.vision.mit import MiT
 from keras_tfm.models.vision.pit import PiT
 from keras_tfm.models.vision.regionvit import RegionViT
@@ -50,25 +50,26 @@ SWINS: dict[str, dict[str, Any]] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class AroundBackbone(Config):
+class AroundBackbone(ImageConfig):
     """`backbone` is the name of a model of images with `maps`, and `backbone_config` holds the fields of its
     configuration that differ from its defaults; `image_size` and `num_channels` stand here alone.
     `frozen_norms` leaves its batch normalisation as it was read: turn it off to train one from scratch.
     """
 
     image_size: Side | tuple[Side, Side] = 800
-    num_channels: Size = 3
     backbone: Literal[tuple(BACKBONES)] = "ResNet"  # type: ignore[valid-type]
     backbone_config: dict = dataclasses.field(default_factory=dict)
     frozen_norms: bool = True
 
     def __post_init__(self):
         super().__post_init__()
-        if own := self.backbone_config.keys() & set(OF_DETECTOR):
-            raise ValueError(f"`backbone_config` must leave {', '.join(sorted(own))} to the detector's own.")
+        if extra := self.backbone_config.keys() & set(OF_DETECTOR):
+            raise ValueError(
+                f"`backbone_config` must leave {', '.join(sorted(extra))} to the detector's own."
+            )
         fields = dataclasses.asdict(self.of_backbone)
-        kept = {name: value for name, value in fields.items() if name not in OF_DETECTOR}
-        object.__setattr__(self, "backbone_config", kept)
+        rest = {name: value for name, value in fields.items() if name not in OF_DETECTOR}
+        object.__setattr__(self, "backbone_config", rest)
 
     @property
     def backbone_class(self):
@@ -78,13 +79,19 @@ class AroundBackbone(Config):
     @property
     def of_backbone(self):
         """The configuration of the backbone."""
-        own = {name: getattr(self, name) for name in OF_DETECTOR}
-        return self.backbone_class.config_class.from_json({**self.backbone_config, **own})
+        image = {name: getattr(self, name) for name in OF_DETECTOR}
+        return self.backbone_class.config_class.from_json({**self.backbone_config, **image})
 
     @property
     def parts(self):
         """Configurations within this one, whose sizes are checked with its own."""
         return (self.of_backbone,)
+
+    @staticmethod
+    def trace_of(backbone):
+        """A `Trace` with the blocks and states of the `backbone` as the stack of that name."""
+        parts = backbone.blocks["encoder"], backbone.hidden_states["encoder"]
+        return Trace(*({"backbone": part} for part in parts))
 
     def new_backbone(self):
         """The backbone with fresh weights, its batch normalisation frozen if the configuration says so."""

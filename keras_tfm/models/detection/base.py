@@ -20,7 +20,7 @@ from keras_tfm.layers.patches import flatten_map
 from keras_tfm.layers.positioned_block import PositionedAttention
 from keras_tfm.layers.positions import sines
 from keras_tfm.layers.resizing import resize_nearest
-from keras_tfm.models.base import ConfiguredModel, states_of
+from keras_tfm.models.base import ConfiguredModel
 from keras_tfm.models.detection.backbones import OF_DETECTOR, AroundBackbone
 
 EPSILON = 1e-5
@@ -56,9 +56,9 @@ class SetDetectorConfig(AroundBackbone):
     @property
     def decoder_sizes(self):
         """(Layers, heads, feed-forward width) of the decoder."""
-        own = self.num_decoder_layers, self.num_decoder_heads, self.decoder_intermediate_dim
-        encoders = self.num_layers, self.num_heads, self.intermediate_dim
-        return tuple(b if a is None else a for a, b in zip(own, encoders, strict=True))
+        decoder = self.num_decoder_layers, self.num_decoder_heads, self.decoder_intermediate_dim
+        encoder = self.num_layers, self.num_heads, self.intermediate_dim
+        return tuple(b if a is None else a for a, b in zip(decoder, encoder, strict=True))
 
 
 class SetDetector(ConfiguredModel):
@@ -70,15 +70,9 @@ class SetDetector(ConfiguredModel):
 
     config_class: type[SetDetectorConfig]
 
-    def __init__(self, config, backbone, pixel_mask, outputs, blocks, hidden_states, **kwargs):
-        super().__init__(
-            config,
-            {"images": backbone.input["images"], "pixel_mask": pixel_mask},
-            outputs,
-            {"backbone": backbone.blocks["encoder"], **blocks},
-            {"backbone": backbone.hidden_states["encoder"], **hidden_states},
-            **kwargs,
-        )
+    def __init__(self, config, backbone, pixel_mask, outputs, trace, **kwargs):
+        inputs = {"images": backbone.input["images"], "pixel_mask": pixel_mask}
+        super().__init__(config, inputs, outputs, trace, **kwargs)
         self.maps = backbone.maps
 
     @classmethod
@@ -89,44 +83,37 @@ class SetDetector(ConfiguredModel):
         backbone has no weights, and for a model without maps.
         """
         config = dataclasses.asdict(backbone.config)
-        own = {name: config.pop(name) for name in OF_DETECTOR}
+        image = {name: config.pop(name) for name in OF_DETECTOR}
         make: Callable = cls
         detector = make(
-            cls.config_class(**{**own, **fields}, backbone=type(backbone).__name__, backbone_config=config)
+            cls.config_class(**{**image, **fields}, backbone=type(backbone).__name__, backbone_config=config)
         )
-        given = {weight.path: weight for weight in backbone.weights}
+        weights = {weight.path: weight for weight in backbone.weights}
         for weight in detector.weights:
-            if (value := given.get(weight.path)) is None:
+            if (value := weights.get(weight.path)) is None:
                 continue
             if value.shape != weight.shape:
                 size = detector.config.image_size
-                raise ValueError(f"`image_size` must be the backbone's, {own['image_size']}; it is {size}.")
+                raise ValueError(f"`image_size` must be the backbone's, {image['image_size']}; it is {size}.")
             weight.assign(value)
         return detector
 
-    def _fill(self, name, inputs):
-        if name != "pixel_mask" or "images" not in inputs:
-            return super()._fill(name, inputs)
-        return ops.ones_like(inputs["images"][..., 0], "bool")
-
 
 def start_of(config):
-    """The backbone of a detector of this configuration, and the input `pixel_mask`."""
+    """The backbone of a detector of this configuration, the input `pixel_mask`, and the `Trace`."""
     backbone = config.new_backbone()
-    return backbone, keras.Input(backbone.input["images"].shape[1:3], dtype="bool", name="pixel_mask")
+    pixel_mask = keras.Input(backbone.input["images"].shape[1:3], dtype="bool", name="pixel_mask")
+    return backbone, pixel_mask, config.trace_of(backbone)
 
 
 class EncodedMap(NamedTuple):
     """What the encoder makes of a map of N cells.
 
-    `cells` (B, rows, columns) are True where no padding is; `blocks` are the encoder's, and `states` what
-    goes into the first and comes out of each (B, N, D); `context` are the tensors with which the
-    cross-attention of a `detr_block` attends to the last of them.
+    `cells` (B, rows, columns) are True where no padding is; `context` are the tensors with which the
+    cross-attention of a `detr_block` attends to the encoder's output, itself the first of them.
     """
 
     cells: Any
-    blocks: list
-    states: list
     context: dict
 
     @property
@@ -135,26 +122,23 @@ class EncodedMap(NamedTuple):
         return tuple(self.cells.shape[1:3])
 
 
-def encoded_map(config, backbone, pixel_mask):
+def encoded_map(config, backbone, pixel_mask, trace):
     """The last map of `backbone`, projected to the width of the Transformer and encoded."""
     blocks = [detr_block(config, "encoder", i) for i in range(config.num_layers)]
     x = Convolution(config.dim, 1, name="encoder_projection")(backbone.maps[-1])
     cells = resize_nearest(pixel_mask, x.shape[1:3])
     position = SineGridPositionEncoding(normalize=True, name="encoder_position")(ops.zeros_like(x), cells)
     position, mask = flatten_map(position), ops.reshape(cells, (-1, x.shape[1] * x.shape[2]))  # (B, N)
-    states = states_of(blocks, flatten_map(x), attention={"mask": mask, "position": position})
-    context = {"context": states[-1], "mask": mask, "context_position": position}
-    return EncodedMap(cells, blocks, states, context)
+    x = trace.run("encoder", blocks, flatten_map(x), attention={"mask": mask, "position": position})
+    return EncodedMap(cells, {"context": x, "mask": mask, "context_position": position})
 
 
-def outputs_of(encoder, decoded):
-    """The outputs that DETR and its kin share, by their names, of the `EncodedMap` and the states of the
-    decoder: those that go into its first block, (B, Q, D), and come out of each.
-    """
+def outputs_of(trace):
+    """The outputs that DETR and its kin share, by their names, of the states of encoder and decoder."""
     norm = LayerNormalization(EPSILON, name="decoder_norm")
-    outputs = norm(ops.stack(decoded[1:], axis=1))  # (B, L, Q, D)
+    outputs = norm(ops.stack(trace.hidden_states["decoder"][1:], axis=1))  # (B, L, Q, D)
     return {
-        "encoder_sequence_output": encoder.states[-1],
+        "encoder_sequence_output": trace.hidden_states["encoder"][-1],
         "decoder_sequence_output": outputs[:, -1],
         "decoder_outputs": outputs,
     }
@@ -240,9 +224,6 @@ class CoordinateSines(Layer):
     def __init__(self, dim, **kwargs):
         super().__init__(**kwargs)
         self.dim = dim
-
-    def build(self, coordinates_shape):
-        self.built = True
 
     def call(self, coordinates):
         """In float32 inside; the dtype of the coordinates comes out."""

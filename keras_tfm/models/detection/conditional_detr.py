@@ -61,30 +61,22 @@ class ConditionalDETR(SetDetector):
     config_class = ConditionalDETRConfig
 
     def __init__(self, config: ConditionalDETRConfig, name: str = "conditional_detr", **kwargs: Any) -> None:
-        backbone, pixel_mask = start_of(config)
-        encoder = encoded_map(config, backbone, pixel_mask)
+        backbone, pixel_mask, trace = start_of(config)
+        encoder = encoded_map(config, backbone, pixel_mask, trace)
         decoder = [_decoder_block(config, i) for i in range(config.decoder_sizes[0])]
 
-        queries = ObjectQueries(config.num_queries, name="decoder_queries")(encoder.states[-1])
+        queries = ObjectQueries(config.num_queries, name="decoder_queries")(encoder.context["context"])
         references = Chain([Dense(config.dim, "relu"), Dense(2)], name="decoder_references")(queries)
         points = ops.sigmoid(references)  # (B, Q, 2)
         places = CoordinateSines(config.dim // 2, name="decoder_sines")(ops.flip(points, axis=-1))
         scale = Chain([Dense(config.dim, "relu"), Dense(config.dim)], name="decoder_place_scale")
-        decoded = [ops.zeros_like(queries)]
+        x = ops.zeros_like(queries)
         for i, block in enumerate(decoder):
-            place = places * scale(decoded[-1]) if i else places
-            context = {**encoder.context, "place": place}
-            decoded.append(block(decoded[-1], **about_queries(queries, context)))
-        super().__init__(
-            config,
-            backbone,
-            pixel_mask,
-            {**outputs_of(encoder, decoded), "references": references_of(references)},
-            {"encoder": encoder.blocks, "decoder": decoder},
-            {"encoder": encoder.states, "decoder": decoded},
-            name=name,
-            **kwargs,
-        )
+            place = places * scale(x) if i else places
+            tensors = about_queries(queries, {**encoder.context, "place": place})
+            x = trace.run("decoder", [block], x, **tensors)
+        outputs = {**outputs_of(trace), "references": references_of(references)}
+        super().__init__(config, backbone, pixel_mask, outputs, trace, name=name, **kwargs)
 
 
 class PlacedProjections(Layer):

@@ -30,7 +30,6 @@ from keras_tfm.layers.image_positions import SineGridPositionEncoding
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import flatten_map
 from keras_tfm.layers.resizing import resize_nearest
-from keras_tfm.models.base import states_of
 from keras_tfm.models.detection.backbones import TINY
 from keras_tfm.models.detection.base import (
     EPSILON,
@@ -104,7 +103,7 @@ class DeformableDETR(SetDetector):
     config_class = DeformableDETRConfig
 
     def __init__(self, config: DeformableDETRConfig, name: str = "deformable_detr", **kwargs: Any) -> None:
-        backbone, pixel_mask = start_of(config)
+        backbone, pixel_mask, trace = start_of(config)
         if len(backbone.maps) < config.num_maps:
             raise ValueError(f"`num_maps` must be at most {len(backbone.maps)}; it is {config.num_maps}.")
         levels = _levels(config, backbone.maps[-config.num_maps :])
@@ -122,41 +121,32 @@ class DeformableDETR(SetDetector):
         centres = centres_of(grids, shares)  # (B, N, 2)
         references = on_levels(centres, shares)
         tensors = {"mask": cells, "position": position, "references": references}
-        encoded = states_of(encoder, x, attention=tensors)
-        outputs = {"encoder_sequence_output": encoded[-1]}
+        encoded = trace.run("encoder", encoder, x, attention=tensors)
+        outputs = {"encoder_sequence_output": encoded}
 
         decoder = [decoder_block(config, grids, i) for i in range(config.decoder_sizes[0])]
         if config.proposes:
-            queries, x, references, outputs["proposals"] = _proposals(
-                config, encoded[-1], centres, cells, grids
-            )
+            queries, x, references, outputs["proposals"] = _proposals(config, encoded, centres, cells, grids)
         else:
-            table = ObjectQueries(config.num_queries, 2 * config.dim, name="decoder_queries")(encoded[-1])
+            table = ObjectQueries(config.num_queries, 2 * config.dim, name="decoder_queries")(encoded)
             # What is added to queries, and what the decoder begins with.
             queries, x = ops.split(table, 2, axis=-1)
             logits = Dense(2, name="decoder_references")(queries)
             references = ops.sigmoid(logits)  # (B, Q, 2)
-        context = {"context": encoded[-1], "mask": cells}
+        context = {"context": encoded, "mask": cells}
         if config.refines:
             heads = box_heads(config)
-            decoded, boxes = refined(decoder, heads, x, references, shares, lambda _: queries, context)
-            outputs["decoder_boxes"] = ops.stack(boxes, axis=1)  # (B, L, Q, 4)
+            states, outputs["decoder_boxes"] = refined(
+                trace, decoder, heads, x, references, shares, lambda _: queries, context
+            )
         else:
             outputs["references"] = references_of(logits)
             context["references"] = on_levels(references, shares)
-            decoded = states_of(decoder, x, **about_queries(queries, context))
-        outputs["decoder_sequence_output"] = decoded[-1]
-        outputs["decoder_outputs"] = ops.stack(decoded[1:], axis=1)  # (B, L, Q, D)
-        super().__init__(
-            config,
-            backbone,
-            pixel_mask,
-            outputs,
-            {"encoder": encoder, "decoder": decoder},
-            {"encoder": encoded, "decoder": decoded},
-            name=name,
-            **kwargs,
-        )
+            trace.run("decoder", decoder, x, **about_queries(queries, context))
+            states = ops.stack(trace.hidden_states["decoder"][1:], axis=1)
+        outputs["decoder_sequence_output"] = trace.hidden_states["decoder"][-1]
+        outputs["decoder_outputs"] = states  # (B, L, Q, D)
+        super().__init__(config, backbone, pixel_mask, outputs, trace, name=name, **kwargs)
 
 
 def _levels(config, maps):

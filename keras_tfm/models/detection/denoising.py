@@ -112,9 +112,6 @@ class DenoisingMask(Layer):
         super().__init__(**kwargs)
         self.num_queries = num_queries
 
-    def build(self, queries_shape, objects_shape=None):
-        self.built = True
-
     def call(self, queries, objects):
         """`queries` (B, T, D) are read for their number alone."""
         places = ops.arange(ops.shape(queries)[1])

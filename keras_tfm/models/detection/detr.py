@@ -12,7 +12,6 @@ from typing import Any
 
 from keras import ops
 
-from keras_tfm.models.base import states_of
 from keras_tfm.models.detection.backbones import TINY
 from keras_tfm.models.detection.base import (
     ObjectQueries,
@@ -47,21 +46,12 @@ class DETR(SetDetector):
     config_class = DETRConfig
 
     def __init__(self, config: DETRConfig, name: str = "detr", **kwargs: Any) -> None:
-        backbone, pixel_mask = start_of(config)
-        encoder = encoded_map(config, backbone, pixel_mask)
+        backbone, pixel_mask, trace = start_of(config)
+        encoder = encoded_map(config, backbone, pixel_mask, trace)
         decoder = [detr_block(config, "decoder", i) for i in range(config.decoder_sizes[0])]
-        queries = ObjectQueries(config.num_queries, name="decoder_queries")(encoder.states[-1])
-        decoded = states_of(decoder, ops.zeros_like(queries), **about_queries(queries, encoder.context))
-        super().__init__(
-            config,
-            backbone,
-            pixel_mask,
-            outputs_of(encoder, decoded),
-            {"encoder": encoder.blocks, "decoder": decoder},
-            {"encoder": encoder.states, "decoder": decoded},
-            name=name,
-            **kwargs,
-        )
+        queries = ObjectQueries(config.num_queries, name="decoder_queries")(encoder.context["context"])
+        trace.run("decoder", decoder, ops.zeros_like(queries), **about_queries(queries, encoder.context))
+        super().__init__(config, backbone, pixel_mask, outputs_of(trace), trace, name=name, **kwargs)
         self.context = encoder.context
 
 

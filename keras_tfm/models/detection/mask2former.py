@@ -26,7 +26,7 @@ from keras import ops
 from keras_tfm.configs import Count, Depth, Heads, Rate, Size
 from keras_tfm.layers.attention.deformable import DeformableAttention
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import Convolution
@@ -37,7 +37,7 @@ from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import flatten_map
 from keras_tfm.layers.positioned_block import PositionedAttention
 from keras_tfm.layers.resizing import resize_bilinear
-from keras_tfm.models.base import ConfiguredModel, states_of
+from keras_tfm.models.base import ConfiguredModel
 from keras_tfm.models.detection.backbones import SWINS, TINY, AroundBackbone
 from keras_tfm.models.detection.base import EPSILON, LearnedQueries, ObjectQueries, about_queries
 from keras_tfm.models.detection.deformable_detr import LevelPositionEncoding
@@ -109,47 +109,39 @@ class Mask2Former(ConfiguredModel):
         maps = normalized_maps(config, backbone)
         if len(maps) < config.num_levels:
             raise ValueError(f"`num_levels` must be at most {len(maps)}; it is {config.num_levels}.")
-        encoder, encoded, levels = encoded_levels(config, maps[-config.num_levels :][::-1])
+        trace = config.trace_of(backbone)
+        levels = encoded_levels(config, trace, maps[-config.num_levels :][::-1])
         features = merged(levels[-1], maps[: -config.num_levels], config.pyramid_dim, resize_bilinear)
         features = Convolution(config.mask_dim, 1, name="mask_features")(features)
         contexts = [decoder_context(config, level, features, i) for i, level in enumerate(levels)]
 
         sizes = {"num_queries": config.num_queries, "dim": config.dim}
-        x = ObjectQueries(**sizes, name="decoder_queries")(encoded[-1])
-        position = ObjectQueries(**sizes, name="decoder_positions")(encoded[-1])
+        encoded = trace.hidden_states["encoder"][-1]
+        x = ObjectQueries(**sizes, name="decoder_queries")(encoded)
+        position = ObjectQueries(**sizes, name="decoder_positions")(encoded)
         norm = LayerNormalization(EPSILON, name="decoder_norm")
         mask_head = Chain(
             [Dense(config.dim, "relu"), Dense(config.dim, "relu"), Dense(config.mask_dim)], name="mask_head"
         )
-        decoder = [_decoder_block(config, i) for i in range(config.num_layers)]
-        decoded, outputs = [x], [norm(x)]
-        vectors = [mask_head(outputs[0])]
-        for i, block in enumerate(decoder):
-            context = contexts[i % config.num_levels]
-            decoded.append(block(decoded[-1], **about_queries(position, context.seen_by(vectors[-1]))))
-            outputs.append(norm(decoded[-1]))
-            vectors.append(mask_head(outputs[-1]))
-        super().__init__(
-            config,
-            backbone.input,
-            {
-                "mask_features": features,
-                "mask_vectors": ops.stack(vectors, axis=1),  # (B, 1 + L, Q, E)
-                "decoder_sequence_output": outputs[-1],
-                "decoder_outputs": ops.stack(outputs, axis=1),  # (B, 1 + L, Q, D)
-            },
-            {"backbone": backbone.blocks["encoder"], "encoder": encoder, "decoder": decoder},
-            {"backbone": backbone.hidden_states["encoder"], "encoder": encoded, "decoder": decoded},
-            name=name,
-            **kwargs,
-        )
+        states = [norm(x)]
+        vectors = [mask_head(states[0])]
+        for i in range(config.num_layers):
+            tensors = about_queries(position, contexts[i % config.num_levels].seen_by(vectors[-1]))
+            x = trace.run("decoder", [_decoder_block(config, i)], x, **tensors)
+            states.append(norm(x))
+            vectors.append(mask_head(states[-1]))
+        outputs = {
+            "mask_features": features,
+            "mask_vectors": ops.stack(vectors, axis=1),  # (B, 1 + L, Q, E)
+            "decoder_sequence_output": states[-1],
+            "decoder_outputs": ops.stack(states, axis=1),  # (B, 1 + L, Q, D)
+        }
+        super().__init__(config, backbone.input, outputs, trace, name=name, **kwargs)
         self.maps = backbone.maps
 
 
-def encoded_levels(config, maps):
-    """(The encoder's blocks, their states (B, N, P), the encoded `maps` (B, rows, columns, P)), of the
-    `maps` of the backbone, in the same order.
-    """
+def encoded_levels(config, trace, maps):
+    """The encoded `maps` (B, rows, columns, P) of the `maps` of the backbone, in the same order."""
     levels = [
         normalized(config.pyramid_dim, 1, use_bias=True, name=f"encoder_projection_{i}")(x)
         for i, x in enumerate(maps)
@@ -163,13 +155,12 @@ def encoded_levels(config, maps):
     whole = ops.cast(ops.ones_like(x[:, : len(grids), :2]), "float32")  # no map has padding: (B, levels, 2)
     references = on_levels(centres_of(grids, whole), whole)  # (B, N, levels, 2)
     blocks = [_encoder_block(config, grids, i) for i in range(config.num_encoder_layers)]
-    states = states_of(blocks, x, attention={"position": position, "references": references})
+    x = trace.run("encoder", blocks, x, attention={"position": position, "references": references})
     ends = np.cumsum([0, *(rows * columns for rows, columns in grids)]).tolist()
-    encoded = [
-        ops.reshape(states[-1][:, start:end], (-1, *grid, config.pyramid_dim))
+    return [
+        ops.reshape(x[:, start:end], (-1, *grid, config.pyramid_dim))
         for start, end, grid in zip(ends, ends[1:], grids, strict=False)
     ]
-    return blocks, states, encoded
 
 
 class LevelContext(NamedTuple):
@@ -185,8 +176,8 @@ class LevelContext(NamedTuple):
         """The tensors with which cross-attention attends to it, inside the masks of `vectors` (B, Q, E)."""
         is_inside = ops.einsum("bqe,bne->bqn", vectors, self.pixels) >= 0
         is_empty = ops.logical_not(ops.any(is_inside, axis=-1, keepdims=True))
-        shown = ops.logical_or(is_inside, is_empty)
-        return {"context": self.cells, "mask": shown, "context_position": self.position}
+        mask = ops.logical_or(is_inside, is_empty)
+        return {"context": self.cells, "mask": mask, "context_position": self.position}
 
 
 def decoder_context(config, level, features, index):
@@ -199,7 +190,7 @@ def decoder_context(config, level, features, index):
     return LevelContext(cells, position, flatten_map(resize_bilinear(features, level.shape[1:3])))
 
 
-class LevelEmbedding(Layer):
+class LevelEmbedding(SameShape):
     """x + a vector that is learnt, of the level of resolution: (B, N, D)."""
 
     def build(self, x_shape):
@@ -209,9 +200,6 @@ class LevelEmbedding(Layer):
     def call(self, x):
         """The shape and the dtype of `x`."""
         return x + ops.cast(self.level, x.dtype)
-
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)
 
 
 def _encoder_block(config, grids, index):

@@ -21,7 +21,7 @@ from keras_tfm.layers.image_positions import SineGridPositionEncoding
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import flatten_map
 from keras_tfm.layers.resizing import resize_nearest
-from keras_tfm.models.base import ConfiguredModel, states_of
+from keras_tfm.models.base import ConfiguredModel
 from keras_tfm.models.detection.backbones import SWINS, TINY, AroundBackbone
 from keras_tfm.models.detection.base import EPSILON, LearnedQueries, ObjectQueries, about_queries, detr_block
 from keras_tfm.models.vision.images import Side
@@ -94,22 +94,16 @@ class MaskFormer(ConfiguredModel):
         queries = ObjectQueries(config.num_queries, name="decoder_queries")(context)
         decoder = [detr_block(config, "decoder", i) for i in range(config.num_layers)]
         tensors = about_queries(queries, {"context": context, "context_position": position})
-        decoded = states_of(decoder, ops.zeros_like(queries), **tensors)
+        trace = config.trace_of(backbone)
+        trace.run("decoder", decoder, ops.zeros_like(queries), **tensors)
         norm = LayerNormalization(EPSILON, name="decoder_norm")
-        outputs = norm(ops.stack(decoded[1:], axis=1))  # (B, L, Q, D)
-        super().__init__(
-            config,
-            backbone.input,
-            {
-                "mask_features": features,
-                "decoder_sequence_output": outputs[:, -1],
-                "decoder_outputs": outputs,
-            },
-            {"backbone": backbone.blocks["encoder"], "decoder": decoder},
-            {"backbone": backbone.hidden_states["encoder"], "decoder": decoded},
-            name=name,
-            **kwargs,
-        )
+        states = norm(ops.stack(trace.hidden_states["decoder"][1:], axis=1))  # (B, L, Q, D)
+        outputs = {
+            "mask_features": features,
+            "decoder_sequence_output": states[:, -1],
+            "decoder_outputs": states,
+        }
+        super().__init__(config, backbone.input, outputs, trace, name=name, **kwargs)
         self.maps = backbone.maps
 
 

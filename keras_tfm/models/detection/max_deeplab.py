@@ -106,9 +106,7 @@ class MaxDeepLab(ConfiguredModel):
         maps = normalized_maps(config, backbone)
         x = maps[-1]
         memory = ObjectQueries(config.num_queries, config.dim, name="memory")(flatten_map(x))
-        pixel_blocks: list = []
-        memory_blocks: list = []
-        pixel_states, memory_states = [x], [memory]
+        trace = config.trace_of(backbone)
         for stage, depth in enumerate(config.depths):
             rows, columns, width = maps[-1].shape[1:]
             if rows % 2 or columns % 2:
@@ -118,15 +116,12 @@ class MaxDeepLab(ConfiguredModel):
                 )
             width *= 2
             for i in range(depth):
-                pixel_blocks.append(pixel_block(config, stage, i, width))
+                block, pixels = pixel_block(config, stage, i, width), {"context": flatten_map(x)}
                 if stage < config.first_two_path_stage:
-                    x = pixel_blocks[-1](x)
+                    x = trace.run("pixels", [block], x)
                 else:
-                    memory_blocks.append(memory_block(config, stage, i))
-                    pixels = {"context": flatten_map(x)}
-                    x, memory = pixel_blocks[-1](x, memory), memory_blocks[-1](memory, attention=pixels)
-                    memory_states.append(memory)
-                pixel_states.append(x)
+                    x = trace.run("pixels", [block], x, memory=memory)
+                    memory = trace.run("memory", [memory_block(config, stage, i)], memory, attention=pixels)
             maps.append(x)
         features = feature_pyramid(maps, config.pyramid_dim)
         outputs = {
@@ -134,19 +129,7 @@ class MaxDeepLab(ConfiguredModel):
             "decoder_sequence_output": memory,
             "decoder_outputs": memory[:, None],
         }
-        super().__init__(
-            config,
-            backbone.input,
-            outputs,
-            {"backbone": backbone.blocks["encoder"], "pixels": pixel_blocks, "memory": memory_blocks},
-            {
-                "backbone": backbone.hidden_states["encoder"],
-                "pixels": pixel_states,
-                "memory": memory_states,
-            },
-            name=name,
-            **kwargs,
-        )
+        super().__init__(config, backbone.input, outputs, trace, name=name, **kwargs)
         self.maps = maps
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.configs import Config, Depth, Size
+from keras_tfm.configs import Depth, Size
 from keras_tfm.layers.attention.axial import AxisAttention, GatedAxialAttention
 from keras_tfm.layers.bottleneck import ShortcutBlock
 from keras_tfm.layers.chain import Chain
@@ -23,8 +23,8 @@ from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.patches import height_and_width
 from keras_tfm.layers.resizing import resize_bilinear
 from keras_tfm.layers.windows import join_windows, split_windows
-from keras_tfm.models.base import ConfiguredModel, run_stages
-from keras_tfm.models.vision.images import Side, image_input
+from keras_tfm.models.base import ConfiguredModel, Trace
+from keras_tfm.models.vision.images import ImageConfig, Side, Stages, image_input
 
 NUM_STAGES = 4
 STEM_DIM = 128  # within the stem, whatever `dim`
@@ -32,13 +32,12 @@ PIECES = 4  # along each axis, of MedT's images
 
 
 @dataclasses.dataclass(frozen=True)
-class MedTConfig(Config):
+class MedTConfig(ImageConfig, Stages):
     """`dim` is the width of the first stage's attention, which doubles with each of the four stages, whose
     numbers of blocks are `depths`.
     """
 
     image_size: Side | tuple[Side, Side] = 128
-    num_channels: Size = 3
     dim: Size = 16
     depths: tuple[Depth, ...] = (1, 2, 4, 1)
     num_heads: Size = 8
@@ -53,11 +52,6 @@ class MedTConfig(Config):
             )
         if any(side % 32 for side in height_and_width(self.image_size)):
             raise ValueError(f"`image_size` must be a multiple of 32; it is {self.image_size}.")
-
-    @property
-    def num_layers(self):
-        """The number of blocks in all stages."""
-        return sum(self.depths)
 
 
 class GatedAxialUNet(ConfiguredModel):
@@ -75,18 +69,16 @@ class GatedAxialUNet(ConfiguredModel):
 
     def __init__(self, config: MedTConfig, name: str | None = None, **kwargs: Any) -> None:
         images = image_input(config)
-        features, blocks, states = self.features(config, images)
-        name = name or type(self).__name__.lower()
-        stacks = {"encoder": blocks}, {"encoder": states}
-        super().__init__(
-            config, {"images": images}, {"mask_features": features}, *stacks, name=name, **kwargs
-        )
+        trace = Trace()
+        features = self.features(config, trace, images)
+        name, outputs = name or type(self).__name__.lower(), {"mask_features": features}
+        super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)
         self.maps = [features]
 
     @classmethod
-    def features(cls, config, images):
-        """(Features of the pixels, all blocks, hidden states)."""
-        return u_net(config, images, config.dim // 2, NUM_STAGES, "gated")
+    def features(cls, config, trace, images):
+        """The features of the pixels."""
+        return u_net(config, trace, images, config.dim // 2, NUM_STAGES, "gated")
 
 
 class MedT(GatedAxialUNet):
@@ -99,45 +91,41 @@ class MedT(GatedAxialUNet):
     """
 
     @classmethod
-    def features(cls, config, images):
-        x, blocks, states = u_net(config, images, config.dim // 2, 2, "gated")
+    def features(cls, config, trace, images):
+        x = u_net(config, trace, images, config.dim // 2, 2, "gated")
         height, width, channels = images.shape[1:]
         if (height // PIECES) % 32 or (width // PIECES) % 32:
             raise ValueError(f"`image_size` must be a multiple of {32 * PIECES}; it is {config.image_size}.")
         size = height // PIECES, width // PIECES
         pieces = ops.reshape(split_windows(images, size), (-1, *size, channels))  # (16 B, H / 4, W / 4, C)
-        y, local_blocks, local_states = u_net(config, pieces, 4 * config.dim, NUM_STAGES, "none", "local_")
+        y = u_net(config, trace, pieces, 4 * config.dim, NUM_STAGES, "none", "local_")
         y = join_windows(ops.reshape(y, (-1, size[0] * size[1], config.dim)), size, (height, width))
-        x = Convolution(config.dim, 3, activation="relu", name="joining")(x + y)
-        return x, blocks + local_blocks, states + local_states[1:]
+        return Convolution(config.dim, 3, activation="relu", name="joining")(x + y)
 
 
-def u_net(config, x, stem_dim, num_stages, position, prefix=""):
-    """(Features of the pixels of `x`, all blocks, hidden states) of a U-Net of the first `num_stages`."""
+def u_net(config, trace, x, stem_dim, num_stages, position, prefix=""):
+    """The features of the pixels of `x`, by a U-Net of the first `num_stages`."""
     for i, (width, size, stride) in enumerate(((stem_dim, 7, 2), (STEM_DIM, 3, 1), (stem_dim, 3, 1))):
         norm = BatchNormalization()
         x = Convolution(width, size, stride, norm=norm, activation="relu", name=f"{prefix}stem_{i}")(x)
-    stages, width = [], x.shape[-1]
+    maps, width = [], x.shape[-1]
     for stage, depth in enumerate(config.depths[:num_stages]):
         dim = config.dim * 2**stage
         strides = [2 if stage and not i else 1 for i in range(depth)]
         names = [f"{prefix}stage_{stage}_block_{i}" for i in range(depth)]
-        stages.append(
-            [
-                axial_block(dim, config.num_heads, position, width if not i else 2 * dim, stride, name)
-                for i, (stride, name) in enumerate(zip(strides, names, strict=True))
-            ]
-        )
-        width = 2 * dim
-    blocks, states, maps = run_stages(stages, x)
-    x = maps[-1]
+        blocks = [
+            axial_block(dim, config.num_heads, position, width if not i else 2 * dim, stride, name)
+            for i, (stride, name) in enumerate(zip(strides, names, strict=True))
+        ]
+        x, width = trace.run("encoder", blocks, x), 2 * dim
+        maps.append(x)
     if num_stages == NUM_STAGES:
         x = _doubled(Convolution(x.shape[-1], 3, 2, name=f"{prefix}decoder_0")(x)) + x
     for stage in reversed(range(num_stages)):
         convolution = Convolution(config.dim * 2**stage, 3, name=f"{prefix}decoder_{NUM_STAGES - stage}")
         x = _doubled(convolution(x))
         x = x + maps[stage - 1] if stage else x
-    return x, blocks, states
+    return x
 
 
 def _doubled(x):

@@ -38,23 +38,23 @@ def decoder_block(config, grids, index):
     return Block(parts, name=f"decoder_block_{index}")
 
 
-def refined(decoder, heads, x, references, shares, position_of, context, mask=None):
+def refined(trace, decoder, heads, x, references, shares, position_of, context, mask=None):
     """Apply the blocks of a `decoder` to `x` (B, Q, D), each around the references that the one before it and
-    its head corrected: (states, what goes into the first block and comes out of each, (B, Q, D); boxes of all
-    blocks, (B, Q, 4)).
+    its head corrected: the states, (B, L, Q, D), and boxes, (B, L, Q, 4), of all blocks.
 
     `references` (B, Q, 2 or 4) are the first ones, `position_of` is a function of references that returns
     positions of queries (B, Q, D), `context` are the tensors of cross-attention, and `mask` is that of
     self-attention. No gradient passes from a block through its references.
     """
-    states, boxes = [x], []
+    states, boxes = [], []
     for block, head in zip(decoder, heads, strict=True):
         places = on_levels(references, shares)
         tensors = about_queries(position_of(references), {**context, "references": places}, mask=mask)
-        states.append(block(states[-1], **tensors))
-        boxes.append(corrected(references, head(states[-1])))
+        x = trace.run("decoder", [block], x, **tensors)
+        states.append(x)
+        boxes.append(corrected(references, head(x)))
         references = ops.stop_gradient(boxes[-1])
-    return states, boxes
+    return ops.stack(states, axis=1), ops.stack(boxes, axis=1)
 
 
 def box_heads(config):

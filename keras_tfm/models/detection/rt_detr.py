@@ -21,7 +21,7 @@ from keras import ops
 
 from keras_tfm.configs import Between, Count, Depth, Natural, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.bottleneck import ShortcutBlock
 from keras_tfm.layers.chain import Chain
@@ -33,7 +33,7 @@ from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import flatten_map
 from keras_tfm.layers.positioned_block import PositionedAttention
 from keras_tfm.layers.resizing import resize_nearest
-from keras_tfm.models.base import states_of
+from keras_tfm.models.base import Trace
 from keras_tfm.models.detection.backbones import BACKBONES, TINY
 from keras_tfm.models.detection.base import (
     EPSILON,
@@ -130,7 +130,7 @@ class RTDETR(SetDetector):
     config_class = RTDETRConfig
 
     def __init__(self, config: RTDETRConfig, name: str = "rt_detr", **kwargs: Any) -> None:
-        backbone, pixel_mask = start_of(config)
+        backbone, pixel_mask, trace = start_of(config)
         if len(backbone.maps) < config.num_maps:
             raise ValueError(f"`num_maps` must be at most {len(backbone.maps)}; it is {config.num_maps}.")
         maps = _projected(backbone.maps[-config.num_maps :], config.encoder_width, "encoder_projection")
@@ -142,8 +142,8 @@ class RTDETR(SetDetector):
         encoder = [_encoder_block(config, i) for i in range(config.num_layers)]
         position = flatten_map(CellSines(name="encoder_position")(ops.zeros_like(maps[-1])))
         tensors = {"mask": flat_cells(masks[-1:]), "position": position}
-        encoded = states_of(encoder, flatten_map(maps[-1]), attention=tensors)
-        maps[-1] = ops.reshape(encoded[-1], (-1, *maps[-1].shape[1:]))
+        encoded = trace.run("encoder", encoder, flatten_map(maps[-1]), attention=tensors)
+        maps[-1] = ops.reshape(encoded, (-1, *maps[-1].shape[1:]))
         levels = _projected(_fused(config, maps), config.dim, "decoder_projection")
         x = ops.concatenate([flatten_map(level) for level in levels], axis=1)  # (B, N, D)
 
@@ -156,38 +156,29 @@ class RTDETR(SetDetector):
             queries, references = layer(queries, references)
         heads = box_heads(config)
 
-        def decode(queries, references, mask=None):
+        def decode(trace, queries, references, mask=None):
             context = {"context": x, "mask": cells}
-            return refined(decoder, heads, queries, references, shares, position_of, context, mask)
+            return refined(trace, decoder, heads, queries, references, shares, position_of, context, mask)
 
-        decoded, boxes = decode(queries, references)
-        super().__init__(
-            config,
-            backbone,
-            pixel_mask,
-            {
-                "encoder_sequence_output": x,
-                "decoder_sequence_output": decoded[-1],
-                "decoder_outputs": ops.stack(decoded[1:], axis=1),  # (B, L, Q, D)
-                "decoder_boxes": ops.stack(boxes, axis=1),  # (B, L, Q, 4)
-                "proposals": proposals,
-            },
-            {"encoder": encoder, "decoder": decoder},
-            {"encoder": encoded, "decoder": decoded},
-            name=name,
-            **kwargs,
-        )
-        self.decode, self.chosen = decode, (queries, references)
+        states, boxes = decode(trace, queries, references)
+        outputs = {
+            "encoder_sequence_output": x,
+            "decoder_sequence_output": trace.hidden_states["decoder"][-1],
+            "decoder_outputs": states,  # (B, L, Q, D)
+            "decoder_boxes": boxes,  # (B, L, Q, 4)
+            "proposals": proposals,
+        }
+        super().__init__(config, backbone, pixel_mask, outputs, trace, name=name, **kwargs)
+        self.decode, self.first_queries = decode, (queries, references)
 
     def denoised(self, objects: Any) -> tuple[Any, Any]:
         """What the blocks of the decoder give if it is told of `objects` (B, M, 5), a symbolic tensor as the
         loss takes its targets: states (B, L, N + Q, D) and boxes (B, L, N + Q, 4), first of N denoising
         queries, which there are in training alone. The model must have them.
         """
-        queries, references = self.get_layer("decoder_denoising")(*self.chosen, objects)
+        queries, references = self.get_layer("decoder_denoising")(*self.first_queries, objects)
         mask = DenoisingMask(self.config.num_queries, name="decoder_denoising_mask")(queries, objects)
-        decoded, boxes = self.decode(queries, references, mask)
-        return ops.stack(decoded[1:], axis=1), ops.stack(boxes, axis=1)
+        return self.decode(Trace(), queries, references, mask)
 
     def with_classes(self, num_classes: int) -> "RTDETR":
         """This model, or, for another number of classes, one with its weights but for the classes' own."""
@@ -201,23 +192,17 @@ class RTDETR(SetDetector):
         return model
 
 
-class CellSines(Layer):
+class CellSines(SameShape):
     """x + sines of a cell's row, then cosines, then those of its column, a quarter of the features each: (B,
     rows, columns, D).
 
     The frequencies are those of `SinePositionEncoding`; positions are 0, 1, ...
     """
 
-    def build(self, x_shape):
-        self.built = True
-
     def call(self, x):
         grid, dim = tuple(x.shape[1:3]), x.shape[3]
         table = GridSines(grid)((math.prod(grid), dim), "float32")  # the column's before the row's
         return x + ops.cast(ops.reshape(ops.roll(table, dim // 2, axis=1), (*grid, dim)), x.dtype)
-
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)
 
 
 def _projected(maps, dim, name):

@@ -60,32 +60,25 @@ class SMCA(SetDetector):
     config_class = SMCAConfig
 
     def __init__(self, config: SMCAConfig, name: str = "smca", **kwargs: Any) -> None:
-        backbone, pixel_mask = start_of(config)
-        encoder = encoded_map(config, backbone, pixel_mask)
+        backbone, pixel_mask, trace = start_of(config)
+        encoder = encoded_map(config, backbone, pixel_mask, trace)
         num_layers, num_heads, _ = config.decoder_sizes
         decoder = [detr_block(config, "decoder", i) for i in range(num_layers)]
 
-        queries = ObjectQueries(config.num_queries, name="decoder_queries")(encoder.states[-1])
-        decoded = [ops.zeros_like(queries)]
+        queries = ObjectQueries(config.num_queries, name="decoder_queries")(encoder.context["context"])
+        x = ops.zeros_like(queries)
         for i, block in enumerate(decoder):
-            own = LayerNormalization(EPSILON, name=f"decoder_place_norm_{i}")(decoded[-1] + queries)
+            content = LayerNormalization(EPSILON, name=f"decoder_place_norm_{i}")(x + queries)
             if i == 0:
                 mlp = [Dense(config.dim, "relu"), Dense(config.dim, "relu"), Dense(2)]
-                references = Chain(mlp, name="decoder_references")(own)  # (B, Q, 2)
+                references = Chain(mlp, name="decoder_references")(content)  # (B, Q, 2)
                 centres = ops.sigmoid(references) * ops.cast(_extent(encoder.cells), references.dtype)
             scales = config.num_scales, config.smoothness
-            bias = GaussianBias(num_heads, encoder.grid, *scales, name=f"decoder_bias_{i}")(own, centres)
-            decoded.append(block(decoded[-1], **about_queries(queries, {**encoder.context, "bias": bias})))
-        super().__init__(
-            config,
-            backbone,
-            pixel_mask,
-            {**outputs_of(encoder, decoded), "references": references_of(references)},
-            {"encoder": encoder.blocks, "decoder": decoder},
-            {"encoder": encoder.states, "decoder": decoded},
-            name=name,
-            **kwargs,
-        )
+            bias = GaussianBias(num_heads, encoder.grid, *scales, name=f"decoder_bias_{i}")(content, centres)
+            tensors = about_queries(queries, {**encoder.context, "bias": bias})
+            x = trace.run("decoder", [block], x, **tensors)
+        outputs = {**outputs_of(trace), "references": references_of(references)}
+        super().__init__(config, backbone, pixel_mask, outputs, trace, name=name, **kwargs)
 
 
 def _extent(cells):

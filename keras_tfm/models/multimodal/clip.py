@@ -15,11 +15,9 @@ from keras_tfm.configs import TokenId
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PatchEncoder
-from keras_tfm.models.base import states_of
 from keras_tfm.models.multimodal.dual_encoder import (
     DualEncoder,
     DualEncoderConfig,
-    Tower,
     UnitLength,
     tower_blocks,
 )
@@ -54,25 +52,25 @@ class CLIP(DualEncoder):
         super().__init__(config, _image, _text, name=name, **kwargs)
 
 
-def _image(config):
+def _image(config, trace):
     images = image_input(config)
     encoder = PatchEncoder(config.patch_size, config.image_dim, use_bias=False, name="image_patch_encoder")
     x = LayerNormalization(config.epsilon, name="image_embedding_norm")(encoder(images))
-    blocks = tower_blocks(config, "image")
-    states = states_of(blocks, x)
-    pooled = LayerNormalization(config.epsilon, name="image_norm")(ops.take(states[-1], 0, axis=1))
-    outputs = {"sequence_output": states[-1], "pooled_output": pooled}
-    return Tower({"images": images}, outputs | _embeddings(config, pooled, "image"), blocks, states)
+    x = trace.run("image", tower_blocks(config, "image"), x)
+    pooled = LayerNormalization(config.epsilon, name="image_norm")(ops.take(x, 0, axis=1))
+    outputs = {"sequence_output": x, "pooled_output": pooled}
+    return {"images": images}, outputs | _embeddings(config, pooled, "image")
 
 
-def _text(config, embedding):
+def _text(config, trace, embedding):
     inputs = token_inputs()
     blocks = tower_blocks(config, "text", causal=True)
-    states = states_of(blocks, embedding(inputs["token_ids"]), attention={"mask": inputs["padding_mask"]})
-    x = LayerNormalization(config.epsilon, name="text_norm")(states[-1])
-    pooled = EndPooling(config.end_id, name="text_pooling")(x, inputs["token_ids"], inputs["padding_mask"])
+    mask = inputs["padding_mask"]
+    x = trace.run("text", blocks, embedding(inputs["token_ids"]), attention={"mask": mask})
+    x = LayerNormalization(config.epsilon, name="text_norm")(x)
+    pooled = EndPooling(config.end_id, name="text_pooling")(x, inputs["token_ids"], mask)
     outputs = {"sequence_output": x, "pooled_output": pooled}
-    return Tower(inputs, outputs | _embeddings(config, pooled, "text"), blocks, states)
+    return inputs, outputs | _embeddings(config, pooled, "text")
 
 
 def _embeddings(config, x, side):

@@ -13,7 +13,7 @@ from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
 from keras_tfm.layers.feedforward import FeedForward
-from keras_tfm.models.base import ConfiguredModel
+from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.vision.images import Side
 from keras_tfm.training.model import Model
 
@@ -73,15 +73,6 @@ class DualEncoderConfig(Config):
         return self.num_image_layers + self.num_text_layers
 
 
-class Tower(NamedTuple):
-    """One side: its inputs and outputs by name, its blocks, and the states around and between these."""
-
-    inputs: dict
-    outputs: dict
-    blocks: list
-    states: list
-
-
 class DualEncoder(ConfiguredModel):
     """Pairs of an image and a text in, vectors of both out. Abstract: a family gives the two towers.
 
@@ -89,8 +80,8 @@ class DualEncoder(ConfiguredModel):
     `image_sequence_output` (B, N, D), `image_pooled_output` (B, D) and `image_embeddings` (B, E), of unit
     length; `text_sequence_output` (B, T, D), `text_pooled_output` and `text_embeddings`. `image` and `text`
     are the towers alone, models of the same weights, for any number of images and texts. Two functions make
-    the towers, `image(config)` and `text(config, embedding)`; `embedding` is the layer that makes vectors of
-    tokens and their positions.
+    the towers, (inputs, outputs) by name: `image(config, trace)` and `text(config, trace, embedding)`;
+    `embedding` is the layer that makes vectors of tokens and their positions.
     """
 
     def __init__(self, config, image, text, **kwargs):
@@ -101,15 +92,12 @@ class DualEncoder(ConfiguredModel):
             initializer=INITIALIZER,
             name="text_embedding",
         )
-        towers = dict(zip(SIDES, (image(config), text(config, embedding)), strict=True))
-        super().__init__(
-            config,
-            towers["image"].inputs | towers["text"].inputs,
-            {f"{side}_{name}": x for side, tower in towers.items() for name, x in tower.outputs.items()},
-            {side: tower.blocks for side, tower in towers.items()},
-            {side: tower.states for side, tower in towers.items()},
-            **kwargs,
-        )
+        trace = Trace()
+        inputs, image_outputs = image(config, trace)
+        text_inputs, text_outputs = text(config, trace, embedding)
+        outputs = {f"image_{name}": x for name, x in image_outputs.items()}
+        outputs |= {f"text_{name}": x for name, x in text_outputs.items()}
+        super().__init__(config, inputs | text_inputs, outputs, trace, **kwargs)
         self.embedding = embedding
 
     @functools.cached_property

@@ -17,12 +17,10 @@ from keras_tfm.configs import Length, Rate, Size
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PatchEncoder
 from keras_tfm.layers.pooling import AttentionPooling
-from keras_tfm.models.base import states_of
 from keras_tfm.models.multimodal.dual_encoder import (
     DualEncoder,
     DualEncoderConfig,
     TextHeads,
-    Tower,
     UnitLength,
     tower_blocks,
 )
@@ -74,12 +72,11 @@ class SigLIP(DualEncoder):
         super().__init__(config, _image, _text, name=name, **kwargs)
 
 
-def _image(config):
+def _image(config, trace):
     images = image_input(config)
     encoder = PatchEncoder(config.patch_size, config.image_dim, class_token=False, name="image_patch_encoder")
-    blocks = tower_blocks(config, "image")
-    states = states_of(blocks, encoder(images))
-    x = LayerNormalization(config.epsilon, name="image_norm")(states[-1])
+    x = trace.run("image", tower_blocks(config, "image"), encoder(images))
+    x = LayerNormalization(config.epsilon, name="image_norm")(x)
     sizes = (config.num_image_heads, config.image_intermediate_dim, config.activation, config.epsilon)
     pooled = AttentionPooling(*sizes, name="image_pooling")(x)
     outputs = {
@@ -87,14 +84,13 @@ def _image(config):
         "pooled_output": pooled,
         "embeddings": UnitLength(name="image_embeddings")(pooled),
     }
-    return Tower({"images": images}, outputs, blocks, states)
+    return {"images": images}, outputs
 
 
-def _text(config, embedding):
+def _text(config, trace, embedding):
     token_ids = keras.Input((None,), dtype="int32", name="token_ids")
-    blocks = tower_blocks(config, "text")
-    states = states_of(blocks, embedding(token_ids))
-    x = LayerNormalization(config.epsilon, name="text_norm")(states[-1])
+    x = trace.run("text", tower_blocks(config, "text"), embedding(token_ids))
+    x = LayerNormalization(config.epsilon, name="text_norm")(x)
     projection = keras.layers.Dense(config.embedding_dim, name="text_projection")
     pooled = projection(ops.take(x, -1, axis=1))
     outputs = {
@@ -102,7 +98,7 @@ def _text(config, embedding):
         "pooled_output": pooled,
         "embeddings": UnitLength(name="text_embeddings")(pooled),
     }
-    return Tower({"token_ids": token_ids}, outputs, blocks, states)
+    return {"token_ids": token_ids}, outputs
 
 
 # Zhai et al. 2023: the sizes of ViT, and So400m, the shape of Alabdulmohsin et al. 2023, "Getting ViT in

@@ -10,13 +10,12 @@ import dataclasses
 from typing import Annotated, Any
 
 import keras
-from keras import ops
 
 from keras_tfm.configs import Config, Depth, Divides, Rate, Size, Whole
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.feedforward import FeedForward
-from keras_tfm.models.base import ConfiguredModel
+from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.multimodal.dual_encoder import SIDES, ImageHeads, TextHeads, sizes_of
 
 
@@ -92,35 +91,25 @@ class ViLBERT(ConfiguredModel):
             for side in SIDES
         }
         masks = {side: keras.Input((None,), dtype="bool", name=f"{side}_mask") for side in SIDES}
-        blocks: dict[str, list] = {side: [] for side in SIDES}
-        states = {side: [inputs[f"{side}_tokens"]] for side in SIDES}
-
-        def append(side, block, **tensors):
-            blocks[side].append(block)
-            states[side].append(block(states[side][-1], **tensors))
-
+        x = {side: inputs[f"{side}_tokens"] for side in SIDES}
+        trace = Trace({side: [] for side in SIDES}, {side: [x[side]] for side in SIDES})
         first = dict.fromkeys(SIDES, 0)
         ends = zip(config.image_connections, config.text_connections, strict=True)
         for number, places in enumerate([*ends, (config.num_image_layers, config.num_text_layers)]):
             for side, place in zip(SIDES, places, strict=True):
-                for index in range(first[side], place):
-                    block = stream_block(config, side, f"{side}_block_{index}")
-                    append(side, block, attention={"mask": masks[side]})
+                names = [f"{side}_block_{index}" for index in range(first[side], place)]
+                blocks = [stream_block(config, side, name) for name in names]
+                x[side] = trace.run(side, blocks, x[side], attention={"mask": masks[side]})
                 first[side] = place
             if number < len(config.image_connections):
-                before = {side: states[side][-1] for side in SIDES}
+                before = dict(x)
                 for side, other in (SIDES, SIDES[::-1]):
                     block = connection_block(config, side, f"{side}_connection_{number}")
-                    append(side, block, context_attention={"context": before[other], "mask": masks[other]})
-        outputs = {f"{side}_sequence_output": states[side][-1] for side in SIDES}
+                    tensors = {"context": before[other], "mask": masks[other]}
+                    x[side] = trace.run(side, [block], x[side], context_attention=tensors)
+        outputs = {f"{side}_sequence_output": x[side] for side in SIDES}
         inputs |= {f"{side}_mask": mask for side, mask in masks.items()}
-        super().__init__(config, inputs, outputs, blocks, states, name=name, **kwargs)
-
-    def _fill(self, name, inputs):
-        tokens = inputs.get(name.replace("_mask", "_tokens"))
-        if not name.endswith("_mask") or tokens is None:
-            return super()._fill(name, inputs)
-        return ops.ones(ops.shape(tokens)[:2], "bool")
+        super().__init__(config, inputs, outputs, trace, name=name, **kwargs)
 
 
 def stream_block(config, side, name):

@@ -13,13 +13,13 @@ from typing import Any, Literal, NamedTuple
 import keras
 import numpy as np
 
-from keras_tfm.configs import Config, Length, Size
+from keras_tfm.configs import Length, Size
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding, TokenEmbedding
 from keras_tfm.layers.regularization import Dropout
-from keras_tfm.models.base import ConfiguredModel
+from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.text import bart, gpt2
 from keras_tfm.models.text.seq2seq import Stack, check_length
-from keras_tfm.models.vision.images import Side
+from keras_tfm.models.vision.images import ImageConfig
 from keras_tfm.models.vision.swin import Swin
 from keras_tfm.models.vision.tiny import FIELDS
 from keras_tfm.models.vision.vit import ViT
@@ -32,7 +32,7 @@ OF_DECODER = ("vocabulary_size", "max_length")
 
 
 @dataclasses.dataclass(frozen=True)
-class VisionEncoderDecoderConfig(Config):
+class VisionEncoderDecoderConfig(ImageConfig):
     """The encoder and the decoder of a `VisionEncoderDecoder`, each by its name and its own configuration.
 
     Args:
@@ -44,8 +44,6 @@ class VisionEncoderDecoderConfig(Config):
             `num_layers`, `num_heads` and `intermediate_dim` are those of the decoder.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
-    num_channels: Size = 3
     vocabulary_size: Size = 50_257
     max_length: Length = 1_024
     encoder: Literal[tuple(ENCODERS)] = "ViT"  # type: ignore[valid-type]
@@ -55,8 +53,8 @@ class VisionEncoderDecoderConfig(Config):
 
     def __post_init__(self):
         super().__post_init__()
-        for name, own in (("encoder_config", OF_ENCODER), ("decoder_config", OF_DECODER)):
-            if here := getattr(self, name).keys() & set(own):
+        for name, shared in (("encoder_config", OF_ENCODER), ("decoder_config", OF_DECODER)):
+            if here := getattr(self, name).keys() & set(shared):
                 raise ValueError(f"`{name}` must leave {', '.join(sorted(here))} to the whole model's own.")
         decoder = self.of_decoder
         if self.decoder == "BART":
@@ -64,12 +62,12 @@ class VisionEncoderDecoderConfig(Config):
             alone = {"num_layers": layers, "num_heads": heads, "intermediate_dim": width}
             left_open = ("num_decoder_layers", "num_decoder_heads", "decoder_intermediate_dim")
             decoder = dataclasses.replace(decoder, **alone, **dict.fromkeys(left_open))
-        for name, config, own in (
+        for name, config, shared in (
             ("encoder_config", self.of_encoder, OF_ENCODER),
             ("decoder_config", decoder, OF_DECODER),
         ):
             fields = dataclasses.asdict(config)
-            object.__setattr__(self, name, {x: y for x, y in fields.items() if x not in own})
+            object.__setattr__(self, name, {x: y for x, y in fields.items() if x not in shared})
 
     @property
     def encoder_class(self):
@@ -79,14 +77,14 @@ class VisionEncoderDecoderConfig(Config):
     @property
     def of_encoder(self):
         """The configuration of the encoder."""
-        own = {name: getattr(self, name) for name in OF_ENCODER}
-        return self.encoder_class.config_class.from_json({**self.encoder_config, **own})
+        shared = {name: getattr(self, name) for name in OF_ENCODER}
+        return self.encoder_class.config_class.from_json({**self.encoder_config, **shared})
 
     @property
     def of_decoder(self):
         """The configuration of the decoder."""
-        own = {name: getattr(self, name) for name in OF_DECODER}
-        return DECODERS[self.decoder].config_class.from_json({**self.decoder_config, **own})
+        shared = {name: getattr(self, name) for name in OF_DECODER}
+        return DECODERS[self.decoder].config_class.from_json({**self.decoder_config, **shared})
 
     @property
     def num_layers(self):
@@ -131,19 +129,10 @@ class VisionEncoderDecoder(ConfiguredModel):
         parts = (_gpt2 if config.decoder == "GPT2" else _bart)(config.of_decoder)
         x = parts.dropout(parts.stack.embed(inputs["decoder_token_ids"]))
         context = {"context": encoded}
-        states = parts.stack.states(x, inputs["decoder_padding_mask"], context_attention=context)
-        super().__init__(
-            config,
-            inputs,
-            {
-                "encoder_sequence_output": encoded,
-                "decoder_sequence_output": parts.stack.finish(states[-1]),
-            },
-            {**encoder.blocks, "decoder": parts.stack.blocks},
-            {**encoder.hidden_states, "decoder": states},
-            name=name,
-            **kwargs,
-        )
+        trace, mask = Trace({**encoder.blocks}, {**encoder.hidden_states}), inputs["decoder_padding_mask"]
+        decoded = parts.stack.run(trace, "decoder", x, mask, context_attention=context)
+        outputs = {"encoder_sequence_output": encoded, "decoder_sequence_output": decoded}
+        super().__init__(config, inputs, outputs, trace, name=name, **kwargs)
         self.embedding = self.output_embedding = parts.embedding
         self.decoder = parts.stack
         self.maps = getattr(encoder, "maps", None)
@@ -157,24 +146,24 @@ class VisionEncoderDecoder(ConfiguredModel):
         Only the cross-attention of GPT-2 and the projection between different widths have new weights. Raises
         ValueError for other families of models.
         """
-        for name, model, known in (("encoder", encoder, ENCODERS), ("decoder", decoder, DECODERS)):
-            if type(model) is not known.get(type(model).__name__):
+        for name, model, families in (("encoder", encoder, ENCODERS), ("decoder", decoder, DECODERS)):
+            if type(model) is not families.get(type(model).__name__):
                 raise ValueError(
-                    f"`{name}` must be one of {', '.join(known)}; it is a {type(model).__name__}."
+                    f"`{name}` must be one of {', '.join(families)}; it is a {type(model).__name__}."
                 )
         fields: dict[str, Any] = {}
-        for name, model, own in (("encoder", encoder, OF_ENCODER), ("decoder", decoder, OF_DECODER)):
+        for name, model, shared in (("encoder", encoder, OF_ENCODER), ("decoder", decoder, OF_DECODER)):
             config = dataclasses.asdict(model.config)
-            fields |= {field: config.pop(field) for field in own}
+            fields |= {field: config.pop(field) for field in shared}
             fields |= {name: type(model).__name__, f"{name}_config": config}
         whole = cls(VisionEncoderDecoderConfig(**fields))
-        given = {weight.path: weight for weight in encoder.weights}
+        weights = {weight.path: weight for weight in encoder.weights}
         for weight in decoder.weights:
             path = weight.path
-            given[path if path.startswith("decoder_") else f"decoder_{path}"] = weight
+            weights[path if path.startswith("decoder_") else f"decoder_{path}"] = weight
         for weight in whole.weights:
-            if weight.path in given:
-                weight.assign(given[weight.path])
+            if weight.path in weights:
+                weight.assign(weights[weight.path])
         return whole
 
     @functools.cached_property

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import keras
 
 from keras_tfm.configs import Config, Length, Size
-from keras_tfm.models.base import ConfiguredModel
+from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.text.recurrent import CELLS
 
 # Of cells, the same in every process and for every model, since weights are kept by their paths.
@@ -68,7 +68,7 @@ class Autoregressive(ConfiguredModel):
             cell = CELLS[config.cell](config.hidden_dim, name=NAMES[config.cell])
             x = keras.layers.RNN(cell, name="recurrent")(x[..., None])
         y = keras.layers.Dense(1, kernel_initializer="zeros", name="output")(x) + last
-        super().__init__(config, {"values": values}, y, {}, {}, name=name, **kwargs)
+        super().__init__(config, {"values": values}, y, Trace(), name=name, **kwargs)
 
 
 # These sizes are this package's own.

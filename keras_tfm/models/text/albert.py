@@ -9,14 +9,13 @@ import dataclasses
 
 import keras
 
-from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Rounds, Size, Whole
+from keras_tfm.configs import Depth, Rate, Rounds, Size, Whole
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
-from keras_tfm.models.base import states_of
-from keras_tfm.models.text.encoder import INITIALIZER, EncoderModel
+from keras_tfm.models.text.encoder import INITIALIZER, EncoderConfig, EncoderModel
 
 
 @dataclasses.dataclass(frozen=True)
-class ALBERTConfig(Config):
+class ALBERTConfig(EncoderConfig):
     """The sizes of an `ALBERT`; the defaults are those of the base model.
 
     Args:
@@ -24,8 +23,6 @@ class ALBERTConfig(Config):
         num_layers: how many times a group of blocks is applied, the first group first.
         num_groups: the number of groups.
         group_size: the number of blocks in a group: block `group_size` g + j is the j-th of group g.
-        dropout: the rate for the embeddings and for the output of each sub-layer.
-        attention_dropout: the rate for the attention weights.
         pooler: whether there is a pooled output, with weights of its own.
     """
 
@@ -34,15 +31,10 @@ class ALBERTConfig(Config):
     num_layers: Rounds = 12
     num_groups: Depth = 1
     group_size: Depth = 1
-    dim: Size = 768
-    num_heads: Heads = 12
-    intermediate_dim: Size = 3072
-    max_length: Length = 512
     num_segments: Whole = 2
     dropout: Rate = 0.0
     attention_dropout: Rate = 0.0
     activation: str = "gelu_tanh"
-    epsilon: Rate = 1e-12
     pooler: bool = True
 
 
@@ -73,7 +65,7 @@ class ALBERT(EncoderModel):
         return embedding, embedding(inputs["token_ids"], segment_ids=inputs.get("segment_ids"))
 
     @classmethod
-    def encode(cls, config, x, mask):
+    def encode(cls, config, x, mask, trace):
         """The groups of blocks, all applied about equally often."""
         if config.num_groups > config.num_layers:
             raise ValueError(
@@ -86,7 +78,7 @@ class ALBERT(EncoderModel):
         for i in range(config.num_layers):
             group = int(i / (config.num_layers / config.num_groups))  # rounded as in the released code
             applied += blocks[group * size : (group + 1) * size]
-        return blocks, states_of(applied, projection(x), attention={"mask": mask})
+        return trace.run("encoder", applied, projection(x), attention={"mask": mask})
 
 
 # Lan et al. 2020, table 1; the heads and the activation are those of the released models.

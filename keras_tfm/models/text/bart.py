@@ -12,6 +12,7 @@ import keras
 from keras import ops
 
 from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size, TokenId
+from keras_tfm.inputs import every_position
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.embeddings import TokenEmbedding
@@ -20,7 +21,6 @@ from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.positions import PositionEmbedding, outside_is_nan
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.text.seq2seq import Seq2SeqModel, Stack
-from keras_tfm.training.model import every_position
 
 FIRST_POSITION = 2
 INITIALIZER = keras.initializers.RandomNormal(stddev=0.02)  # as in the released code

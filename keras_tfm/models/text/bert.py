@@ -7,32 +7,20 @@ embeddings. The heads for pre-training and fine-tuning are in `keras_tfm.heads`.
 
 import dataclasses
 
-from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size, Whole
-from keras_tfm.models.text.encoder import EncoderModel
+from keras_tfm.configs import Whole
+from keras_tfm.models.text.encoder import EncoderConfig, EncoderModel
 
 
 @dataclasses.dataclass(frozen=True)
-class BERTConfig(Config):
+class BERTConfig(EncoderConfig):
     """The sizes of a `BERT`; the defaults are those of the base model.
 
     Args:
         num_segments: how many kinds of text a sequence has, such as question and passage.
-        dropout: the rate for the embeddings and for the output of each sub-layer.
-        attention_dropout: the rate for the attention weights.
         pooler: whether there is a pooled output, with weights of its own.
     """
 
-    vocabulary_size: Size = 30_522
-    num_layers: Depth = 12
-    dim: Size = 768
-    num_heads: Heads = 12
-    intermediate_dim: Size = 3072
-    max_length: Length = 512
     num_segments: Whole = 2
-    dropout: Rate = 0.1
-    attention_dropout: Rate = 0.1
-    activation: str = "gelu"
-    epsilon: Rate = 1e-12
     pooler: bool = True
 
 

@@ -12,20 +12,20 @@ import dataclasses
 import keras
 from keras import ops
 
-from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size, Whole
+from keras_tfm.configs import Length, Rate, Size, Whole
 from keras_tfm.layers.attention.disentangled import DisentangledAttention, DistanceEmbedding
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding, TokenEmbedding
 from keras_tfm.layers.empty_batch import never_empty
 from keras_tfm.layers.feedforward import activation_of
 from keras_tfm.layers.masks import key_mask_of
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.regularization import Dropout
-from keras_tfm.models.text.encoder import INITIALIZER, EncoderModel, encoder_block
+from keras_tfm.models.text.encoder import INITIALIZER, EncoderConfig, EncoderModel, encoder_block
 
 
 @dataclasses.dataclass(frozen=True)
-class DeBERTaConfig(Config):
+class DeBERTaConfig(EncoderConfig):
     """The sizes of a `DeBERTa`; the defaults are those of version 3's base model.
 
     Args:
@@ -38,15 +38,9 @@ class DeBERTaConfig(Config):
         share_projections: that of `DisentangledAttention`, as is `key_bias`.
         convolution: the kernel size of the convolution next to the first block; 0 for none.
         dropout: the rate for the embeddings, the distances and the output of each sub-layer.
-        attention_dropout: the rate for the attention weights.
     """
 
     vocabulary_size: Size = 128_100
-    num_layers: Depth = 12
-    dim: Size = 768
-    num_heads: Heads = 12
-    intermediate_dim: Size = 3072
-    max_length: Length = 512
     num_segments: Whole = 0
     embedding_dim: Size | None = None
     absolute_positions: bool = False
@@ -58,9 +52,6 @@ class DeBERTaConfig(Config):
     key_bias: bool = True
     convolution: Whole = 0
     convolution_activation: str = "tanh"
-    dropout: Rate = 0.1
-    attention_dropout: Rate = 0.1
-    activation: str = "gelu"
     epsilon: Rate = 1e-7
 
     @property
@@ -79,7 +70,7 @@ class DeBERTaConfig(Config):
         return self.max_length if self.absolute_positions else 0
 
 
-class ConvolutionBranch(Layer):
+class ConvolutionBranch(SameShape):
     """norm(y + activation(convolution(x))), for embeddings x and the first block's output y, both (B, T, D).
 
     From the released code of version 2. The convolution has a kernel of `width` positions and reads zeros at
@@ -110,12 +101,9 @@ class ConvolutionBranch(Layer):
 
     def call(self, x, y, mask, training=None):
         """(B, T, D) -> (B, T, D); `mask` (B, T) is False at padding."""
-        seen = ops.cast(mask, x.dtype)[..., None]  # (B, T, 1)
-        x = self.inner_dropout(never_empty(self.convolution, x * seen), training=training)
+        is_token = ops.cast(mask, x.dtype)[..., None]  # (B, T, 1)
+        x = self.inner_dropout(never_empty(self.convolution, x * is_token), training=training)
         return self.norm(y + activation_of(self.activation)(x))
-
-    def compute_output_shape(self, x_shape, y_shape=None, mask_shape=None):
-        return tuple(x_shape)
 
     def compute_mask(self, x, previous_mask=None):
         return key_mask_of(x)
@@ -152,23 +140,22 @@ class DeBERTa(EncoderModel):
         return embedding, x
 
     @classmethod
-    def encode(cls, config, x, mask):
+    def encode(cls, config, x, mask, trace):
         """All blocks get the vectors of the distances; a convolution may stand next to the first."""
         distances = distances_of(config, x)
-        blocks = [cls.block(config, f"block_{i}") for i in range(config.num_layers)]
-        states = [x]
-        for block in blocks:
-            y = block(states[-1], attention={"mask": mask, "bias": distances})
-            if len(states) == 1 and config.convolution:
-                y = ConvolutionBranch(
-                    config.convolution,
-                    config.convolution_activation,
-                    config.dropout,
-                    config.epsilon,
-                    name="convolution",
-                )(x, y, mask)
-            states.append(y)
-        return blocks, states
+        first, *others = (cls.block(config, f"block_{i}") for i in range(config.num_layers))
+        tensors = {"mask": mask, "bias": distances}
+        y = trace.run("encoder", [first], x, attention=tensors)
+        if config.convolution:
+            y = ConvolutionBranch(
+                config.convolution,
+                config.convolution_activation,
+                config.dropout,
+                config.epsilon,
+                name="convolution",
+            )(x, y, mask)
+            trace.hidden_states["encoder"][-1] = y
+        return trace.run("encoder", others, y, attention=tensors)
 
     def decode(self, query, hidden):
         """The last block, attending from `query` to `hidden` at the same positions: (B, T, D) each."""
@@ -223,15 +210,12 @@ def _embedding(config):
     )
 
 
-class NoPosition(Layer):
+class NoPosition(SameShape):
     """Returns `x` as it is: in place of positions, where there are segments but no positions."""
 
     def call(self, x, positions=None):
         """Any shape in, the same out."""
         return x
-
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)
 
 
 def _sizes(config):

@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.masks import causal_mask
-from keras_tfm.models.base import ConfiguredModel
+from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.text.encoder import token_inputs
 from keras_tfm.models.text.seq2seq import check_length
 
@@ -30,10 +30,9 @@ class DecoderModel(ConfiguredModel):
         # A token's position is the number of other tokens that it may attend to.
         positions = ops.maximum(ops.sum(ops.cast(mask, "int32"), axis=-1) - 1, 0)
         x = decoder.embed(inputs["token_ids"], positions)
-        states = decoder.states(x if dropout is None else dropout(x), mask)
-        outputs = {"sequence_output": decoder.finish(states[-1])}
-        blocks, states = {"decoder": decoder.blocks}, {"decoder": states}
-        super().__init__(config, inputs, outputs, blocks, states, **kwargs)
+        trace = Trace()
+        x = decoder.run(trace, "decoder", x if dropout is None else dropout(x), mask)
+        super().__init__(config, inputs, {"sequence_output": x}, trace, **kwargs)
         self.embedding = self.output_embedding = embedding
         self.decoder = decoder
         self.max_target_length = max_length

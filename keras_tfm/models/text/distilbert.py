@@ -5,29 +5,15 @@ Half of BERT's layers, without segments and without a pooler (section 2).
 
 import dataclasses
 
-from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size
-from keras_tfm.models.text.encoder import EncoderModel
+from keras_tfm.configs import Depth
+from keras_tfm.models.text.encoder import EncoderConfig, EncoderModel
 
 
 @dataclasses.dataclass(frozen=True)
-class DistilBERTConfig(Config):
-    """The sizes of a `DistilBERT`; the defaults are those of the published model.
+class DistilBERTConfig(EncoderConfig):
+    """The sizes of a `DistilBERT`; the defaults are those of the published model."""
 
-    Args:
-        dropout: the rate for the embeddings and for the output of each sub-layer.
-        attention_dropout: the rate for the attention weights.
-    """
-
-    vocabulary_size: Size = 30_522
     num_layers: Depth = 6
-    dim: Size = 768
-    num_heads: Heads = 12
-    intermediate_dim: Size = 3072
-    max_length: Length = 512
-    dropout: Rate = 0.1
-    attention_dropout: Rate = 0.1
-    activation: str = "gelu"
-    epsilon: Rate = 1e-12
 
 
 class DistilBERT(EncoderModel):

@@ -1,17 +1,41 @@
 """What BERT and its successors share: the inputs, the body and the pooled output."""
 
+import dataclasses
+
 import keras
 from keras import ops
 
+from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.regularization import Dropout
-from keras_tfm.models.base import ConfiguredModel, states_of
+from keras_tfm.models.base import ConfiguredModel, Trace
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # Devlin et al. 2019, the released code
+
+
+@dataclasses.dataclass(frozen=True)
+class EncoderConfig(Config):
+    """The fields that BERT and its successors share; the defaults are those of BERT's base model.
+
+    Args:
+        dropout: the rate for the embeddings and for the output of each sub-layer.
+        attention_dropout: the rate for the attention weights.
+    """
+
+    vocabulary_size: Size = 30_522
+    num_layers: Depth = 12
+    dim: Size = 768
+    num_heads: Heads = 12
+    intermediate_dim: Size = 3072
+    max_length: Length = 512
+    dropout: Rate = 0.1
+    attention_dropout: Rate = 0.1
+    activation: str = "gelu"
+    epsilon: Rate = 1e-12
 
 
 class EncoderModel(ConfiguredModel):
@@ -27,16 +51,16 @@ class EncoderModel(ConfiguredModel):
         embedding, x = self.embed(config, inputs)
         x = LayerNormalization(config.epsilon, name="embedding_norm")(x)
         x = Dropout(config.dropout, name="embedding_dropout")(x)
-        blocks, states = self.encode(config, x, inputs["padding_mask"])
-        outputs = {"sequence_output": states[-1]}
+        trace = Trace()
+        x = self.encode(config, x, inputs["padding_mask"], trace)
+        outputs = {"sequence_output": x}
         if getattr(config, "pooler", False):
             dense = keras.layers.Dense(
                 config.dim, "tanh", kernel_initializer=INITIALIZER.clone(), name="pooler"
             )
-            outputs["pooled_output"] = dense(ops.take(states[-1], 0, axis=1))
+            outputs["pooled_output"] = dense(ops.take(x, 0, axis=1))
         name = name or type(self).__name__.lower()
-        blocks, states = {"encoder": blocks}, {"encoder": states}
-        super().__init__(config, inputs, outputs, blocks, states, name=name, **kwargs)
+        super().__init__(config, inputs, outputs, trace, name=name, **kwargs)
         self.embedding = embedding
 
     @classmethod
@@ -53,12 +77,10 @@ class EncoderModel(ConfiguredModel):
         return embedding, embedding(inputs["token_ids"], segment_ids=inputs.get("segment_ids"))
 
     @classmethod
-    def encode(cls, config, x, mask):
-        """(The blocks, the states (B, T, D) of `x` before and after each); `mask` (B, T) is False at
-        padding.
-        """
+    def encode(cls, config, x, mask, trace):
+        """The last state (B, T, D) of `x`; `mask` (B, T) is False at padding, `trace` records the blocks."""
         blocks = [cls.block(config, f"block_{i}") for i in range(config.num_layers)]
-        return blocks, states_of(blocks, x, attention={"mask": mask})
+        return trace.run("encoder", blocks, x, attention={"mask": mask})
 
     @classmethod
     def block(cls, config, name):

@@ -14,7 +14,6 @@ from keras_tfm.configs import Config, Depth, Length, Rate, Size, Whole
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.mixing import FourierMixing
-from keras_tfm.models.base import states_of
 from keras_tfm.models.text.encoder import INITIALIZER, EncoderModel
 
 
@@ -56,11 +55,11 @@ class FNet(EncoderModel):
     config_class = FNetConfig
 
     @classmethod
-    def encode(cls, config, x, mask):
+    def encode(cls, config, x, mask, trace):
         """The blocks mix all positions, whatever the `mask` says."""
         projection = keras.layers.Dense(config.dim, kernel_initializer=INITIALIZER.clone(), name="projection")
         blocks = [cls.block(config, f"block_{i}") for i in range(config.num_layers)]
-        return blocks, states_of(blocks, projection(x))
+        return trace.run("encoder", blocks, projection(x))
 
     @classmethod
     def block(cls, config, name):

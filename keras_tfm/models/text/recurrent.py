@@ -23,7 +23,7 @@ from keras_tfm.layers.embeddings import TokenEmbedding
 from keras_tfm.layers.recurrent import LSTMAttentionDecoder, RecurrentEncoder
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.layers.signatures import Tensor
-from keras_tfm.models.base import ConfiguredModel
+from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.text.encoder import token_inputs
 from keras_tfm.training.model import Model
 
@@ -85,7 +85,7 @@ class Recurrent(ConfiguredModel):
         dropout = Dropout(config.dropout, name="dropout")
         x, last = encoder(dropout(embedding(inputs["token_ids"])), mask=inputs["padding_mask"])
         outputs = {"sequence_output": dropout(x), "pooled_output": dropout(encoder.summary(last))}
-        super().__init__(config, inputs, outputs, {"encoder": encoder.layers}, {}, name=name, **kwargs)
+        super().__init__(config, inputs, outputs, Trace({"encoder": encoder.layers}), name=name, **kwargs)
         self.embedding, self.encoder = embedding, encoder
         if vectors is not None:
             shape = (config.vocabulary_size, config.dim)

@@ -19,7 +19,7 @@ from keras_tfm.layers.attention.alignment import AdditiveAttention, DotAttention
 from keras_tfm.layers.embeddings import TokenEmbedding
 from keras_tfm.layers.recurrent import LSTMAttentionDecoder, RecurrentEncoder
 from keras_tfm.layers.regularization import Dropout
-from keras_tfm.models.base import ConfiguredModel
+from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.text.recurrent import CELLS
 from keras_tfm.models.text.seq2seq import seq2seq_inputs
 
@@ -114,8 +114,8 @@ class RecurrentSeq2Seq(ConfiguredModel):
             initial_state=first_state(last),
         )
         outputs = {"encoder_sequence_output": encoded, "decoder_sequence_output": dropout(decoded)}
-        blocks = {"encoder": encoder.layers, "decoder": decoder.cells}
-        super().__init__(config, inputs, outputs, blocks, {}, name=name, **kwargs)
+        trace = Trace({"encoder": encoder.layers, "decoder": decoder.cells})
+        super().__init__(config, inputs, outputs, trace, name=name, **kwargs)
         self.embedding, self.output_embedding = embedding, decoder_embedding
         self.encoder, self.decoder, self.initial_state = encoder, decoder, initial_state
         self.first_state = first_state

@@ -8,34 +8,24 @@ import dataclasses
 
 from keras import ops
 
-from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size, TokenId, Whole
+from keras_tfm.configs import Rate, Size, TokenId, Whole
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
-from keras_tfm.models.text.encoder import INITIALIZER, EncoderModel
+from keras_tfm.models.text.encoder import INITIALIZER, EncoderConfig, EncoderModel
 
 
 @dataclasses.dataclass(frozen=True)
-class RoBERTaConfig(Config):
+class RoBERTaConfig(EncoderConfig):
     """The sizes of a `RoBERTa`; the defaults are those of the base model.
 
     Args:
         pad_id: the token id of padding, which also is the position of padding.
-        dropout: the rate for the embeddings and for the output of each sub-layer.
-        attention_dropout: the rate for the attention weights.
         pooler: whether there is a pooled output. The released models have one only if fine-tuned for
             multiple choice.
     """
 
     vocabulary_size: Size = 50_265
-    num_layers: Depth = 12
-    dim: Size = 768
-    num_heads: Heads = 12
-    intermediate_dim: Size = 3072
-    max_length: Length = 512
     num_segments: Whole = 1
     pad_id: TokenId = 1
-    dropout: Rate = 0.1
-    attention_dropout: Rate = 0.1
-    activation: str = "gelu"
     epsilon: Rate = 1e-5
     pooler: bool = False
 

@@ -11,7 +11,7 @@ from keras import ops
 
 from keras_tfm.layers.cache import PositionCache
 from keras_tfm.layers.stacks import start_blocks, step_blocks
-from keras_tfm.models.base import ConfiguredModel, states_of
+from keras_tfm.models.base import ConfiguredModel, Trace
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,12 +30,13 @@ class Stack:
     norm: Any = None
     bias: Any = None
 
-    def states(self, x, mask, **tensors):
-        """The states of the embedded tokens `x` (B, T, D) before and after each block; `tensors` are those of
-        the blocks' other parts.
+    def run(self, trace, name, x, mask, **tensors):
+        """The output (B, T, D) for embedded tokens `x`, whose stack is called `name` in the `trace`;
+        `tensors` are those of the blocks' parts besides self-attention.
         """
         bias = None if self.bias is None else self.bias(x)
-        return states_of(self.blocks, x, attention={"mask": mask, "bias": bias}, **tensors)
+        attention = {"mask": mask, "bias": bias}
+        return self.finish(trace.run(name, self.blocks, x, attention=attention, **tensors))
 
     def finish(self, x):
         """The last block's output, after the norm if there is one."""
@@ -99,32 +100,24 @@ class Seq2SeqModel(ConfiguredModel):
         **kwargs,
     ):
         inputs = seq2seq_inputs()
-        encoder_states = encoder.states(dropout(encoder.embed(inputs["token_ids"])), inputs["padding_mask"])
-        encoded = encoder.finish(encoder_states[-1])
+        trace = Trace()
+        x = dropout(encoder.embed(inputs["token_ids"]))
+        encoded = encoder.run(trace, "encoder", x, inputs["padding_mask"])
         encoded = dropout(encoded) if drop_outputs else encoded
-        decoder_states = decoder.states(
-            dropout(decoder.embed(inputs["decoder_token_ids"])),
-            inputs["decoder_padding_mask"],
-            context_attention={"context": encoded, "mask": inputs["padding_mask"]},
-        )
-        decoded = decoder.finish(decoder_states[-1])
+        x = dropout(decoder.embed(inputs["decoder_token_ids"]))
+        context = {"context": encoded, "mask": inputs["padding_mask"]}
+        mask = inputs["decoder_padding_mask"]
+        decoded = decoder.run(trace, "decoder", x, mask, context_attention=context)
         decoded = dropout(decoded) if drop_outputs else decoded
-        super().__init__(
-            config,
-            inputs,
-            {"encoder_sequence_output": encoded, "decoder_sequence_output": decoded},
-            {"encoder": encoder.blocks, "decoder": decoder.blocks},
-            {"encoder": encoder_states, "decoder": decoder_states},
-            **kwargs,
-        )
+        outputs = {"encoder_sequence_output": encoded, "decoder_sequence_output": decoded}
+        super().__init__(config, inputs, outputs, trace, **kwargs)
         self.embedding, self.output_embedding = embedding, output_embedding
         self.encoder, self.decoder = encoder, decoder
         self.max_target_length = max_length
 
     def encode(self, token_ids, padding_mask=None):
         """The encoder's output (B, S, D)."""
-        x = self.encoder.embed(token_ids)
-        return self.encoder.finish(self.encoder.states(x, padding_mask)[-1])
+        return self.encoder.run(Trace(), "encoder", self.encoder.embed(token_ids), padding_mask)
 
     def start(self, batch_size, max_length, context):
         """A cache for decoding `max_length` tokens from `context`, {"token_ids", "padding_mask"}, which is

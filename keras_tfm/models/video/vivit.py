@@ -19,7 +19,7 @@ from keras_tfm.layers.patches import height_and_width
 from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.layers.tubelets import TubeletEmbedding
-from keras_tfm.models.base import ConfiguredModel, states_of
+from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.vision.images import Side
 from keras_tfm.models.vision.vit import encoder_block
 
@@ -77,28 +77,25 @@ class ViViT(ConfiguredModel):
         is_factorized = config.num_temporal_layers is not None
         length = rows * columns if is_factorized else moments * rows * columns
         x = ops.reshape(x, (-1, length, dim))  # (B, N, D), or (B moments, N, D)
-        blocks, states = {}, {}
-        x, blocks["encoder"], states["encoder"] = _encoder(config, x, config.num_layers, "")
+        trace = Trace()
+        x = _encoded(config, trace, "encoder", x, config.num_layers, "")
         if is_factorized:
             x = ops.reshape(x[:, 0], (-1, moments, dim))
-            x, blocks["temporal"], states["temporal"] = _encoder(
-                config, x, config.num_temporal_layers, "temporal_"
-            )
+            x = _encoded(config, trace, "temporal", x, config.num_temporal_layers, "temporal_")
         pooled = ops.take(x, 0, axis=1)
         if config.pooler:
             pooled = keras.layers.Dense(dim, "tanh", name="pooler")(pooled)
         outputs = {"sequence_output": x, "pooled_output": pooled}
-        super().__init__(config, {"videos": videos}, outputs, blocks, states, name=name, **kwargs)
+        super().__init__(config, {"videos": videos}, outputs, trace, name=name, **kwargs)
 
 
-def _encoder(config, x, num_layers, prefix):
-    """(The output of a ViT's encoder on `x` after a class token, its blocks, its states)."""
+def _encoded(config, trace, stack, x, num_layers, prefix):
+    """The output of a ViT's encoder on `x` after a class token; `trace` records its blocks as `stack`."""
     x = PrependedTokens(name=f"{prefix}class_token")(x)
     x = PositionEmbedding(x.shape[1], POSITIONS, name=f"{prefix}position")(x)
     x = Dropout(config.dropout, name=f"{prefix}embedding_dropout")(x)
     blocks = [encoder_block(config, 0.0, f"{prefix}block_{i}") for i in range(num_layers)]
-    states = states_of(blocks, x)
-    return LayerNormalization(config.epsilon, name=f"{prefix}norm")(states[-1]), blocks, states
+    return LayerNormalization(config.epsilon, name=f"{prefix}norm")(trace.run(stack, blocks, x))
 
 
 # Arnab et al. 2021, sections 4.1 and 4.2: the sizes of ViT, and after the slash that of a tubelet. "FE" is

@@ -11,24 +11,24 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.configs import Config, Rate, Size
+from keras_tfm.configs import Rate, Size
 from keras_tfm.layers.attention.grid_position import ImageRelativePosition
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PrependedTokens
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map, height_and_width, patch_grid
 from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.layers.regularization import Dropout
-from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, states_of
-from keras_tfm.models.vision.images import Ratio, Side, image_input
+from keras_tfm.models.base import ConfiguredModel, Trace, check_stages, growing_rates
+from keras_tfm.models.vision.images import PatchedImageConfig, Ratio, image_input
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
 
 
 @dataclasses.dataclass(frozen=True)
-class AutoFormerConfig(Config):
+class AutoFormerConfig(PatchedImageConfig):
     """The sizes of an `AutoFormer`.
 
     Args:
@@ -36,19 +36,13 @@ class AutoFormerConfig(Config):
         mlp_ratios: the feed-forward width of each layer as a multiple of `dim`.
         key_dim: the width of a head.
         max_distance: `max_distance` of `ImageRelativePosition`, in cells.
-        stochastic_depth: the rate of the last block.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
-    patch_size: Side | tuple[Side, Side] = 16
-    num_channels: Size = 3
     dim: Size = 192
     num_heads: tuple[Size, ...] = (3,) * 12
     mlp_ratios: tuple[Ratio, ...] = (4.0,) * 12
     key_dim: Size = 64
     max_distance: Size = 14
-    dropout: Rate = 0.0
-    stochastic_depth: Rate = 0.0
     epsilon: Rate = 1e-5
 
     def __post_init__(self):
@@ -78,11 +72,11 @@ class AutoFormer(ConfiguredModel):
     def __init__(self, config: AutoFormerConfig, name: str = "autoformer", **kwargs: Any) -> None:
         images = image_input(config)
         blocks = [Block(parts(config, i), name=f"block_{i}") for i in range(len(config.num_heads))]
-        states = states_of(blocks, embedded(config, images))
-        x = LayerNormalization(config.epsilon, name="norm")(states[-1])
+        trace = Trace()
+        x = trace.run("encoder", blocks, embedded(config, images))
+        x = LayerNormalization(config.epsilon, name="norm")(x)
         outputs = {"sequence_output": x, "pooled_output": ops.mean(x[:, 1:], axis=1)}
-        stacks = {"encoder": blocks}, {"encoder": states}
-        super().__init__(config, {"images": images}, outputs, *stacks, name=name, **kwargs)
+        super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)
 
 
 def embedded(config, images):
@@ -108,10 +102,8 @@ def parts(config, i, norm=LayerNormalization):
     )
     feedforward = FeedForward(config.hidden_dims[i], "gelu", kernel_initializer=INITIALIZER)
     rate = growing_rates(config.stochastic_depth, len(config.num_heads))[i]
-    return {
-        name: Residual(branch, norm(config.epsilon), "input", config.dropout, rate)
-        for name, branch in (("attention", attention), ("feedforward", feedforward))
-    }
+    part = residuals(True, config.dropout, config.epsilon, norm, stochastic_depth=rate)
+    return {"attention": part(attention), "feedforward": part(feedforward)}
 
 
 # The networks whose results Chen et al. 2021 report, from the authors' files of search results.

@@ -4,13 +4,13 @@ import dataclasses
 
 import numpy as np
 
-from keras_tfm.configs import Config, Depth, Rate, Size
+from keras_tfm.configs import Depth, Rate, Size
 from keras_tfm.models.vision.autoformer import AutoFormerConfig
-from keras_tfm.models.vision.images import Ratio, Side
+from keras_tfm.models.vision.images import PatchedImageConfig, Ratio
 
 
 @dataclasses.dataclass(frozen=True)
-class SearchSpace(Config):
+class SearchSpace(PatchedImageConfig):
     """The choices for a network: its width, its number of layers, and each layer's heads and feed-forward
     width.
 
@@ -22,17 +22,12 @@ class SearchSpace(Config):
     32
     """
 
-    image_size: Side | tuple[Side, Side] = 224
-    patch_size: Side | tuple[Side, Side] = 16
-    num_channels: Size = 3
     dims: tuple[Size, ...] = (192, 216, 240)
     num_layers: tuple[Depth, ...] = (12, 13, 14)
     num_heads: tuple[Size, ...] = (3, 4)
     mlp_ratios: tuple[Ratio, ...] = (3.5, 4.0)
     key_dim: Size = 64
     max_distance: Size = 14
-    dropout: Rate = 0.0
-    stochastic_depth: Rate = 0.0
     epsilon: Rate = 1e-5
 
     def __post_init__(self):
@@ -79,22 +74,22 @@ class SearchSpace(Config):
         other = self.sample(rng)
         dim = other.dim if rng.random() < shape_rate else config.dim
         depth = len((other if rng.random() < shape_rate else config).num_heads)
-        chosen = []
+        layers = []
         for name, choices in (("num_heads", self.num_heads), ("mlp_ratios", self.mlp_ratios)):
             fresh = rng.choice(choices, depth).tolist()
-            kept = [*getattr(config, name)[:depth], *fresh[len(config.num_heads) :]]
+            current = [*getattr(config, name)[:depth], *fresh[len(config.num_heads) :]]
             is_new = rng.random(depth) < layer_rate
-            chosen.append([b if new else a for a, b, new in zip(kept, fresh, is_new, strict=True)])
-        return self.network(dim, *chosen)
+            layers.append([b if new else a for a, b, new in zip(current, fresh, is_new, strict=True)])
+        return self.network(dim, *layers)
 
     def cross(self, config, other, rng):
         """A network as deep as `config`, with each choice taken at random from `config` or, where it has the
         layer, `other`.
         """
-        chosen = []
+        layers = []
         for name in ("num_heads", "mlp_ratios"):
             pairs = list(getattr(config, name))
             for i, value in enumerate(getattr(other, name)[: len(pairs)]):
                 pairs[i] = value if rng.random() < 0.5 else pairs[i]
-            chosen.append(pairs)
-        return self.network(other.dim if rng.random() < 0.5 else config.dim, *chosen)
+            layers.append(pairs)
+        return self.network(other.dim if rng.random() < 0.5 else config.dim, *layers)

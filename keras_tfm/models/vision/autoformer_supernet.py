@@ -12,9 +12,9 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.masks import in_float32
-from keras_tfm.models.base import ConfiguredModel, states_of
+from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.vision.autoformer import AutoFormer, embedded, parts
 from keras_tfm.models.vision.autoformer_space import SearchSpace
 from keras_tfm.models.vision.images import image_input
@@ -45,11 +45,12 @@ class AutoFormerSupernet(ConfiguredModel):
             both = parts(largest, i, LeadingNormalization)
             blocks.append(EntangledBlock(**both, index=i, name=f"block_{i}"))
         x = LeadingFeatures(name="leading_features")(embedded(largest, images), network)
-        states = states_of(blocks, x, network=network)
-        x = LeadingNormalization(config.epsilon, name="norm")(states[-1], network)
+        trace = Trace()
+        x = trace.run("encoder", blocks, x, network=network)
+        x = LeadingNormalization(config.epsilon, name="norm")(x, network)
         outputs = {"sequence_output": x, "pooled_output": ops.mean(x[:, 1:], axis=1)}
-        inputs, stacks = {"images": images, "network": network}, ({"encoder": blocks}, {"encoder": states})
-        super().__init__(config, inputs, outputs, *stacks, name=name, **kwargs)
+        inputs = {"images": images, "network": network}
+        super().__init__(config, inputs, outputs, trace, name=name, **kwargs)
 
     def sub_network(self, config):
         """The `AutoFormer` of a network of the space, with a copy of its part of the weights."""
@@ -84,18 +85,15 @@ def leading(count, size, dtype):
     return ops.cast(ops.arange(size, dtype="int32") < count[:, None], dtype)
 
 
-class LeadingFeatures(Layer):
+class LeadingFeatures(SameShape):
     """x (B, T, D) with zeros in place of the features that the network of each example does not have."""
 
     def call(self, x, network):
         """(B, T, D) -> (B, T, D)."""
         return x * leading(network[:, 0], x.shape[-1], x.dtype)[:, None]
 
-    def compute_output_shape(self, x_shape, network_shape=None):
-        return tuple(x_shape)
 
-
-class LeadingNormalization(Layer):
+class LeadingNormalization(SameShape):
     """Layer normalisation of the features that the network of each example has; the others stay zero."""
 
     def __init__(self, epsilon=1e-5, **kwargs):
@@ -116,11 +114,8 @@ class LeadingNormalization(Layer):
         y = centred * ops.rsqrt(variance + self.epsilon) * self.gamma + self.beta * shown
         return ops.cast(y, dtype)
 
-    def compute_output_shape(self, x_shape, network_shape=None):
-        return tuple(x_shape)
 
-
-class EntangledBlock(Layer):
+class EntangledBlock(SameShape):
     """Layer number `index` of a supernet: AutoFormer's two residuals, of which each network uses a part."""
 
     is_block = True
@@ -152,9 +147,6 @@ class EntangledBlock(Layer):
         hidden = feedforward.hidden(self.feedforward.norm(x, network))  # (B, T, F)
         hidden = hidden * leading(hidden_dim, hidden.shape[-1], hidden.dtype)[:, None]
         return self.feedforward.after(x, feedforward.output_projection(hidden) * shown, training)
-
-    def compute_output_shape(self, x_shape, network_shape=None):
-        return tuple(x_shape)
 
 
 # The search spaces of Chen et al. 2021.

@@ -11,22 +11,23 @@ from typing import Any
 
 from keras import ops
 
-from keras_tfm.configs import Config, Depth, Heads, Rate, Size
+from keras_tfm.configs import Depth, Heads, Rate, Size
 from keras_tfm.layers.attention.class_attention import ClassAttentionBlock
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.attention.on_scores import HeadMixing
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PrependedTokens
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map
 from keras_tfm.layers.positions import PositionEmbedding
-from keras_tfm.models.base import ConfiguredModel, states_of
-from keras_tfm.models.vision.images import Side, image_input
+from keras_tfm.models.base import ConfiguredModel, Trace
+from keras_tfm.models.vision.images import image_input
 from keras_tfm.models.vision.variant import INITIALIZER, attention_of, feedforward_of
+from keras_tfm.models.vision.vit import PatchesConfig
 
 
 @dataclasses.dataclass(frozen=True)
-class CaiTConfig(Config):
+class CaiTConfig(PatchesConfig):
     """The sizes of a `CaiT`.
 
     Args:
@@ -37,19 +38,13 @@ class CaiTConfig(Config):
         stochastic_depth: the rate in each block of patches.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
-    patch_size: Side | tuple[Side, Side] = 16
-    num_channels: Size = 3
     num_layers: Depth = 24
     num_class_layers: Depth = 2
     dim: Size = 384
     num_heads: Heads = 8
     intermediate_dim: Size = 1536
     layer_scale: float = 1e-5
-    dropout: Rate = 0.0
     stochastic_depth: Rate = 0.1
-    activation: str = "gelu"
-    epsilon: Rate = 1e-6
 
 
 class CaiT(ConfiguredModel):
@@ -71,31 +66,26 @@ class CaiT(ConfiguredModel):
         x = PositionEmbedding(x.shape[1], INITIALIZER, name="position")(x)
         blocks = [_block(config, f"block_{i}") for i in range(config.num_layers)]
         class_blocks = [_class_block(config, f"class_block_{i}") for i in range(config.num_class_layers)]
-        states = states_of(blocks, x)
-        x = PrependedTokens(1, INITIALIZER, name="class_token")(states[-1])
-        class_states = states_of(class_blocks, x)
-        x = LayerNormalization(config.epsilon, name="norm")(class_states[-1])
+        trace = Trace()
+        x = trace.run("encoder", blocks, x)
+        x = PrependedTokens(1, INITIALIZER, name="class_token")(x)
+        x = trace.run("class", class_blocks, x)
+        x = LayerNormalization(config.epsilon, name="norm")(x)
         outputs = {"sequence_output": x, "pooled_output": ops.take(x, 0, axis=1)}
-        parts = ({"encoder": blocks, "class": class_blocks}, {"encoder": states, "class": class_states})
-        super().__init__(config, {"images": images}, outputs, *parts, name=name, **kwargs)
+        super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)
 
 
 def _block(config, name):
-    rates = {"dropout": config.dropout, "stochastic_depth": config.stochastic_depth}
+    rates = {"stochastic_depth": config.stochastic_depth, "layer_scale": config.layer_scale}
+    part = residuals(True, config.dropout, config.epsilon, **rates)
     attention = attention_of(config, on_scores=HeadMixing(), on_weights=HeadMixing())
-    branches = {"attention": attention, "feedforward": feedforward_of(config)}
-    return Block({part: _residual(config, x, **rates) for part, x in branches.items()}, name=name)
+    return Block({"attention": part(attention), "feedforward": part(feedforward_of(config))}, name=name)
 
 
 def _class_block(config, name):
     attention = MultiHeadAttention(config.num_heads, kernel_initializer=INITIALIZER)
-    branches = (attention, feedforward_of(config))
-    return ClassAttentionBlock(*(_residual(config, branch) for branch in branches), name=name)
-
-
-def _residual(config, branch, **rates):
-    norm = LayerNormalization(config.epsilon)
-    return Residual(branch, norm, "input", layer_scale=config.layer_scale, **rates)
+    part = residuals(True, epsilon=config.epsilon, layer_scale=config.layer_scale)
+    return ClassAttentionBlock(part(attention), part(feedforward_of(config)), name=name)
 
 
 def _size(dim, num_layers, layer_scale=1e-5, image_size=384):

@@ -10,17 +10,17 @@ import dataclasses
 import keras
 from keras import ops
 
-from keras_tfm.configs import Config, Depth, Rate, Size
+from keras_tfm.configs import Depth, Size
 from keras_tfm.layers.attention.grid_position import GridPositionBias
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.base import Layer
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.base import SameShape
+from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import PatchEmbedding, PatchMerging, height_and_width, patch_grid
 from keras_tfm.layers.windows import WindowAttention, join_windows, split_windows
 from keras_tfm.models.base import check_stages, growing_rates
-from keras_tfm.models.vision.images import Ratio, Side
+from keras_tfm.models.vision.images import PatchedImageConfig, Rates, Ratio, Side
 from keras_tfm.models.vision.pyramid import Pyramid
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
@@ -28,7 +28,7 @@ EPSILON = 1e-5
 
 
 @dataclasses.dataclass(frozen=True)
-class CATConfig(Config):
+class CATConfig(Rates, PatchedImageConfig):
     """The sizes of a `CAT`.
 
     Args:
@@ -37,20 +37,14 @@ class CATConfig(Config):
         num_heads: the number of heads in each stage.
         window: the side of a window, in patches. It must divide the maps that are larger than it.
         mlp_ratio: the feed-forward width as a multiple of a stage's width.
-        stochastic_depth: the rate of the last block.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
     patch_size: Side = 4
-    num_channels: Size = 3
     depths: tuple[Depth, ...] = (1, 1, 3, 1)
     dim: Size = 64
     num_heads: tuple[Size, ...] = (2, 4, 8, 16)
     window: Side = 7
     mlp_ratio: Ratio = 4.0
-    dropout: Rate = 0.0
-    attention_dropout: Rate = 0.0
-    stochastic_depth: Rate = 0.1
 
     def __post_init__(self):
         super().__post_init__()
@@ -93,7 +87,7 @@ class CAT(Pyramid):
         return LayerNormalization(EPSILON, name="norm")(x)
 
 
-class AttentionAmongWindows(Layer):
+class AttentionAmongWindows(SameShape):
     """Attention between the windows of a map, for each channel separately: (B, height, width, D) in and out.
 
     The tokens of `attention` are a channel's `window` x `window` cells of each window. The window must
@@ -123,19 +117,12 @@ class AttentionAmongWindows(Layer):
         y = ops.reshape(ops.transpose(y, (0, 2, 3, 1)), (-1, length, dim))  # (B N, T, D)
         return join_windows(y, self.window, (height, width))
 
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)
-
 
 def _block(config, stage, index, window):
     """Block number `index` of a stage; the second of each three is between windows."""
     number = 3 * sum(config.depths[:stage]) + index
     rate = growing_rates(config.stochastic_depth, 3 * sum(config.depths))[number]
-
-    def part(branch):
-        norm = LayerNormalization(EPSILON)
-        return Residual(branch, norm, "input", config.dropout, stochastic_depth=rate)
-
+    part = residuals(True, config.dropout, EPSILON, stochastic_depth=rate)
     options = {"dropout": config.attention_dropout, "kernel_initializer": INITIALIZER}
     if index % 3 == 1:
         attention = AttentionAmongWindows(MultiHeadAttention(1, **options), window)

@@ -14,7 +14,7 @@ from keras import ops
 from keras_tfm.configs import Size
 from keras_tfm.layers.attention.class_attention import ClassAttentionBlock
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.grid import OnGrid
@@ -23,7 +23,7 @@ from keras_tfm.layers.patches import PatchEmbedding
 from keras_tfm.layers.pooling import MaxPooling
 from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.layers.regularization import Dropout
-from keras_tfm.models.base import ConfiguredModel, states_of
+from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.vision.images import Side, image_input
 from keras_tfm.models.vision.variant import (
     INITIALIZER,
@@ -70,16 +70,16 @@ class CeiT(ConfiguredModel):
         _, x = tokens_of(config, patches)
         x = Dropout(config.dropout, name="embedding_dropout")(x)
         blocks = [_block(config, patches.shape[1:3], i) for i in range(config.num_layers)]
-        states = states_of(blocks, x)
-        tokens = ops.stack([state[:, 0] for state in states[1:]], axis=1)  # (B, L, D)
+        trace = Trace()
+        x = trace.run("encoder", blocks, x)
+        states = trace.hidden_states["encoder"][1:]
+        tokens = ops.stack([state[:, 0] for state in states], axis=1)  # (B, L, D)
         tokens = PositionEmbedding(config.num_layers, "zeros", name="layer_position")(tokens)
-        class_block = _class_block(config)
-        class_states = states_of([class_block], ops.flip(tokens, axis=1))
-        x = ops.concatenate([class_states[-1][:, :1], states[-1][:, 1:]], axis=1)
+        tokens = trace.run("class", [_class_block(config)], ops.flip(tokens, axis=1))
+        x = ops.concatenate([tokens[:, :1], x[:, 1:]], axis=1)
         x = LayerNormalization(config.epsilon, name="norm")(x)
         outputs = {"sequence_output": x, "pooled_output": ops.take(x, 0, axis=1)}
-        parts = ({"encoder": blocks, "class": [class_block]}, {"encoder": states, "class": class_states})
-        super().__init__(config, {"images": images}, outputs, *parts, name=name, **kwargs)
+        super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)
 
 
 def _block(config, grid, index):
@@ -106,9 +106,7 @@ def _local_feedforward(config):
 
 
 def _class_block(config):
-    def part(branch):
-        return Residual(branch, LayerNormalization(config.epsilon), "input", config.dropout)
-
+    part = residuals(True, config.dropout, config.epsilon)
     attention = MultiHeadAttention(config.num_heads, dropout=config.dropout, kernel_initializer=INITIALIZER)
     return ClassAttentionBlock(part(attention), part(feedforward_of(config)), name="class_block_0")
 

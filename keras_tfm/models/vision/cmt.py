@@ -11,24 +11,24 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.configs import Config, Depth, Rate, Size
+from keras_tfm.configs import Depth, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.blocks import Block, Residual, residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.grid import MapAttention
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map
-from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, states_of
-from keras_tfm.models.vision.images import Ratio, Side, image_input
+from keras_tfm.models.base import ConfiguredModel, Trace, check_stages, rate_of
+from keras_tfm.models.vision.images import ImageConfig, Rates, Ratio, Side, image_input
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)
 EPSILON = 1e-5  # of the norms after patches; `epsilon` of the configuration is for the blocks
 
 
 @dataclasses.dataclass(frozen=True)
-class CMTConfig(Config):
+class CMTConfig(Rates, ImageConfig):
     """The sizes of a `CMT`; tuples have one entry per stage.
 
     Args:
@@ -36,11 +36,8 @@ class CMTConfig(Config):
         mlp_ratios: the feed-forward width as a multiple of a stage's width.
         reductions: how many times smaller, on each side, the maps of keys are.
         output_dim: the width of the last projection.
-        stochastic_depth: the rate of the last block.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
-    num_channels: Size = 3
     stem_dim: Size = 32
     dims: tuple[Size, ...] = (64, 128, 256, 512)
     depths: tuple[Depth, ...] = (3, 3, 16, 3)
@@ -48,8 +45,6 @@ class CMTConfig(Config):
     mlp_ratios: tuple[Ratio, ...] = (4, 4, 4, 4)
     reductions: tuple[Side, ...] = (8, 4, 2, 1)
     output_dim: Size = 1280
-    dropout: Rate = 0.0
-    attention_dropout: Rate = 0.0
     stochastic_depth: Rate = 0.0
     epsilon: Rate = 1e-6
 
@@ -77,24 +72,19 @@ class CMT(ConfiguredModel):
     def __init__(self, config: CMTConfig, name: str = "cmt", **kwargs: Any) -> None:
         images = image_input(config)
         x = _stem(config)(images)
-        blocks: list = []
-        states: list = []
-        maps = []
+        trace, maps = Trace(), []
         for stage, dim in enumerate(config.dims):
             x = PatchEmbedding(dim, 2, name=f"stage_{stage}_embedding")(x)
             x = LayerNormalization(EPSILON, name=f"stage_{stage}_embedding_norm")(x)
             heads, reduction = config.num_heads[stage], config.reductions[stage]
             bias = PositionTable(heads, reduction, name=f"stage_{stage}_position")(x)
-            own_blocks = [_block(config, stage, i) for i in range(config.depths[stage])]
-            first, *own_states = states_of(own_blocks, x, attention={"bias": bias})
-            blocks, states = blocks + own_blocks, (states or [first]) + own_states
-            x = own_states[-1]
+            blocks = [_block(config, stage, i) for i in range(config.depths[stage])]
+            x = trace.run("encoder", blocks, x, attention={"bias": bias})
             maps.append(x)
         options: dict[str, Any] = {"norm": BatchNormalization(), "activation": "silu", "use_bias": True}
         x = flatten_map(Convolution(config.output_dim, 1, **options, name="projection")(x))
         outputs = {"sequence_output": x, "pooled_output": ops.mean(x, axis=1)}
-        parts = ({"encoder": blocks}, {"encoder": states})
-        super().__init__(config, {"images": images}, outputs, *parts, name=name, **kwargs)
+        super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)
         self.maps = maps
 
 
@@ -137,12 +127,8 @@ def _stem(config):
 
 def _block(config, stage, index):
     dim, ratio = config.dims[stage], config.reductions[stage]
-    rate = growing_rates(config.stochastic_depth, sum(config.depths))[sum(config.depths[:stage]) + index]
-
-    def part(branch):
-        norm = LayerNormalization(config.epsilon)
-        return Residual(branch, norm, "input", config.dropout, stochastic_depth=rate)
-
+    rate = rate_of(config, stage, index)
+    part = residuals(True, config.dropout, config.epsilon, stochastic_depth=rate)
     attention = MultiHeadAttention(
         config.num_heads[stage], dropout=config.attention_dropout, kernel_initializer=INITIALIZER
     )
@@ -170,8 +156,8 @@ def _feedforward(dim, hidden):
 
 
 def _size(image_size, stem_dim, dim, depths, mlp_ratio=4.0):
-    dims = tuple(dim * 2**stage for stage in range(4))
-    return CMTConfig(image_size, 3, stem_dim, dims, depths, mlp_ratios=4 * (mlp_ratio,))
+    dims, ratios = tuple(dim * 2**stage for stage in range(4)), 4 * (mlp_ratio,)
+    return CMTConfig(image_size, stem_dim=stem_dim, dims=dims, depths=depths, mlp_ratios=ratios)
 
 
 # The architectures of Guo et al. 2022, with their image sizes. XS's ratio, 3.8 there, is 3.77 in their code.

@@ -13,11 +13,11 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.configs import Config, Depth, Rate, Size
+from keras_tfm.configs import Depth, Rate, Size
 from keras_tfm.layers.attention.multi_head import Attention
 from keras_tfm.layers.attention.projections import PARTS, HeadProjection
 from keras_tfm.layers.base import Layer
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
@@ -26,8 +26,8 @@ from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PrependedTokens
 from keras_tfm.layers.patches import flatten_map
 from keras_tfm.layers.regularization import Dropout
-from keras_tfm.models.base import ConfiguredModel, growing_rates, states_of
-from keras_tfm.models.vision.images import Side, image_input
+from keras_tfm.models.base import ConfiguredModel, Trace, growing_rates
+from keras_tfm.models.vision.images import ImageConfig, Stages, image_input
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
 EPSILON = 1e-5  # of all layer normalisations
@@ -36,7 +36,7 @@ Rates = tuple[Rate, Rate, Rate]
 
 
 @dataclasses.dataclass(frozen=True)
-class CvTConfig(Config):
+class CvTConfig(ImageConfig, Stages):
     """The sizes of a `CvT`; tuples have one entry per stage.
 
     Args:
@@ -44,8 +44,6 @@ class CvTConfig(Config):
         stochastic_depth: the rate of each stage's last block.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
-    num_channels: Size = 3
     dims: tuple[Size, Size, Size] = (64, 192, 384)
     depths: tuple[Depth, Depth, Depth] = (1, 2, 10)
     num_heads: tuple[Size, Size, Size] = (1, 3, 6)
@@ -60,11 +58,6 @@ class CvTConfig(Config):
             raise ValueError(f"`num_heads` must divide `dims`, {self.dims}; they are {self.num_heads}.")
         if any(int(dim * ratio) < 1 for dim, ratio in zip(self.dims, self.mlp_ratio, strict=True)):
             raise ValueError(f"`mlp_ratio` times `dims` must be at least 1; `mlp_ratio` is {self.mlp_ratio}.")
-
-    @property
-    def num_layers(self):
-        """The number of blocks in all stages."""
-        return sum(self.depths)
 
 
 class CvT(ConfiguredModel):
@@ -85,9 +78,7 @@ class CvT(ConfiguredModel):
 
     def __init__(self, config: CvTConfig, name: str = "cvt", **kwargs: Any) -> None:
         images = image_input(config)
-        blocks: list = []
-        states: list = []
-        ends = [images]
+        trace, ends = Trace(), [images]
         for stage, (size, stride, padding) in enumerate(PATCHES):
             norm = LayerNormalization(EPSILON)
             options: dict[str, Any] = {"norm": norm, "use_bias": True, "name": f"stage_{stage}_embedding"}
@@ -95,14 +86,12 @@ class CvT(ConfiguredModel):
             x = Dropout(config.dropout[stage], name=f"stage_{stage}_dropout")(x)
             grid, prefix, x = tuple(x.shape[1:3]), int(stage == 2), flatten_map(x)
             x = PrependedTokens(1, INITIALIZER, name="class_token")(x) if prefix else x
-            own_blocks = [_block(config, stage, i, grid, prefix) for i in range(config.depths[stage])]
-            own_states = states_of(own_blocks, x)
-            blocks, states = blocks + own_blocks, (states or own_states[:1]) + own_states[1:]
-            ends.append(to_map(states[-1][:, prefix:], grid))
-        x = LayerNormalization(EPSILON, name="norm")(states[-1])
+            blocks = [_block(config, stage, i, grid, prefix) for i in range(config.depths[stage])]
+            x = trace.run("encoder", blocks, x)
+            ends.append(to_map(x[:, prefix:], grid))
+        x = LayerNormalization(EPSILON, name="norm")(x)
         outputs = {"sequence_output": x, "pooled_output": ops.take(x, 0, axis=1)}
-        stacks = {"encoder": blocks}, {"encoder": states}
-        super().__init__(config, {"images": images}, outputs, *stacks, name=name, **kwargs)
+        super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)
         self.maps = ends[1:]
 
 
@@ -157,11 +146,7 @@ def _block(config, stage, index, grid, prefix):
     """Block number `index` of a stage."""
     dim = config.dims[stage]
     rate = growing_rates(config.stochastic_depth[stage], config.depths[stage])[index]
-
-    def part(branch):
-        norm = LayerNormalization(EPSILON)
-        return Residual(branch, norm, "input", config.dropout[stage], stochastic_depth=rate)
-
+    part = residuals(True, config.dropout[stage], EPSILON, stochastic_depth=rate)
     attention = Attention(
         ConvolutionalProjections(config.num_heads[stage], grid, prefix),
         scale=dim**-0.5,

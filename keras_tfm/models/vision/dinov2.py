@@ -13,9 +13,8 @@ from keras import ops
 
 from keras_tfm.configs import Rate, Whole
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.feedforward import FeedForward
-from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PatchEncoder, PrependedTokens
 from keras_tfm.models.vision.images import Side
 from keras_tfm.models.vision.vit import PatchesConfig, ViT
@@ -69,10 +68,8 @@ class DINOv2(ViT):
 
     @classmethod
     def block(cls, config, index):
-        def part(branch):
-            rates = {"stochastic_depth": config.stochastic_depth, "layer_scale": config.layer_scale}
-            return Residual(branch, LayerNormalization(config.epsilon), "input", config.dropout, **rates)
-
+        rates = {"stochastic_depth": config.stochastic_depth, "layer_scale": config.layer_scale}
+        part = residuals(True, config.dropout, config.epsilon, **rates)
         parts = {"attention": part(cls.attention(config)), "feedforward": part(cls.feedforward(config))}
         return Block(parts, name=f"block_{index}")
 

@@ -10,24 +10,24 @@ from typing import Annotated, Any
 
 from keras import Input, ops
 
-from keras_tfm.configs import Between, Config, Rate, Size, Whole
+from keras_tfm.configs import Between, Rate, Size, Whole
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.base import Layer
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.base import SameShape
+from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import height_and_width
-from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, states_of
+from keras_tfm.models.base import ConfiguredModel, Trace, check_stages, growing_rates
 from keras_tfm.models.vision.autoformer import INITIALIZER, Ratio, embedded
-from keras_tfm.models.vision.images import Side
+from keras_tfm.models.vision.images import PatchedImageConfig
 
 Kernel = Annotated[int, Between(1, 1023)]
 
 
 @dataclasses.dataclass(frozen=True)
-class GLiTConfig(Config):
+class GLiTConfig(PatchedImageConfig):
     """The sizes of a `GLiT`; tuples have one entry per layer.
 
     Args:
@@ -39,17 +39,12 @@ class GLiTConfig(Config):
         mlp_ratios: the feed-forward width as a multiple of `dim`.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
-    patch_size: Side | tuple[Side, Side] = 16
-    num_channels: Size = 3
     dim: Size = 192
     num_heads: Size = 3
     num_attention_heads: tuple[Whole, ...] = (3,) * 12
     expansions: tuple[Ratio, ...] = (1.0,) * 12
     kernel_sizes: tuple[Kernel, ...] = (31,) * 12
     mlp_ratios: tuple[Ratio, ...] = (4.0,) * 12
-    dropout: Rate = 0.0
-    stochastic_depth: Rate = 0.0
     epsilon: Rate = 1e-6
 
     def __post_init__(self):
@@ -85,14 +80,14 @@ class GLiT(ConfiguredModel):
         size = height_and_width(config.image_size, "image_size")
         images = Input((*size, config.num_channels), name="images")
         blocks = [_block(config, i) for i in range(len(config.mlp_ratios))]
-        states = states_of(blocks, embedded(config, images))
-        x = LayerNormalization(config.epsilon, name="norm")(states[-1])
+        trace = Trace()
+        x = trace.run("encoder", blocks, embedded(config, images))
+        x = LayerNormalization(config.epsilon, name="norm")(x)
         outputs = {"sequence_output": x, "pooled_output": ops.take(x, 0, axis=1)}
-        stacks = {"encoder": blocks}, {"encoder": states}
-        super().__init__(config, {"images": images}, outputs, *stacks, name=name, **kwargs)
+        super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)
 
 
-class GatedConvolution(Layer):
+class GatedConvolution(SameShape):
     """A gated linear layer, a depthwise convolution along the sequence, and a linear layer: (B, T, D) in and
     out.
 
@@ -134,11 +129,8 @@ class GatedConvolution(Layer):
         hidden = (values * ops.sigmoid(gates))[:, :, None]  # a map of one column: (B, T, 1, E)
         return self.output_projection(self.convolution(hidden, training=training)[:, :, 0])
 
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)
 
-
-class SideBySide(Layer):
+class SideBySide(SameShape):
     """Applies `first` to the first `width` features and `second` to the others: (B, T, D) in and out."""
 
     def __init__(self, first, second, width, **kwargs):
@@ -159,19 +151,13 @@ class SideBySide(Layer):
         first = self.first(x[..., : self.width], training=training)
         return ops.concatenate([first, self.second(x[..., self.width :], training=training)], axis=-1)
 
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)
-
 
 def _block(config, i):
     rate = growing_rates(config.stochastic_depth, len(config.mlp_ratios))[i]
     hidden_dim = max(int(config.dim * config.mlp_ratios[i]), 1)
-    branches = _mixing(config, i), FeedForward(hidden_dim, "gelu", kernel_initializer=INITIALIZER)
-    attention, feedforward = (
-        Residual(branch, LayerNormalization(config.epsilon), "input", config.dropout, rate)
-        for branch in branches
-    )
-    return Block({"attention": attention, "feedforward": feedforward}, name=f"block_{i}")
+    part = residuals(True, config.dropout, config.epsilon, stochastic_depth=rate)
+    feedforward = FeedForward(hidden_dim, "gelu", kernel_initializer=INITIALIZER)
+    return Block({"attention": part(_mixing(config, i)), "feedforward": part(feedforward)}, name=f"block_{i}")
 
 
 def _mixing(config, i):

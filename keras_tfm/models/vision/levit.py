@@ -12,7 +12,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.configs import Config, Depth, Rate, Size
+from keras_tfm.configs import Depth, Rate, Size
 from keras_tfm.layers.attention.grid_position import GridPositionBias
 from keras_tfm.layers.attention.multi_head import Attention
 from keras_tfm.layers.attention.normalized_projections import NormalizedProjections
@@ -22,12 +22,12 @@ from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, ConvolutionalStem, NormalizedDense
 from keras_tfm.layers.grid import every_nth, every_nth_grid
 from keras_tfm.layers.patches import flatten_map
-from keras_tfm.models.base import ConfiguredModel, check_stages, states_of
-from keras_tfm.models.vision.images import Side, image_input
+from keras_tfm.models.base import ConfiguredModel, Trace, check_stages
+from keras_tfm.models.vision.images import ImageConfig, image_input
 
 
 @dataclasses.dataclass(frozen=True)
-class LeViTConfig(Config):
+class LeViTConfig(ImageConfig):
     """The sizes of a `LeViT`; tuples have one entry per stage.
 
     Args:
@@ -35,8 +35,6 @@ class LeViTConfig(Config):
         distilled: whether there is a second output for a head that learns from a teacher.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
-    num_channels: Size = 3
     dims: tuple[Size, ...] = (128, 256, 384)
     num_layers: tuple[Depth, ...] = (4, 4, 4)
     num_heads: tuple[Size, ...] = (4, 8, 12)
@@ -78,13 +76,13 @@ class LeViT(ConfiguredModel):
                 blocks.append(_shrinking_block(config, width, heads_between, grid, f"stage_{i}_shrinking"))
                 grid = every_nth_grid(grid, 2)
             blocks += [_block(config, width, heads, grid, f"stage_{i}_block_{j}") for j in range(depth)]
-        states = states_of(blocks, flatten_map(stem(images)))
-        mean = ops.mean(states[-1], axis=1)
-        outputs = {"sequence_output": states[-1], "pooled_output": BatchNormalization(name="norm")(mean)}
+        trace = Trace()
+        x = trace.run("encoder", blocks, flatten_map(stem(images)))
+        mean = ops.mean(x, axis=1)
+        outputs = {"sequence_output": x, "pooled_output": BatchNormalization(name="norm")(mean)}
         if config.distilled:
             outputs["distilled_output"] = BatchNormalization(name="distilled_norm")(mean)
-        parts = ({"encoder": blocks}, {"encoder": states})
-        super().__init__(config, {"images": images}, outputs, *parts, name=name, **kwargs)
+        super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)
 
 
 class ShrinkingBlock(Layer):

@@ -11,7 +11,7 @@ import dataclasses
 from keras import ops
 
 from keras_tfm.configs import Size
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.blocks import Residual
 from keras_tfm.layers.chain import Chain, ChainBlock
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
@@ -78,7 +78,7 @@ def _inverted(config):
     )
 
 
-class SqueezeExcitation(Layer):
+class SqueezeExcitation(SameShape):
     """Multiplies each channel of a map by a number from 0 to 1, computed from the means of all channels.
 
     Two dense layers compute it, of C / `reduction` and of C features, with ReLU and a piecewise linear
@@ -104,9 +104,6 @@ class SqueezeExcitation(Layer):
         """(B, height, width, C) -> (B, height, width, C)."""
         gate = self.gate(self.hidden(ops.mean(x, axis=(1, 2))))  # (B, C)
         return x * gate[:, None, None]
-
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)
 
 
 # Li et al. 2021 and the authors' code. Squeeze-and-excitation has 4 features, and 192 in T-SE4.

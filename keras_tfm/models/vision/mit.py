@@ -10,7 +10,7 @@ from typing import Any
 
 import keras
 
-from keras_tfm.configs import Config, Depth, Rate, Size
+from keras_tfm.configs import Depth, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import own
 from keras_tfm.layers.blocks import Block, residuals
@@ -18,8 +18,8 @@ from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.grid import MapAttention
 from keras_tfm.layers.normalization import LayerNormalization
-from keras_tfm.models.base import check_stages, growing_rates
-from keras_tfm.models.vision.images import Ratio, Side
+from keras_tfm.models.base import check_stages, rate_of
+from keras_tfm.models.vision.images import ImageConfig, Rates, Ratio, Side, Stages
 from keras_tfm.models.vision.pyramid import Pyramid
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
@@ -27,7 +27,7 @@ EPSILON = 1e-5
 
 
 @dataclasses.dataclass(frozen=True)
-class MiTConfig(Config):
+class MiTConfig(Rates, ImageConfig, Stages):
     """The sizes of a `MiT`; tuples have one entry per stage.
 
     Args:
@@ -35,11 +35,8 @@ class MiTConfig(Config):
         strides: the distance between the starts of neighbouring patches.
         reductions: how many times smaller, on each side, the maps of keys are.
         mlp_ratios: the feed-forward width as a multiple of a stage's width.
-        stochastic_depth: the rate of the last block.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
-    num_channels: Size = 3
     dims: tuple[Size, ...] = (32, 64, 160, 256)
     depths: tuple[Depth, ...] = (2, 2, 2, 2)
     num_heads: tuple[Size, ...] = (1, 2, 5, 8)
@@ -47,20 +44,12 @@ class MiTConfig(Config):
     strides: tuple[Side, ...] = (4, 2, 2, 2)
     reductions: tuple[Side, ...] = (8, 4, 2, 1)
     mlp_ratios: tuple[Ratio, ...] = (4, 4, 4, 4)
-    dropout: Rate = 0.0
-    attention_dropout: Rate = 0.0
-    stochastic_depth: Rate = 0.1
     activation: str = "gelu"
 
     def __post_init__(self):
         super().__post_init__()
         names = ["dims", "depths", "num_heads", "patch_sizes", "strides", "reductions", "mlp_ratios"]
         check_stages(self, *names)
-
-    @property
-    def num_layers(self):
-        """The number of blocks in all stages."""
-        return sum(self.depths)
 
 
 class MiT(Pyramid):
@@ -88,8 +77,7 @@ class MiT(Pyramid):
 
 def _block(config, stage, index):
     dim, ratio = config.dims[stage], config.reductions[stage]
-    rate = growing_rates(config.stochastic_depth, config.num_layers)[sum(config.depths[:stage]) + index]
-
+    rate = rate_of(config, stage, index)
     part = residuals(True, config.dropout, EPSILON, stochastic_depth=rate)
     attention = MultiHeadAttention(
         config.num_heads[stage], dropout=config.attention_dropout, kernel_initializer=INITIALIZER

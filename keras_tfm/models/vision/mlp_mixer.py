@@ -11,37 +11,32 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.configs import Config, Depth, Rate, Size
+from keras_tfm.configs import Depth, Rate, Size
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.mixing import TokenMixing
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map
-from keras_tfm.models.base import ConfiguredModel, growing_rates, states_of
-from keras_tfm.models.vision.images import Side, image_input
+from keras_tfm.models.base import ConfiguredModel, Trace, growing_rates
+from keras_tfm.models.vision.images import PatchedImageConfig, Side, image_input
 
 INITIALIZER = keras.initializers.LecunNormal()  # as in the authors' code
 
 
 @dataclasses.dataclass(frozen=True)
-class MLPMixerConfig(Config):
+class MLPMixerConfig(PatchedImageConfig):
     """The sizes of an `MLPMixer`.
 
     Args:
         tokens_dim: the hidden width of the layers along the patches.
         channels_dim: the hidden width of the layers along the features.
-        stochastic_depth: the rate of the last block; those of the others grow up to it.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
     patch_size: Side = 16
-    num_channels: Size = 3
     num_layers: Depth = 12
     dim: Size = 768
     tokens_dim: Size = 384
     channels_dim: Size = 3072
-    dropout: Rate = 0.0
-    stochastic_depth: Rate = 0.0
     activation: str = "gelu"
     epsilon: Rate = 1e-6
 
@@ -65,11 +60,11 @@ class MLPMixer(ConfiguredModel):
         x = flatten_map(PatchEmbedding(config.dim, config.patch_size, name="patch_embedding")(images))
         rates = growing_rates(config.stochastic_depth, config.num_layers)
         blocks = [_block(config, rate, f"block_{i}") for i, rate in enumerate(rates)]
-        states = states_of(blocks, x)
-        x = LayerNormalization(config.epsilon, name="norm")(states[-1])
+        trace = Trace()
+        x = trace.run("encoder", blocks, x)
+        x = LayerNormalization(config.epsilon, name="norm")(x)
         outputs = {"sequence_output": x, "pooled_output": ops.mean(x, axis=1)}
-        stacks = {"encoder": blocks}, {"encoder": states}
-        super().__init__(config, {"images": images}, outputs, *stacks, name=name, **kwargs)
+        super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)
 
 
 def _block(config, rate, name):

@@ -11,10 +11,10 @@ from typing import Any
 
 from keras import ops
 
-from keras_tfm.configs import Config, Depth, Rate, Size
+from keras_tfm.configs import Depth, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
@@ -24,32 +24,28 @@ from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PrependedTokens
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map
 from keras_tfm.layers.regularization import Dropout
-from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, states_of
-from keras_tfm.models.vision.images import Ratio, Side, image_input
+from keras_tfm.models.base import ConfiguredModel, Trace, check_stages, rate_of
+from keras_tfm.models.vision.images import PatchedImageConfig, Ratio, Side, Stages, image_input
 from keras_tfm.models.vision.variant import INITIALIZER
 
 
 @dataclasses.dataclass(frozen=True)
-class PiTConfig(Config):
+class PiTConfig(PatchedImageConfig, Stages):
     """The sizes of a `PiT`; tuples have one entry per stage.
 
     Args:
         stride: the distance between the starts of neighbouring patches.
         mlp_ratio: the feed-forward width as a multiple of a stage's width.
         distilled: whether there is a second token, for a head that learns from a teacher.
-        stochastic_depth: the rate of the last block.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
     patch_size: Side = 16
     stride: Side = 8
-    num_channels: Size = 3
     dims: tuple[Size, ...] = (144, 288, 576)
     depths: tuple[Depth, ...] = (2, 6, 4)
     num_heads: tuple[Size, ...] = (3, 6, 12)
     mlp_ratio: Ratio = 4.0
     distilled: bool = False
-    dropout: Rate = 0.0
     stochastic_depth: Rate = 0.1
     activation: str = "gelu"
     epsilon: Rate = 1e-6
@@ -64,11 +60,6 @@ class PiTConfig(Config):
     def num_tokens(self):
         """The number of tokens before the patches."""
         return 1 + self.distilled
-
-    @property
-    def num_layers(self):
-        """The number of blocks in all stages."""
-        return sum(self.depths)
 
 
 class PiT(ConfiguredModel):
@@ -91,24 +82,20 @@ class PiT(ConfiguredModel):
         x = GridPositionEmbedding(initializer=INITIALIZER, name="position")(patches(images))
         x, grid = Dropout(config.dropout, name="embedding_dropout")(x), x.shape[1:3]
         x = PrependedTokens(config.num_tokens, INITIALIZER, name="tokens")(flatten_map(x))
-        blocks: list[Layer] = []
-        states, maps = [x], []
+        trace, maps = Trace(), []
         for stage, depth in enumerate(config.depths):
             if stage:
                 pooling = GridPooling(
                     config.dims[stage], grid, config.num_tokens, name=f"stage_{stage}_pooling"
                 )
                 x, grid = pooling(x), every_nth_grid(grid, 2)
-            own_blocks = [_block(config, stage, i) for i in range(depth)]
-            _, *own_states = states_of(own_blocks, x)
-            blocks, states, x = blocks + own_blocks, states + own_states, own_states[-1]
+            x = trace.run("encoder", [_block(config, stage, i) for i in range(depth)], x)
             maps.append(to_map(x[:, config.num_tokens :], grid))
         x = LayerNormalization(config.epsilon, name="norm")(x)
         outputs = {"sequence_output": x, "pooled_output": ops.take(x, 0, axis=1)}
         if config.distilled:
             outputs["distilled_output"] = ops.take(x, 1, axis=1)
-        parts = ({"encoder": blocks}, {"encoder": states})
-        super().__init__(config, {"images": images}, outputs, *parts, name=name, **kwargs)
+        super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)
         self.maps = maps
 
 
@@ -142,12 +129,8 @@ class GridPooling(Layer):
 
 
 def _block(config, stage, index):
-    rate = growing_rates(config.stochastic_depth, config.num_layers)[sum(config.depths[:stage]) + index]
-
-    def part(branch):
-        norm = LayerNormalization(config.epsilon)
-        return Residual(branch, norm, "input", config.dropout, stochastic_depth=rate)
-
+    rate = rate_of(config, stage, index)
+    part = residuals(True, config.dropout, config.epsilon, stochastic_depth=rate)
     attention = MultiHeadAttention(config.num_heads[stage], dropout=config.dropout)
     feedforward = FeedForward(int(config.mlp_ratio * config.dims[stage]), config.activation)
     return Block(

@@ -5,7 +5,7 @@ import abc
 from keras import ops
 
 from keras_tfm.layers.patches import flatten_map
-from keras_tfm.models.base import ConfiguredModel, run_stages
+from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.vision.images import image_input
 
 
@@ -21,14 +21,14 @@ class Pyramid(ConfiguredModel, abc.ABC):
 
     def __init__(self, config, name=None, **kwargs):
         images = image_input(config)
-        stages = [self.stage(config, stage) for stage in range(len(config.depths))]
-        blocks, states, maps = run_stages(stages, self.stem(config, images))
+        trace, maps = Trace(), [self.stem(config, images)]
+        for stage in range(len(config.depths)):
+            maps.append(trace.run("encoder", self.stage(config, stage), maps[-1]))
         x = flatten_map(self.last(config, maps[-1]))
         outputs = {"sequence_output": x, "pooled_output": ops.mean(x, axis=1)}
-        stacks = {"encoder": blocks}, {"encoder": states}
         name = name or type(self).__name__.lower()
-        super().__init__(config, {"images": images}, outputs, *stacks, name=name, **kwargs)
-        self.maps = maps
+        super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)
+        self.maps = maps[1:]
 
     @classmethod
     def stem(cls, config, images):

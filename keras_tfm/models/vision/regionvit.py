@@ -15,19 +15,19 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.configs import Config, Depth, Rate, Size
+from keras_tfm.configs import Depth, Rate, Size
 from keras_tfm.layers.attention.grid_position import GridPositionBias
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.base import Layer
-from keras_tfm.layers.blocks import Residual
+from keras_tfm.layers.base import Layer, SameShape
+from keras_tfm.layers.blocks import residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map, height_and_width, patch_grid
 from keras_tfm.layers.windows import join_windows, split_windows
-from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, states_of
-from keras_tfm.models.vision.images import Ratio, Side, image_input
+from keras_tfm.models.base import ConfiguredModel, Trace, check_stages, rate_of
+from keras_tfm.models.vision.images import ImageConfig, Rates, Ratio, Side, image_input
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
 EPSILON = 1e-5  # of the norms next to convolutions; `epsilon` of the configuration is for the blocks
@@ -35,27 +35,21 @@ PATCH_SIZE = 4
 
 
 @dataclasses.dataclass(frozen=True)
-class RegionViTConfig(Config):
+class RegionViTConfig(Rates, ImageConfig):
     """The sizes of a `RegionViT`; tuples have one entry per stage.
 
     Args:
         deep_stem: whether the patches of 4 x 4 are embedded by three convolutions or by one.
         window: the side of a region in patches. An image must consist of whole regions in every stage.
         mlp_ratio: the feed-forward width as a multiple of a stage's width.
-        stochastic_depth: the rate of the last block.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
-    num_channels: Size = 3
     deep_stem: bool = True
     dims: tuple[Size, ...] = (96, 192, 384, 768)
     depths: tuple[Depth, ...] = (2, 2, 8, 2)
     num_heads: tuple[Size, ...] = (3, 6, 12, 24)
     window: Side = 7
     mlp_ratio: Ratio = 4.0
-    dropout: Rate = 0.0
-    attention_dropout: Rate = 0.0
-    stochastic_depth: Rate = 0.1
     epsilon: Rate = 1e-6
 
     def __post_init__(self):
@@ -94,23 +88,18 @@ class RegionViT(ConfiguredModel):
         images = image_input(config)
         cells = _stem(config)(images)
         regions = PatchEmbedding(config.dims[0], PATCH_SIZE * config.window, name="region_embedding")(images)
-        blocks: list = []
-        states: list = []
-        maps: list = []
+        trace, maps = Trace(), []
         for stage, grid in enumerate(config.grids):
             if stage:
                 merging = Merging(config.dims[stage], name=f"stage_{stage}_merging")
                 cells, regions = merging(cells), merging(regions)
             x = ToRegions(config.window, name=f"stage_{stage}_regions")(cells, regions)
-            own_blocks = [_block(config, stage, i) for i in range(config.depths[stage])]
-            first, *own_states = states_of(own_blocks, x)
-            blocks, states = blocks + own_blocks, (states or [first]) + own_states
-            cells, regions = cells_of(states[-1], config.window, grid), regions_of(states[-1], grid)
+            x = trace.run("encoder", [_block(config, stage, i) for i in range(config.depths[stage])], x)
+            cells, regions = cells_of(x, config.window, grid), regions_of(x, grid)
             maps.append((cells, regions))
         x = flatten_map(LayerNormalization(config.epsilon, name="norm")(regions))
         outputs = {"sequence_output": x, "pooled_output": ops.mean(x, axis=1)}
-        parts = ({"encoder": blocks}, {"encoder": states})
-        super().__init__(config, {"images": images}, outputs, *parts, name=name, **kwargs)
+        super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)
         self.maps = [cells for cells, _ in maps]
         self.region_maps = [regions for _, regions in maps]
 
@@ -172,7 +161,7 @@ class Merging(Layer):
         return (batch_size, -(-height // 2), -(-width // 2), self.dim)
 
 
-class RegionBlock(Layer):
+class RegionBlock(SameShape):
     """Attention between regions, then within each window, then a feed-forward layer: (B, N, 1 + T, D) in and
     out.
 
@@ -210,9 +199,6 @@ class RegionBlock(Layer):
         windows = self.feedforward(windows, training=training)
         return ops.reshape(windows, (-1, num_regions, length, dim))
 
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)
-
 
 def _stem(config):
     """The embedding of patches of 4 x 4 pixels."""
@@ -227,12 +213,8 @@ def _stem(config):
 
 
 def _block(config, stage, index):
-    rate = growing_rates(config.stochastic_depth, sum(config.depths))[sum(config.depths[:stage]) + index]
-
-    def part(branch):
-        norm = LayerNormalization(config.epsilon)
-        return Residual(branch, norm, "input", config.dropout, stochastic_depth=rate)
-
+    rate = rate_of(config, stage, index)
+    part = residuals(True, config.dropout, config.epsilon, stochastic_depth=rate)
     attention = MultiHeadAttention(
         config.num_heads[stage], dropout=config.attention_dropout, kernel_initializer=INITIALIZER
     )

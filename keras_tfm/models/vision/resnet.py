@@ -12,24 +12,22 @@ from typing import Literal
 
 import keras
 
-from keras_tfm.configs import Config, Depth, Rate, Size
+from keras_tfm.configs import Depth, Rate, Size
 from keras_tfm.layers.bottleneck import ShortcutBlock
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution, StandardizedConvolution
 from keras_tfm.layers.pooling import MaxPooling
-from keras_tfm.models.base import check_stages, growing_rates
-from keras_tfm.models.vision.images import Side
+from keras_tfm.models.base import check_stages, rate_of
+from keras_tfm.models.vision.images import ImageConfig, Stages
 from keras_tfm.models.vision.pyramid import Pyramid
 
 
 @dataclasses.dataclass(frozen=True)
-class ResidualConfig(Config):
+class ResidualConfig(ImageConfig, Stages):
     """`dims` and `depths` are the width and the number of blocks of each stage, `stem_dim` the width of
     the stem before them.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
-    num_channels: Size = 3
     stem_dim: Size = 64
     dims: tuple[Size, ...] = (256, 512, 1024, 2048)
     depths: tuple[Depth, ...] = (3, 4, 6, 3)
@@ -37,11 +35,6 @@ class ResidualConfig(Config):
     def __post_init__(self):
         super().__post_init__()
         check_stages(self, "dims", "depths")
-
-    @property
-    def num_layers(self):
-        """The number of all blocks."""
-        return sum(self.depths)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,14 +132,13 @@ class BiT(ResidualNetwork):
     def block(cls, config, stage, index):
         """The block number `index` of a stage, whose first one changes width and size."""
         dim, stride = config.dims[stage], 2 if stage and not index else 1
-        rates = growing_rates(config.stochastic_depth, config.num_layers)
         branch = [
             StandardizedConvolution(dim // 4, 1, 1, norm=_norm(config)),
             StandardizedConvolution(dim // 4, 3, stride, norm=_norm(config)),
             StandardizedConvolution(dim, 1),
         ]
         shortcut = None if index else StandardizedConvolution(dim, 1, stride)
-        rate, name = rates[sum(config.depths[:stage]) + index], f"stage_{stage}_block_{index}"
+        rate, name = rate_of(config, stage, index), f"stage_{stage}_block_{index}"
         return ShortcutBlock(Chain(branch), shortcut, _norm(config), stochastic_depth=rate, name=name)
 
     @classmethod

@@ -9,7 +9,7 @@ import dataclasses
 
 import keras
 
-from keras_tfm.configs import Config, Depth, Rate, Size
+from keras_tfm.configs import Depth, Size
 from keras_tfm.layers.attention.grid_position import GridPositionBias
 from keras_tfm.layers.attention.multi_head import Attention
 from keras_tfm.layers.attention.projections import HeadProjections
@@ -19,15 +19,15 @@ from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.patches import PatchEmbedding
 from keras_tfm.layers.windows import WindowAttention
-from keras_tfm.models.base import check_stages, growing_rates
-from keras_tfm.models.vision.images import Ratio, Side
+from keras_tfm.models.base import check_stages, rate_of
+from keras_tfm.models.vision.images import ImageConfig, Rates, Ratio, Side
 from keras_tfm.models.vision.pyramid import Pyramid
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
 
 
 @dataclasses.dataclass(frozen=True)
-class ShuffleTransformerConfig(Config):
+class ShuffleTransformerConfig(Rates, ImageConfig):
     """The sizes of a `ShuffleTransformer`; tuples have one entry per stage.
 
     Args:
@@ -35,20 +35,14 @@ class ShuffleTransformerConfig(Config):
         head_dim: the width of a head; a stage is as wide as all its heads.
         window: the side of a window in cells, odd.
         mlp_ratio: the feed-forward width as a multiple of a stage's width.
-        stochastic_depth: the rate of the last block.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
-    num_channels: Size = 3
     stem_dim: Size = 32
     depths: tuple[Depth, ...] = (2, 2, 6, 2)
     num_heads: tuple[Size, ...] = (3, 6, 12, 24)
     head_dim: Size = 32
     window: Side = 7
     mlp_ratio: Ratio = 4.0
-    dropout: Rate = 0.0
-    attention_dropout: Rate = 0.0
-    stochastic_depth: Rate = 0.1
 
     def __post_init__(self):
         super().__post_init__()
@@ -101,7 +95,7 @@ def _stem(config):
 def _block(config, stage, index):
     """Block number `index` of a stage; every second one attends between cells that are far apart."""
     width, window = config.widths[stage], config.window
-    rate = growing_rates(config.stochastic_depth, sum(config.depths))[sum(config.depths[:stage]) + index]
+    rate = rate_of(config, stage, index)
 
     def part(branch, name, rate=rate):
         norm = BatchNormalization()

@@ -21,8 +21,8 @@ from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import PatchEmbedding, PatchMerging, height_and_width
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.layers.windows import WindowAttention
-from keras_tfm.models.base import check_stages, growing_rates
-from keras_tfm.models.vision.images import Ratio, Side
+from keras_tfm.models.base import check_stages, rate_of
+from keras_tfm.models.vision.images import PatchedImageConfig, Rates, Ratio, Side, Stages
 from keras_tfm.models.vision.pyramid import Pyramid
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
@@ -30,7 +30,7 @@ EPSILON = 1e-5  # of the norms outside the blocks; `epsilon` of the configuratio
 
 
 @dataclasses.dataclass(frozen=True)
-class SwinConfig(Config):
+class SwinConfig(Rates, PatchedImageConfig, Stages):
     """The sizes of a `Swin`.
 
     Args:
@@ -39,22 +39,16 @@ class SwinConfig(Config):
         num_heads: the number of heads in each stage.
         window: the side of a window in cells of the map.
         mlp_ratio: the feed-forward width as a multiple of a stage's width.
-        stochastic_depth: the rate of the last block.
         fixed_windows: whether windows keep their size, and every second block its shift, on a map that is no
             larger, as in detectors. Else such a map is one window.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
     patch_size: Side = 4
-    num_channels: Size = 3
     depths: tuple[Depth, ...] = (2, 2, 6, 2)
     dim: Size = 96
     num_heads: tuple[Size, ...] = (3, 6, 12, 24)
     window: Side = 7
     mlp_ratio: Ratio = 4.0
-    dropout: Rate = 0.0
-    attention_dropout: Rate = 0.0
-    stochastic_depth: Rate = 0.1
     activation: str = "gelu"
     epsilon: Rate = 1e-5
     fixed_windows: bool = False
@@ -79,11 +73,6 @@ class SwinConfig(Config):
     def windows(self):
         """The side of the windows of each stage's maps."""
         return tuple(self.window if self.fixed_windows else min(self.window, *grid) for grid in self.grids)
-
-    @property
-    def num_layers(self):
-        """The number of blocks in all stages."""
-        return sum(self.depths)
 
 
 class Swin(Pyramid):
@@ -127,7 +116,7 @@ class Swin(Pyramid):
         """
         window, fixed = config.windows[stage], config.fixed_windows
         shift = window // 2 if index % 2 and (fixed or window < min(config.grids[stage])) else 0
-        rate = growing_rates(config.stochastic_depth, config.num_layers)[sum(config.depths[:stage]) + index]
+        rate = rate_of(config, stage, index)
 
         def part(branch):
             norm = LayerNormalization(config.epsilon)

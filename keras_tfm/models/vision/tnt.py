@@ -13,11 +13,11 @@ from typing import Annotated, Any
 import keras
 from keras import ops
 
-from keras_tfm.configs import Between, Config, Depth, Heads, Rate, Size
+from keras_tfm.configs import Between, Depth, Heads, Rate, Size
 from keras_tfm.layers.attention.multi_head import Attention
 from keras_tfm.layers.attention.projections import HeadProjections
-from keras_tfm.layers.base import Layer
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.base import Layer, SameShape
+from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.dense import Dense
@@ -28,14 +28,14 @@ from keras_tfm.layers.patches import flatten_map, patch_grid
 from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.layers.windows import split_windows
-from keras_tfm.models.base import ConfiguredModel, growing_rates
-from keras_tfm.models.vision.images import Side, image_input
+from keras_tfm.models.base import ConfiguredModel, Trace, growing_rates
+from keras_tfm.models.vision.images import PatchedImageConfig, Side, image_input
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
 
 
 @dataclasses.dataclass(frozen=True)
-class TNTConfig(Config):
+class TNTConfig(PatchedImageConfig):
     """The sizes of a `TNT`.
 
     Args:
@@ -47,18 +47,14 @@ class TNTConfig(Config):
         legacy: whether it is the authors' first version.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
     patch_size: Side = 16
     pixel_size: Side = 4
-    num_channels: Size = 3
     num_layers: Depth = 12
     dim: Size = 384
     num_heads: Heads = 6
     inner_dim: Size = 24
     inner_heads: Size = 4
     mlp_ratio: Annotated[float, Between(0.01, 64)] = 4.0
-    dropout: Rate = 0.0
-    stochastic_depth: Rate = 0.0
     legacy: bool = False
     epsilon: Rate = 1e-5
 
@@ -99,18 +95,14 @@ class TNT(ConfiguredModel):
         x = PrependedTokens(1, INITIALIZER, name="class_token")(x)
         x = PositionEmbedding(num_patches + 1, INITIALIZER, name="position")(x)
         x = Dropout(config.dropout, name="embedding_dropout")(x)
-        stacks: dict = {"pixels": [], "encoder": []}
-        states = {"pixels": [pixels], "encoder": [x]}
+        trace = Trace()
         for i, rate in enumerate(growing_rates(config.stochastic_depth, config.num_layers)):
-            inner, outer = _pixel_block(config, rate, i), _patch_block(config, num_patches, rate, i)
-            pixels = inner(pixels)
-            x = outer(x, pixels)
-            for stack, block, state in (("pixels", inner, pixels), ("encoder", outer, x)):
-                stacks[stack].append(block)
-                states[stack].append(state)
+            part = residuals(True, config.dropout, config.epsilon, stochastic_depth=rate)
+            pixels = trace.run("pixels", [_pixel_block(config, part, i)], pixels)
+            x = trace.run("encoder", [_patch_block(config, part, num_patches, i)], x, pixels=pixels)
         x = LayerNormalization(config.epsilon, name="norm")(x)
         outputs = {"sequence_output": x, "pooled_output": ops.take(x, 0, axis=1)}
-        super().__init__(config, {"images": images}, outputs, stacks, states, name=name, **kwargs)
+        super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)
 
 
 class SplitMap(Layer):
@@ -161,7 +153,7 @@ class PixelSummary(Layer):
         return self.layer.compute_output_shape((batch_size, self.num_patches, math.prod(rest)))
 
 
-class PatchBlock(Layer):
+class PatchBlock(SameShape):
     """The outer block: it adds the `summary` of their pixels to the patches, but not to the class token.
 
     Then come the residuals `attention` and `feedforward`.
@@ -185,9 +177,6 @@ class PatchBlock(Layer):
         x = ops.concatenate([x[:, :1], x[:, 1:] + self.summary(pixels)], axis=1)
         return self.feedforward(self.attention(x, training=training), training=training)
 
-    def compute_output_shape(self, x_shape, pixels_shape):
-        return tuple(x_shape)
-
 
 def _pixels(config, images):
     """The pixels (B N, P, d) of the patches."""
@@ -209,21 +198,18 @@ def _summary(config, num_patches, name=None, bias=False, legacy=False):
     return PixelSummary(Chain([norms[0], dense, norms[1]]), num_patches, **options)
 
 
-def _pixel_block(config, rate, index):
+def _pixel_block(config, part, index):
     feedforward = FeedForward(4 * config.inner_dim, "gelu", kernel_initializer=INITIALIZER)
     attention = _attention(config.inner_heads, config.inner_dim)
-    parts = {
-        "attention": _residual(config, attention, rate),
-        "feedforward": _residual(config, feedforward, rate),
-    }
+    parts = {"attention": part(attention), "feedforward": part(feedforward)}
     return Block(parts, name=f"pixel_block_{index}")
 
 
-def _patch_block(config, num_patches, rate, index):
+def _patch_block(config, part, num_patches, index):
     feedforward = FeedForward(int(config.mlp_ratio * config.dim), "gelu", kernel_initializer=INITIALIZER)
     attention = _attention(config.num_heads, config.dim)
-    parts = (_residual(config, branch, rate) for branch in (attention, feedforward))
-    return PatchBlock(_summary(config, num_patches, legacy=config.legacy), *parts, name=f"block_{index}")
+    summary = _summary(config, num_patches, legacy=config.legacy)
+    return PatchBlock(summary, part(attention), part(feedforward), name=f"block_{index}")
 
 
 def _attention(num_heads, dim):
@@ -231,11 +217,6 @@ def _attention(num_heads, dim):
     projections = HeadProjections(num_heads, use_bias=False, kernel_initializer=INITIALIZER)
     output = Dense(dim, kernel_initializer=INITIALIZER.clone(), name="output")
     return Attention(projections, output_layer=output)
-
-
-def _residual(config, branch, rate):
-    norm = LayerNormalization(config.epsilon)
-    return Residual(branch, norm, "input", config.dropout, stochastic_depth=rate)
 
 
 # The variants of Han et al. 2021, with their stochastic depth.

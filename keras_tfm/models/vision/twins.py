@@ -10,7 +10,7 @@ import dataclasses
 
 import keras
 
-from keras_tfm.configs import Config, Depth, Rate, Size
+from keras_tfm.configs import Depth, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, Residual, residuals
 from keras_tfm.layers.convolution import Convolution
@@ -19,8 +19,8 @@ from keras_tfm.layers.grid import MapAttention
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import PatchEmbedding, height_and_width
 from keras_tfm.layers.windows import WindowAttention
-from keras_tfm.models.base import check_stages, growing_rates
-from keras_tfm.models.vision.images import Ratio, Side
+from keras_tfm.models.base import check_stages, rate_of
+from keras_tfm.models.vision.images import PatchedImageConfig, Rates, Ratio, Side
 from keras_tfm.models.vision.pyramid import Pyramid
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
@@ -28,7 +28,7 @@ EPSILON = 1e-5  # of the norms after convolutions; `epsilon` of the configuratio
 
 
 @dataclasses.dataclass(frozen=True)
-class TwinsConfig(Config):
+class TwinsConfig(Rates, PatchedImageConfig):
     """The sizes of a `Twins`; tuples have one entry per stage.
 
     Args:
@@ -36,20 +36,15 @@ class TwinsConfig(Config):
         reductions: how many times smaller, on each side, the maps of keys are.
         windows: the sides of the windows in cells, in which every second block attends, starting with the
             first; None for PCPVT.
-        stochastic_depth: the rate of the last block.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
     patch_size: Side = 4
-    num_channels: Size = 3
     dims: tuple[Size, ...] = (64, 128, 320, 512)
     depths: tuple[Depth, ...] = (3, 4, 6, 3)
     num_heads: tuple[Size, ...] = (1, 2, 5, 8)
     mlp_ratios: tuple[Ratio, ...] = (8, 8, 4, 4)
     reductions: tuple[Side, ...] = (8, 4, 2, 1)
     windows: tuple[Side, ...] | None = None
-    dropout: Rate = 0.0
-    attention_dropout: Rate = 0.0
     stochastic_depth: Rate = 0.0
     epsilon: Rate = 1e-6
 
@@ -96,8 +91,7 @@ class Twins(Pyramid):
 
 
 def _block(config, stage, index):
-    rate = growing_rates(config.stochastic_depth, sum(config.depths))[sum(config.depths[:stage]) + index]
-
+    rate = rate_of(config, stage, index)
     part = residuals(True, config.dropout, config.epsilon, stochastic_depth=rate)
     hidden = int(config.mlp_ratios[stage] * config.dims[stage])
     feedforward = FeedForward(hidden, "gelu", kernel_initializer=INITIALIZER)

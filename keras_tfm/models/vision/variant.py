@@ -12,10 +12,9 @@ from keras_tfm.configs import Rate
 from keras_tfm.layers.attention.multi_head import Attention
 from keras_tfm.layers.attention.projections import HeadProjections
 from keras_tfm.layers.base import own
-from keras_tfm.layers.blocks import Residual
+from keras_tfm.layers.blocks import residuals
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
-from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PrependedTokens
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map
 from keras_tfm.layers.positions import PositionEmbedding
@@ -73,5 +72,4 @@ def feedforward_of(config):
 def residual_of(config, branch, index, **options):
     """`branch` as a residual of block number `index`, with a norm at its input."""
     rate = growing_rates(config.stochastic_depth, config.num_layers)[index]
-    norm = LayerNormalization(config.epsilon)
-    return Residual(branch, norm, "input", config.dropout, stochastic_depth=rate, **options)
+    return residuals(True, config.dropout, config.epsilon, stochastic_depth=rate)(branch, **options)

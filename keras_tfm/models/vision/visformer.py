@@ -10,7 +10,7 @@ from typing import Annotated
 
 import keras
 
-from keras_tfm.configs import Between, Config, Depth, Rate, Size
+from keras_tfm.configs import Between, Depth, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, Residual
 from keras_tfm.layers.chain import Chain
@@ -19,8 +19,8 @@ from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.grid import MapAttention
 from keras_tfm.layers.image_positions import GridPositionEmbedding
 from keras_tfm.layers.patches import PatchEmbedding
-from keras_tfm.models.base import growing_rates
-from keras_tfm.models.vision.images import Side
+from keras_tfm.models.base import rate_of
+from keras_tfm.models.vision.images import ImageConfig, Stages
 from keras_tfm.models.vision.pyramid import Pyramid
 
 INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
@@ -28,7 +28,7 @@ PATCHES = (4, 2, 2)  # patch sizes at the start of each stage, after a stem of s
 
 
 @dataclasses.dataclass(frozen=True)
-class VisformerConfig(Config):
+class VisformerConfig(ImageConfig, Stages):
     """The sizes of a `Visformer`.
 
     Args:
@@ -40,8 +40,6 @@ class VisformerConfig(Config):
         stochastic_depth: the rate of the last block.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
-    num_channels: Size = 3
     stem_dim: Size = 32
     dim: Size = 384
     depths: tuple[Depth, Depth, Depth] = (7, 4, 4)
@@ -64,11 +62,6 @@ class VisformerConfig(Config):
         """The width of each stage."""
         return (self.dim // 2, self.dim, 2 * self.dim)
 
-    @property
-    def num_layers(self):
-        """The number of blocks in all stages."""
-        return sum(self.depths)
-
 
 class Visformer(Pyramid):
     """A `Pyramid` with convolutions in its first stage and attention in the others.
@@ -89,13 +82,12 @@ class Visformer(Pyramid):
     @classmethod
     def stage(cls, config, stage):
         width, kind = config.widths[stage], _attending_block if stage else _convolving_block
-        first, rates = sum(config.depths[:stage]), growing_rates(config.stochastic_depth, config.num_layers)
         return [
             PatchEmbedding(width, PATCHES[stage], name=f"stage_{stage}_embedding"),
             BatchNormalization(name=f"stage_{stage}_norm"),
             GridPositionEmbedding(initializer=INITIALIZER, name=f"stage_{stage}_position"),
             *(
-                kind(config, width, rates[first + i], f"stage_{stage}_block_{i}")
+                kind(config, width, rate_of(config, stage, i), f"stage_{stage}_block_{i}")
                 for i in range(config.depths[stage])
             ),
         ]

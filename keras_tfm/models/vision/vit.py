@@ -22,30 +22,19 @@ from keras_tfm.layers.patch_encoder import PatchEncoder
 from keras_tfm.layers.patches import height_and_width, patch_grid
 from keras_tfm.layers.pooling import AttentionPooling
 from keras_tfm.layers.regularization import Dropout
-from keras_tfm.models.base import ConfiguredModel, growing_rates, states_of
-from keras_tfm.models.vision.images import Side, image_input
+from keras_tfm.models.base import ConfiguredModel, Trace, growing_rates
+from keras_tfm.models.vision.images import PatchedImageConfig, image_input
 from keras_tfm.training.model import Model
 
 
 @dataclasses.dataclass(frozen=True)
-class PatchesConfig(Config):
-    """The fields that ViT and its variants share; the defaults are those of ViT-B/16.
+class PatchesConfig(PatchedImageConfig):
+    """The fields that ViT and its variants share; the defaults are those of ViT-B/16."""
 
-    Args:
-        image_size: the side of the images or their (height, width).
-        patch_size: the side of a patch or its (height, width).
-        stochastic_depth: the rate of the last block; those of the others grow up to it.
-    """
-
-    image_size: Side | tuple[Side, Side] = 224
-    patch_size: Side | tuple[Side, Side] = 16
-    num_channels: Size = 3
     num_layers: Depth = 12
     dim: Size = 768
     num_heads: Heads = 12
     intermediate_dim: Size = 3072
-    dropout: Rate = 0.0
-    stochastic_depth: Rate = 0.0
     activation: str = "gelu"
     epsilon: Rate = 1e-6
 
@@ -87,13 +76,12 @@ class ViT(ConfiguredModel):
         images = image_input(config)
         position, x = self.embed(config, images)
         x = Dropout(config.dropout, name="embedding_dropout")(x)
-        blocks = self.encoder(config)
-        states = states_of(blocks, x)
-        x = LayerNormalization(config.epsilon, name="norm")(states[-1])
+        trace = Trace()
+        x = trace.run("encoder", self.encoder(config), x)
+        x = LayerNormalization(config.epsilon, name="norm")(x)
         outputs = {"sequence_output": x, **self.pooled(config, x)}
         name = name or type(self).__name__.lower()
-        stacks = {"encoder": blocks}, {"encoder": states}
-        super().__init__(config, {"images": images}, outputs, *stacks, name=name, **kwargs)
+        super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)
         self.position = position
 
     @classmethod

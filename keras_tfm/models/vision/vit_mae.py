@@ -19,7 +19,7 @@ from keras_tfm.layers.patch_encoder import PatchEncoder
 from keras_tfm.layers.patch_masking import PatchMasking
 from keras_tfm.layers.patches import patch_grid
 from keras_tfm.layers.regularization import Dropout
-from keras_tfm.models.base import ConfiguredModel, states_of
+from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.vision.images import image_input
 from keras_tfm.models.vision.vit import PatchesConfig, ViT, ViTConfig
 
@@ -58,13 +58,12 @@ class ViTMAE(ConfiguredModel):
         encoder.position.trainable = False
         x = PatchMasking(config.mask_ratio, prefix=1, name="masking")(x, noise)
         x = Dropout(config.dropout, name="embedding_dropout")(x)
-        blocks = ViT.encoder(config)
-        states = states_of(blocks, x)
-        x = LayerNormalization(config.epsilon, name="norm")(states[-1])
+        trace = Trace()
+        x = trace.run("encoder", ViT.encoder(config), x)
+        x = LayerNormalization(config.epsilon, name="norm")(x)
         outputs = {"sequence_output": x, "pooled_output": ops.take(x, 0, axis=1)}
-        stacks = {"encoder": blocks}, {"encoder": states}
         inputs = {"images": images, "noise": noise}
-        super().__init__(config, inputs, outputs, *stacks, name=name, **kwargs)
+        super().__init__(config, inputs, outputs, trace, name=name, **kwargs)
         self.generator = keras.random.SeedGenerator()
 
     def draw_noise(self, images):
@@ -86,10 +85,10 @@ class ViTMAE(ConfiguredModel):
         fields = dataclasses.asdict(self.config)
         del fields["mask_ratio"]
         vit = ViT(ViTConfig.from_json(fields | changes), dtype=self.dtype_policy)
-        own = {weight.path: weight for weight in self.weights}
+        weights = {weight.path: weight for weight in self.weights}
         for weight in vit.weights:
-            if weight.path in own:
-                value = own[weight.path]
+            if weight.path in weights:
+                value = weights[weight.path]
                 weight.assign(
                     value if value.shape == weight.shape else value[1:]
                 )  # a ViT without class token has one position less

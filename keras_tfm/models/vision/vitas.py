@@ -11,31 +11,26 @@ from typing import Any
 
 from keras import ops
 
-from keras_tfm.configs import Config, Rate, Size
+from keras_tfm.configs import Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
-from keras_tfm.models.base import ConfiguredModel, check_stages, growing_rates, states_of
+from keras_tfm.models.base import ConfiguredModel, Trace, check_stages, growing_rates
 from keras_tfm.models.vision.autoformer import INITIALIZER, embedded
-from keras_tfm.models.vision.images import Side, image_input
+from keras_tfm.models.vision.images import PatchedImageConfig, image_input
 
 
 @dataclasses.dataclass(frozen=True)
-class ViTASConfig(Config):
+class ViTASConfig(PatchedImageConfig):
     """The sizes of a `ViTAS`: for each layer its `num_heads`, their width `key_dims`, and its feed-forward
     width `hidden_dims`.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
-    patch_size: Side | tuple[Side, Side] = 16
-    num_channels: Size = 3
     dim: Size = 230
     num_heads: tuple[Size, ...] = (3,) * 12
     key_dims: tuple[Size, ...] = (48,) * 12
     hidden_dims: tuple[Size, ...] = (720,) * 12
-    dropout: Rate = 0.0
-    stochastic_depth: Rate = 0.0
     epsilon: Rate = 1e-6
 
     def __post_init__(self):
@@ -62,13 +57,11 @@ class ViTAS(ConfiguredModel):
     def __init__(self, config: ViTASConfig, name: str = "vitas", **kwargs: Any) -> None:
         images = image_input(config)
         blocks = [_block(config, i) for i in range(len(config.num_heads))]
-        states = states_of(blocks, embedded(config, images))
-        x = LayerNormalization(1e-5, name="norm")(
-            states[-1]
-        )  # this epsilon, not the blocks', as in the authors' code
+        trace = Trace()
+        x = trace.run("encoder", blocks, embedded(config, images))
+        x = LayerNormalization(1e-5, name="norm")(x)  # not the blocks' epsilon, as in the authors' code
         outputs = {"sequence_output": x, "pooled_output": ops.take(x, 0, axis=1)}
-        stacks = {"encoder": blocks}, {"encoder": states}
-        super().__init__(config, {"images": images}, outputs, *stacks, name=name, **kwargs)
+        super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)
 
 
 def _block(config, i):
@@ -82,11 +75,8 @@ def _block(config, i):
     )
     feedforward = FeedForward(config.hidden_dims[i], "gelu", kernel_initializer=INITIALIZER)
     rate = growing_rates(config.stochastic_depth, len(config.num_heads))[i]
-    parts = {
-        name: Residual(branch, LayerNormalization(config.epsilon), "input", config.dropout, rate)
-        for name, branch in (("attention", attention), ("feedforward", feedforward))
-    }
-    return Block(parts, name=f"block_{i}")
+    part = residuals(True, config.dropout, config.epsilon, stochastic_depth=rate)
+    return Block({"attention": part(attention), "feedforward": part(feedforward)}, name=f"block_{i}")
 
 
 # The networks of the authors' files, with 0.86, 1.0, 1.3, 2.7 and 4.9 G multiply-adds per image. For C the

@@ -10,12 +10,12 @@ from typing import Any, Literal
 
 from keras import ops
 
-from keras_tfm.configs import Config, Depth, Heads, Rate, Size
+from keras_tfm.configs import Depth, Heads, Rate, Size
 from keras_tfm.layers.attention.class_attention import ClassAttention
 from keras_tfm.layers.attention.cross_covariance import CrossCovarianceAttention
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.base import Layer
-from keras_tfm.layers.blocks import Residual
+from keras_tfm.layers.base import SameShape
+from keras_tfm.layers.blocks import Residual, residuals
 from keras_tfm.layers.chain import Chain, ChainBlock
 from keras_tfm.layers.convolution import BatchNormalization, Convolution, ConvolutionalStem
 from keras_tfm.layers.feedforward import FeedForward
@@ -23,12 +23,12 @@ from keras_tfm.layers.grid import FourierPositions, OnGrid
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PrependedTokens
 from keras_tfm.layers.patches import flatten_map, patch_grid
-from keras_tfm.models.base import ConfiguredModel, states_of
-from keras_tfm.models.vision.images import Side, image_input
+from keras_tfm.models.base import ConfiguredModel, Trace
+from keras_tfm.models.vision.images import ImageConfig, image_input
 
 
 @dataclasses.dataclass(frozen=True)
-class XCiTConfig(Config):
+class XCiTConfig(ImageConfig):
     """The sizes of an `XCiT`.
 
     Args:
@@ -39,9 +39,7 @@ class XCiTConfig(Config):
         stochastic_depth: the rate in each block of patches.
     """
 
-    image_size: Side | tuple[Side, Side] = 224
     patch_size: Literal[8, 16] = 16
-    num_channels: Size = 3
     num_layers: Depth = 12
     num_class_layers: Depth = 2
     dim: Size = 384
@@ -75,15 +73,15 @@ class XCiT(ConfiguredModel):
         x = ConvolutionalStem(config.dim, depth, "gelu", name="stem")(images)
         blocks = [_block(config, grid, f"block_{i}") for i in range(config.num_layers)]
         class_blocks = [_class_block(config, f"class_block_{i}") for i in range(config.num_class_layers)]
-        states = states_of(blocks, flatten_map(x + FourierPositions(name="position")(x)))
-        class_states = states_of(class_blocks, PrependedTokens(name="class_token")(states[-1]))
-        x = LayerNormalization(config.epsilon, name="norm")(class_states[-1])
+        trace = Trace()
+        x = trace.run("encoder", blocks, flatten_map(x + FourierPositions(name="position")(x)))
+        x = trace.run("class", class_blocks, PrependedTokens(name="class_token")(x))
+        x = LayerNormalization(config.epsilon, name="norm")(x)
         outputs = {"sequence_output": x, "pooled_output": ops.take(x, 0, axis=1)}
-        parts = ({"encoder": blocks, "class": class_blocks}, {"encoder": states, "class": class_states})
-        super().__init__(config, {"images": images}, outputs, *parts, name=name, **kwargs)
+        super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)
 
 
-class ClassBlock(Layer):
+class ClassBlock(SameShape):
     """The residual `attention` of a `ClassAttention`; `norm`; and the residual `feedforward` of the class
     token.
 
@@ -111,9 +109,6 @@ class ClassBlock(Layer):
         patches = self.norm(patches) if self.normalize_patches else patches
         return ops.concatenate([self.feedforward(token, training=training), 2 * patches], axis=1)
 
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)
-
 
 def _block(config, grid, name):
     """Residuals of attention between features, of the interaction of neighbours, and of a feed-forward
@@ -126,19 +121,21 @@ def _block(config, grid, name):
         "neighbours": OnGrid(Chain(neighbours), grid),
         "feedforward": FeedForward(config.intermediate_dim, "gelu"),
     }
-    return ChainBlock([_residual(config, branch, part) for part, branch in branches.items()], name=name)
+    part = _residuals(config)
+    parts = [part(branch, name=key) for key, branch in branches.items()]
+    return ChainBlock(parts, name=name)
 
 
 def _class_block(config, name):
-    attention = _residual(config, ClassAttention(MultiHeadAttention(config.num_heads)))
+    attention = _residuals(config)(ClassAttention(MultiHeadAttention(config.num_heads)))
     feedforward = Residual(FeedForward(config.intermediate_dim, "gelu"), layer_scale=config.layer_scale)
     norm = LayerNormalization(config.epsilon)
     return ClassBlock(attention, norm, feedforward, config.normalize_patches, name=name)
 
 
-def _residual(config, branch, name=None):
+def _residuals(config):
     rates = {"stochastic_depth": config.stochastic_depth, "layer_scale": config.layer_scale}
-    return Residual(branch, LayerNormalization(config.epsilon), "input", **rates, name=name)
+    return residuals(True, epsilon=config.epsilon, **rates)
 
 
 def _size(dim, num_layers, num_heads, layer_scale=1.0, **options):

@@ -66,7 +66,8 @@ class Distilled(Config):
     """What is learnt from a teacher, the fields of a training."""
 
     teacher: Annotated[
-        str | None, Option("a RUN whose predictions on the same images are learnt too", default="none")
+        str | None,
+        Option("a RUN whose predictions on the same images are learnt too", default="none", metavar="RUN"),
     ] = None
     distillation: Annotated[
         Literal["hard", "soft"], Option("learn the teacher's likeliest class, or all of its probabilities")

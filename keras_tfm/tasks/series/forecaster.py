@@ -51,19 +51,19 @@ class ForecastOptions(ModelOptions):
     """A model with fresh weights."""
 
     set_here: ClassVar[Mapping[str, str]] = {
-        "kind": "--kind",
+        "kind": "--family",
         "window": "--window",
         "hidden_dim": "--hidden-dim",
     }
 
-    kind: Annotated[
+    family: Annotated[
         Literal["linear", "dense", "recurrent"], Option("kind of model; linear is the AR(k) of textbooks")
     ] = "linear"
     window: Annotated[Length, Option("from how many values the next one is predicted")] = 24
     hidden_dim: Annotated[Size, Option("width of a dense or recurrent model")] = 32
 
     def base(self) -> Config:
-        return configured(self.window, self.kind, self.hidden_dim)
+        return configured(self.window, self.family, self.hidden_dim)
 
 
 class Forecaster(TrainableTask):
@@ -76,7 +76,7 @@ class Forecaster(TrainableTask):
         ValueError: for a series that is not longer than a window, and for values that are not finite numbers.
 
     >>> series = np.sin(np.arange(200) / 5)
-    >>> forecaster = keras_tfm.tasks.Forecaster.from_series(series, kind="linear", window=10)
+    >>> forecaster = keras_tfm.tasks.Forecaster.from_series(series, family="linear", window=10)
     >>> history = forecaster.fit(series, epochs=1)
     >>> forecaster.forecast(series, 3).shape
     (3,)
@@ -102,7 +102,7 @@ class Forecaster(TrainableTask):
     def from_series(
         cls,
         series: Sequence[float] | np.ndarray,
-        kind: Literal["linear", "dense", "recurrent"] = "linear",
+        family: Literal["linear", "dense", "recurrent"] = "linear",
         window: int = 24,
         hidden_dim: int = 32,
         horizon: int = 12,
@@ -112,14 +112,14 @@ class Forecaster(TrainableTask):
 
         Args:
             series: numbers (N,), oldest first.
-            kind: "linear", "dense" or "recurrent".
+            family: "linear", "dense" or "recurrent".
             window: from how many values the next one is predicted.
             hidden_dim: width of a dense or recurrent model.
             horizon: how many values a forecast may have.
             changes: fields of `AutoregressiveConfig` to replace.
         """
         values = longer_than(check_series(series, 0), window)
-        of_model = configured(window, kind, hidden_dim)
+        of_model = configured(window, family, hidden_dim)
         model = keras_tfm.models.Autoregressive(dataclasses.replace(of_model, **changes))
         config = ForecasterConfig(horizon, float(values.mean()), float(values.std()) or 1.0)
         return cls(model, config)
@@ -249,9 +249,9 @@ class Forecaster(TrainableTask):
         return {"serving_default": (functools.partial(answer, steps=self.config.horizon), signature)}
 
 
-def configured(window: int, kind: Any, hidden_dim: int) -> keras_tfm.models.AutoregressiveConfig:
+def configured(window: int, family: Any, hidden_dim: int) -> keras_tfm.models.AutoregressiveConfig:
     """The configuration of a model; a linear one has no hidden layer."""
-    return keras_tfm.models.AutoregressiveConfig(window, kind, None if kind == "linear" else hidden_dim)
+    return keras_tfm.models.AutoregressiveConfig(window, family, None if family == "linear" else hidden_dim)
 
 
 def check_series(series: Any, window: int) -> np.ndarray:

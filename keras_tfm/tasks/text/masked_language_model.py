@@ -75,7 +75,11 @@ class MaskedOptions(EncoderOptions):
 
     tokenizer: Annotated[
         str | None,
-        Option("folder with an existing tokenizer.json or BERT's vocab.txt", default="train a new one"),
+        Option(
+            "folder with an existing tokenizer.json or BERT's vocab.txt",
+            default="train a new one",
+            metavar="FOLDER",
+        ),
     ] = None
 
 

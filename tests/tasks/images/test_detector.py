@@ -275,13 +275,13 @@ def test_the_command_line(tmp_path, capsys):
                                                       "num_heads", "intermediate_dim")}  # fmt: skip
     (tmp_path / "config.json").write_text(json.dumps(config | {"image_size": [24, 32]}))
     data, run = str(tmp_path / "train.jsonl"), str(tmp_path / "run")
-    main(["train", "detect", "--train", data, "--out", run, "--config", str(tmp_path / "config.json"),
+    main(["train", "detect", "--data", data, "--out", run, "--config", str(tmp_path / "config.json"),
           "--epochs", "1", "--queries", "4", "--batch-size", "4"])  # fmt: skip
     assert "12 images with 12 objects read" in capsys.readouterr().err
     main(["evaluate", run, "--data", data])
     assert json.loads(capsys.readouterr().out)["images"] == 12
     pictures = tmp_path / "pictures"
-    main(["predict", run, "--input", data, "--threshold", "0", "--draw", str(pictures)])
+    main(["predict", run, "--data", data, "--threshold", "0", "--draw", str(pictures)])
     lines = capsys.readouterr().out.splitlines()
     name, answer = lines[0].split("\t")
     assert len(lines) == 12 and name.endswith("0.png")
@@ -292,7 +292,7 @@ def test_the_command_line(tmp_path, capsys):
         colours = np.asarray(picture)
         assert (colours.min(-1) < colours.max(-1)).any()  # a box in colour over greys
     with pytest.raises(SystemExit):
-        main(["predict", run, "--input", data, "--threshold", "2"])
+        main(["predict", run, "--data", data, "--threshold", "2"])
     assert "--threshold: must be at most 1; it is 2" in capsys.readouterr().err
 
 

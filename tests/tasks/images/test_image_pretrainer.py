@@ -288,7 +288,7 @@ def test_models_that_cannot_be_are_refused_before_images_are_read(
             [
                 "train",
                 "pretrain-images",
-                "--train",
+                "--data",
                 str(tmp_path / "images"),
                 "--out",
                 str(tmp_path / "run"),

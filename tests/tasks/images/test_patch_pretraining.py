@@ -153,7 +153,7 @@ def test_refusals():
 )
 def test_the_command_line_refuses(options, told, tmp_path, capsys):
     with pytest.raises(SystemExit) as stopped:
-        words = ["--train", str(tmp_path / "images"), "--out", str(tmp_path / "run"), *options.split()]
+        words = ["--data", str(tmp_path / "images"), "--out", str(tmp_path / "run"), *options.split()]
         main(["train", "pretrain-images", *words])
     assert stopped.value.code == 2 and not (tmp_path / "run").exists()
     assert told in capsys.readouterr().err

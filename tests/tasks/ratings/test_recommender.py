@@ -257,7 +257,7 @@ def test_the_command_line(dense_and_ratings, tmp_path, capsys):
     assert "--dim" in said and "--lowest" in said and "--patience" in said
     for other in ("--learning-rate", "--from", "--strategy", "--config", "--save-minutes", "--tensorboard"):
         assert other not in said
-    train = "train", "recommend", "--train", path, "--columns", "0,1,2", "--out", out, "--dim", 2
+    train = "train", "recommend", "--data", path, "--columns", "0,1,2", "--out", out, "--dim", 2
     options = "--regularization", 0.1, "--lowest", 1, "--highest", 5
     assert run(*train, *options, "--epochs", 2) == 0
     assert run(*train, *options) == 2 and "pass --resume or --overwrite" in capsys.readouterr().err
@@ -268,17 +268,17 @@ def test_the_command_line(dense_and_ratings, tmp_path, capsys):
     assert run("evaluate", out, "--data", path, "--columns", "0,1,2") == 0
     assert json.loads(capsys.readouterr().out)["rmse"] < 0.3
     (tmp_path / "asked").write_text("u1\nnobody\n\nu2\n")
-    assert run("predict", out, "--input", tmp_path / "asked", "--items", 3) == 0
+    assert run("predict", out, "--data", tmp_path / "asked", "--items", 3) == 0
     output = capsys.readouterr()
     task = tasks.load(out)
     first, *none, last = output.out.splitlines()
     assert none == ["", ""] and [first, last] == list(map(task.as_line, task.predict(["u1", "u2"], 3)))
     assert "line 2 gets an empty line: the training had no ratings by 'nobody'" in output.err
     (tmp_path / "asked.csv").write_text("x,user\n1,u2\n")
-    assert run("predict", out, "--input", tmp_path / "asked.csv", "--json") == 0
+    assert run("predict", out, "--data", tmp_path / "asked.csv", "--json") == 0
     answer = [list(one) for one in task.predict(["u2"])[0]]
     assert json.loads(capsys.readouterr().out) == {"place": "line 2", "answer": answer}
-    assert run("predict", out, "--input", tmp_path / "asked", "--beam", 2) == 2
+    assert run("predict", out, "--data", tmp_path / "asked", "--beam", 2) == 2
     assert "does not generate text" in capsys.readouterr().err
 
 

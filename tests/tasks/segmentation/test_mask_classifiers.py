@@ -48,7 +48,7 @@ def test_the_command_line(family, tmp_path, capsys):
     images, _ = write_examples(tmp_path / "data", 6)
     (tmp_path / "config.json").write_text(json.dumps(dataclasses.asdict(config)))
     data, run, file = (str(tmp_path / name) for name in ("data", "run", "config.json"))
-    train = ["train", "segment", "--train", data, "--out", run, "--family", family, "--config", file]
+    train = ["train", "segment", "--data", data, "--out", run, "--family", family, "--config", file]
     with pytest.raises(SystemExit, match="2"):
         main([*train, "--decoder", "pup"])
     assert f"{family} has its own decoder" in capsys.readouterr().err

@@ -175,12 +175,12 @@ def test_the_command_line(tmp_path, capsys):
     config = {name: getattr(SMALL, name) for name in (*fields, "mlp_ratios", "image_size")}
     (tmp_path / "config.json").write_text(json.dumps(config))
     data, run = str(tmp_path / "data"), str(tmp_path / "run")
-    main(["train", "segment", "--train", data, "--out", run, "--config", str(tmp_path / "config.json"),
+    main(["train", "segment", "--data", data, "--out", run, "--config", str(tmp_path / "config.json"),
           "--epochs", "1", "--batch-size", "4", "--decoder", "naive", "--decoder-dim", "8"])  # fmt: skip
     assert "12 images read" in capsys.readouterr().err
     main(["evaluate", run, "--data", f"{data}/images", f"{data}/masks"])
     assert json.loads(capsys.readouterr().out)["images"] == 12
-    ask = ["predict", run, "--input", data]
+    ask = ["predict", run, "--data", data]
     main([*ask, "--masks", str(tmp_path / "out"), "--draw", str(tmp_path / "drawn")])
     lines = capsys.readouterr().out.splitlines()
     name, answer = lines[0].split("\t")

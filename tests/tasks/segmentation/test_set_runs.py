@@ -63,7 +63,7 @@ def test_the_command_line(kind, family, tmp_path, capsys):
     config = dataclasses.asdict(configs[family])
     (tmp_path / "config.json").write_text(json.dumps(config))
     paths = [path] if kind == "instances" else [path, str(tmp_path / "data" / "panoptic")]
-    train = ["train", "segment", "--train", *paths, "--out", run, "--config", str(tmp_path / "config.json")]
+    train = ["train", "segment", "--data", *paths, "--out", run, "--config", str(tmp_path / "config.json")]
     with pytest.raises(SystemExit, match="2"):
         main([*train[:-2], "--epochs", "1"])
     assert (
@@ -77,7 +77,7 @@ def test_the_command_line(kind, family, tmp_path, capsys):
     assert measures["images"] == 6 and expected <= measures.keys()
     assert ("pq_things" in measures and "sq_stuff" in measures) == (kind == "panoptic")
     out = str(tmp_path / "out")
-    main(["predict", run, "--input", path, "--draw", out, "--threshold", "0"])
+    main(["predict", run, "--data", path, "--draw", out, "--threshold", "0"])
     lines = [json.loads(line.partition("\t")[2]) for line in capsys.readouterr().out.splitlines()]
     assert len(lines) == 6 and lines[0]["size"] == list(SIZE)
     assert {len(x) for x in (lines[0][y] for y in ("labels", "scores", "areas", "boxes"))} == {

@@ -148,9 +148,9 @@ def test_what_is_no_series_is_refused(wrong, message):
 
 def test_options_are_no_changes_of_the_model(tmp_path, capsys):
     (tmp_path / "a.csv").write_text("value\n" + "1\n" * 40)
-    for field, option in (("window", "--window"), ("kind", "--kind"), ("hidden_dim", "--hidden-dim")):
+    for field, option in (("window", "--window"), ("kind", "--family"), ("hidden_dim", "--hidden-dim")):
         (tmp_path / "c.json").write_text(json.dumps({field: 5}))
-        command = ["train", "forecast", "--train", str(tmp_path / "a.csv"), "--out", str(tmp_path / "run")]
+        command = ["train", "forecast", "--data", str(tmp_path / "a.csv"), "--out", str(tmp_path / "run")]
         with pytest.raises(SystemExit):
             main([*command, "--config", str(tmp_path / "c.json")])
         assert f"the field {field} is set by {option}, use that instead" in capsys.readouterr().err

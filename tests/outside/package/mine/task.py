@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from keras_tfm import data, heads, layers, tasks
 from keras_tfm.configs import Config, Size
-from keras_tfm.models.base import ConfiguredModel
+from keras_tfm.models.base import ConfiguredModel, Trace
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,10 +22,10 @@ class Points(ConfiguredModel):
         mask = keras.Input([None], dtype="bool", name="padding_mask")
         x = keras.layers.Dense(config.dim, name="embedding")(points)
         block = layers.TransformerBlock(2, 2 * config.dim, name="block_0")
-        states = [x, block(x, mask=mask)]
-        inputs, outputs = {"points": points, "padding_mask": mask}, {"sequence_output": states[-1]}
-        stacks = {"encoder": [block]}, {"encoder": states}
-        super().__init__(config, inputs, outputs, *stacks, name=name, **kwargs)
+        trace = Trace()
+        outputs = {"sequence_output": trace.run("encoder", [block], x, mask=mask)}
+        inputs = {"points": points, "padding_mask": mask}
+        super().__init__(config, inputs, outputs, trace, name=name, **kwargs)
 
 
 @dataclasses.dataclass(frozen=True)
