@@ -131,6 +131,10 @@ def test_a_language_model_from_text_to_export(data, generator, tmp_path, capsys)
         answers.append(capsys.readouterr().out.splitlines())
         assert [answer[:4] for answer in answers[-1]] == ["1 Ma", "June"]
     assert answers[2] == answers[3]
+    assert run(*asked, "--draft", generator) == 0
+    assert capsys.readouterr().out.splitlines() == answers[0]
+    assert run(*asked, "--draft", generator, "--beam", 2) == 2
+    assert "Only greedy decoding takes --draft" in capsys.readouterr().err
     assert run(*asked, "--whole") == 0
     assert capsys.readouterr().out.startswith("1 May\nJune")
 
@@ -162,6 +166,9 @@ def test_a_language_model_is_exported_and_trained_on(data, generator, tmp_path, 
         (b"a\n", ("--temperature", 0), "argument --temperature: must be above 0; it is 0"),
         (b"a\n", ("--temperature", -1), "argument --temperature: must be above 0; it is -1"),
         (b"a\n", ("--top-p", 1.5), "argument --top-p: must be at most 1; it is 1.5"),
+        (b"a\n", ("--min-p", -0.1), "argument --min-p: must be at least 0; it is -0.1"),
+        (b"a\n", ("--typical-p", 0), "argument --typical-p: must be above 0; it is 0"),
+        (b"a\n", ("--beam", 2, "--min-p", 0.1), "Beam search does not sample"),
         (b"a\n", ("--top-k", 0), "argument --top-k: must be at least 1; it is 0"),
         (b"a\n", ("--beam", 2, "--seed", 1), "Beam search does not sample"),
     ],

@@ -39,7 +39,6 @@ MAY_IMPORT_ALL = {"__init__", "__main__", "cli"}
 # the reading and writing of a model's weights, what all layers and models have in common, the checks of
 # examples, what `predict` takes, the version, and whether XLA compiles.
 FOR_EVERYBODY = {
-    "models.base",  # for types alone
     "serving.examples",  # which examples are refused
     "serving.plugins",  # what entry points add
     "serving.image_headers",  # which image files are refused, and how they are turned

@@ -3,22 +3,23 @@
 import argparse
 import collections
 import contextlib
+import dataclasses
 import io
 import os
 import select
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from keras_tfm.asking import ASKED, Asked, Asking
 from keras_tfm.cli.columns import add_table_options, check_columns, layout_of
 from keras_tfm.cli.console import say, warn
-from keras_tfm.cli.generated import add_option, flag_of, given, in_flags
+from keras_tfm.cli.generated import add_option, add_options, flag_of, given, in_flags
 from keras_tfm.cli.outputs import pictures_in, refuse_file
 from keras_tfm.cli.tables import Write, as_json, check_suffix, holds_values, new_table
 from keras_tfm.cli.verbs import Decoding, add_decoding, add_task_folder, decoding_of, loaded
-from keras_tfm.configs import Option, kinds_of, rules_of
+from keras_tfm.configs import Config, Option, kinds_of, rules_of
 
 # The text below the options in the help, around what each task reads.
 BEFORE = """\
@@ -39,7 +40,18 @@ PORTION = 8_192  # inputs that are read and answered together, where the task do
 # Up to this many answers are computed without XLA, since compiling would take longer than it saves: GPT-2
 # with 86 M weights took 3.2 s per line of 64 tokens without XLA, 1.9 s with it, and 7 s to compile.
 FEW = 4
+
 PROBABILITY = "probability_"  # what names of columns begin with, before a label
+
+
+@dataclasses.dataclass(frozen=True)
+class Drafting(Config):
+    """What helps a model to write."""
+
+    draft: Annotated[
+        str | None,
+        Option("RUN of a smaller model with the same tokenizer, whose guesses are checked (generate)"),
+    ] = None
 
 
 def add(group: Any, add_verb: Any) -> None:
@@ -82,6 +94,7 @@ def add(group: Any, add_verb: Any) -> None:
     predict.add_argument(
         "--overwrite", action="store_true", help="replace files of --out, --draw and --masks that exist"
     )
+    add_options(predict, Drafting)
     add_decoding(predict)
 
 
@@ -124,7 +137,7 @@ def run(arguments: argparse.Namespace) -> None:
     task = loaded(arguments.task_folder)
     writer = Writer(task, arguments)
     check_columns(task, arguments.columns, (1, 2, 3))
-    with in_flags(Decoding, type(task.asking)):
+    with in_flags(Decoding, Drafting, type(task.asking)):
         if arguments.out is None:
             answer_all(task, arguments, writer)
         else:
@@ -206,6 +219,10 @@ class Writer:
     def __init__(self, task: Any, arguments: argparse.Namespace):
         self.task, self.arguments = task, arguments
         self.decoding = decoding_of(arguments, task, task.writes_texts)
+        if (draft := given(arguments, Drafting).get("draft")) is not None:
+            if task.name != "generate":
+                raise ValueError(f"--draft: the task {task.name!r} takes no drafts")
+            self.decoding["draft"] = loaded(draft)
         self.asking = given(arguments, Asking)
         for name in self.asking:
             if name not in kinds_of(type(task.asking)):

@@ -45,6 +45,14 @@ class Decoding(Config):
     top_p: Annotated[
         Share | None, Option("sample among the likeliest tokens that have this probability together")
     ] = None
+    min_p: Annotated[
+        Annotated[float, Between(0, 1)] | None,
+        Option("sample among the tokens that have this share of the likeliest one's probability"),
+    ] = None
+    typical_p: Annotated[
+        Share | None,
+        Option("sample among the tokens nearest the entropy that have this probability together"),
+    ] = None
     seed: Annotated[Annotated[int, Between(0, 2**31, is_open=True)] | None, Option("seed of sampling")] = None
     contrastive_alpha: Annotated[
         Annotated[float, Between(0, 1)] | None,

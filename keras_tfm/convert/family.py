@@ -208,6 +208,8 @@ class Family:
                     values[ours] = tuple(value)  # the configuration checks its items
                 elif isinstance(value, dict) and kinds[ours] is dict:
                     values[ours] = value  # the configuration checks its items
+                elif value is None and type(None) in typing.get_args(kinds[ours]):
+                    values[ours] = None
                 else:
                     values[ours] = _value(value, ours, defaults[ours], path, name)
         try:
@@ -355,8 +357,6 @@ def _value(value, ours, default, path, theirs):
         if not isinstance(value, str) or value not in ACTIVATIONS:
             raise CheckpointError(path, theirs, f"one of {', '.join(ACTIVATIONS)}", brief(value))
         return ACTIVATIONS[value]
-    if default is None and value is None:
-        return None
     kinds = (int, float) if isinstance(default, float) else int if default is None else type(default)
     is_number = default is None or (isinstance(default, int | float) and not isinstance(default, bool))
     if not isinstance(value, kinds) or (is_number and (isinstance(value, bool) or not 0 <= value < 2**31)):

@@ -29,6 +29,7 @@ TABLES = {
     "llama": "llama.FAMILY",
     "mistral": "mistral.FAMILY",
     "qwen2": "qwen2.FAMILY",
+    "gemma2": "gemma2.FAMILY",
     "t5": "t5.FAMILY",
     "bart": "bart.FAMILY",
     "mbart": "bart.MBART",

@@ -38,8 +38,8 @@ def read_key_dim(value, entries):
     return None if is_usual else value
 
 
-def rows_of(config):
-    """The table of the weights of the backbone."""
+def rows_of(config, before_feedforward="post_attention_layernorm"):
+    """The table of the weights of the backbone; `before_feedforward` is their name of the second norm."""
     block = "layers.{}"
     query, key, value, output = (f"{block}.self_attn.{name}_proj" for name in "qkvo")
     feedforward = "block_{}/feedforward/branch"
@@ -47,7 +47,7 @@ def rows_of(config):
         *embedding("embedding/token", "embed_tokens"),
         *weight("block_{}/attention/norm/gamma", f"{block}.input_layernorm.weight"),
         *attention("block_{}/attention", query, key, value, output, widths=config.widths),
-        *weight("block_{}/feedforward/norm/gamma", f"{block}.post_attention_layernorm.weight"),
+        *weight("block_{}/feedforward/norm/gamma", f"{block}.{before_feedforward}.weight"),
         *linear(f"{feedforward}/gate", f"{block}.mlp.gate_proj"),
         *linear(f"{feedforward}/value", f"{block}.mlp.up_proj"),
         *linear(f"{feedforward}/output", f"{block}.mlp.down_proj"),
@@ -55,7 +55,7 @@ def rows_of(config):
     ]
 
 
-def family(model_type, model, fields=None, default_entries=None, **options):
+def family(model_type, model, fields=None, default_entries=None, rows=rows_of, **options):
     """The `Family` of Llama or of a successor, which adds `fields`, `default_entries` and other `options`."""
     name = model.__name__
     return Family(
@@ -85,7 +85,7 @@ def family(model_type, model, fields=None, default_entries=None, **options):
             **(fields or {}),
         },
         default_entries={"rope_parameters": None, **(default_entries or {})},
-        rows=rows_of,
+        rows=rows,
         heads={
             f"{name}ForCausalLM": Head(
                 LanguageModel,

@@ -6,7 +6,7 @@ included. A beam that has ended leaves the running beams, and its score does not
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from keras import ops
 
@@ -14,9 +14,7 @@ from keras_tfm.generation.loop import read_prompts
 from keras_tfm.generation.processors import Written, process
 from keras_tfm.generation.stopping import EndTokens, StopSequences
 from keras_tfm.layers.cache import map_rows, repeat_rows
-
-if TYPE_CHECKING:
-    from keras_tfm.models.base import Decodes
+from keras_tfm.layers.signatures import Decodes
 
 LOW = -1e9  # below any score
 
@@ -61,7 +59,7 @@ class BeamSearch:
 
     def __init__(
         self,
-        model: "Decodes",
+        model: Decodes,
         max_new_tokens: int,
         beam_size: int,
         length_penalty: float = 1.0,

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from keras_tfm.configs import Config, Length, checked, kinds_of
-from keras_tfm.generation.options import DecodingOptions
+from keras_tfm.generation.options import DISTRIBUTION, DecodingOptions
 
-SAMPLING = {"temperature", "top_k", "top_p", "seed", "contrastive_alpha"}
-FIELDS = {field.name for field in dataclasses.fields(DecodingOptions)} - SAMPLING - {"processors"}
+SAMPLING = {*DISTRIBUTION, "seed", "contrastive_alpha"}
+FIELDS = {field.name for field in dataclasses.fields(DecodingOptions)} - SAMPLING - {"draft", "processors"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,8 +42,8 @@ class DecodingDefaults(Config):
         """The fields of `DecodingOptions` for prompts of `length` tokens; those `given` by the caller come
         first.
 
-        There is no "max_new_tokens" if nothing limits the length. A caller who asks for sampling, or for
-        contrastive search, does not get the published beams.
+        There is no "max_new_tokens" if nothing limits the length. A caller who asks for sampling, for
+        contrastive search or for drafts does not get the published beams.
         """
         options = dict(self.options)
         most, least = options.pop("max_length", None), options.pop("min_length", 0)
@@ -52,7 +52,7 @@ class DecodingDefaults(Config):
         if least > length:
             options.setdefault("min_new_tokens", least - length)
         given = {name: value for name, value in given.items() if value is not None}
-        if SAMPLING & given.keys():
+        if (SAMPLING | {"draft"}) & given.keys():
             for name in ("beam_size", "length_penalty", "early_stopping"):
                 options.pop(name, None)
         return {**options, **given}

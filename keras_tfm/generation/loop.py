@@ -17,7 +17,7 @@ import collections
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 from keras import ops, random
@@ -26,9 +26,7 @@ from keras_tfm.generation.processors import Written, process
 from keras_tfm.generation.samplers import greedy
 from keras_tfm.generation.stopping import EndTokens, StopSequences
 from keras_tfm.jit import jit_compile
-
-if TYPE_CHECKING:
-    from keras_tfm.models.base import Decodes
+from keras_tfm.layers.signatures import Decodes
 
 MOST_FUNCTIONS = 128  # compiled functions that a `CompiledDecoding` keeps
 
@@ -108,7 +106,7 @@ class Decoder(Loop):
 
     def __init__(
         self,
-        model: "Decodes",
+        model: Decodes,
         max_new_tokens: int,
         sampler: Callable = greedy,
         processors: Sequence[Callable] = (),
@@ -183,7 +181,7 @@ class CompiledDecoding:
 
     To need few compilations, sizes are rounded up by padding, which does not change the results: the number
     of rows and the length of a `context` of tokens to powers of two, the length of the prompts to multiples
-    of 32. Options that differ only in `temperature`, `top_k`, `top_p` and `seed` are of one kind. Equal
+    of 32. Options that differ only in numbers of sampling are of one kind. Equal
     processors count as the same; those without a hash count as the same only if they are one object. The
     `MOST_FUNCTIONS` functions that were used last are kept.
 
@@ -200,7 +198,7 @@ class CompiledDecoding:
 
     def __init__(
         self,
-        model: "Decodes",
+        model: Decodes,
         stop: EndTokens | StopSequences | None = None,
         pad_id: int = 0,
         max_length: int | None = None,
@@ -225,8 +223,10 @@ class CompiledDecoding:
     def stream(self, options, token_ids, padding_mask=None, context=None):
         """Yield the generated tokens (B,) one by one, as NumPy arrays, until every row has ended.
 
-        Raises ValueError for a beam search, which knows no token before its end.
+        Raises ValueError for a beam search, which knows no token before its end, and for a draft.
         """
+        if options.draft is not None:
+            raise ValueError("`draft` must be None to stream tokens: some steps write several.")
         if options.beam_size > 1:
             raise ValueError(f"`beam_size` must be 1 to stream tokens; it is {options.beam_size}.")
         num_rows = len(token_ids)
@@ -243,11 +243,11 @@ class CompiledDecoding:
         """How many columns of padding were added, and the arguments for the compiled functions."""
         token_ids = tf.convert_to_tensor(token_ids, tf.int32)
         num_rows, length = token_ids.shape
-        room = (self.max_length or length + 32 + options.max_new_tokens) - options.max_new_tokens
+        room = (self.max_length or length + 32 + options.room) - options.room
         if length > room:
             raise ValueError(
                 f"Prompt and new tokens must be at most {self.max_length}; they are {length} + "
-                f"{options.max_new_tokens}."
+                f"{options.room}."
             )
         padding = min(-length % 32, room - length) if length > 1 else 0
         if padding_mask is None:

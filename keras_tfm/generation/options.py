@@ -14,35 +14,43 @@ from keras_tfm.generation.processors import (
     MINUS_INFINITY,
     ForcedTokens,
     MinNewTokens,
+    MinP,
     NoRepeatNGram,
     RepetitionPenalty,
     Suppress,
     Temperature,
     TopK,
     TopP,
+    Typical,
     as_ids,
     require,
 )
 from keras_tfm.generation.samplers import Sample, greedy
+from keras_tfm.generation.speculative import NUM_DRAFTED, SpeculativeDecoder
 from keras_tfm.generation.stopping import EndTokens
 
 CANDIDATES = 4  # the default for contrastive search
+# The fields that change the distribution which is sampled, in the order in which they do.
+DISTRIBUTION = {
+    "temperature": Temperature, "top_k": TopK, "top_p": TopP, "min_p": MinP, "typical_p": Typical,
+}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
 class DecodingOptions:
     """How to decode: greedily by default, by beam search, by sampling or by contrastive search.
 
-    Any of `temperature`, `top_k`, `top_p` and `seed`, which may be tensors, turns sampling on. The logits
-    pass, in this order, `sequence_bias`, `prompt_repetition_penalty`, `repetition_penalty`,
-    `no_repeat_ngram_size`, `prompt_no_repeat_ngram_size`, `forbidden_sequences`, `min_new_tokens`, the forced
-    tokens, `length_decay`, the suppressed tokens, the `processors`, then temperature, top-k and top-p, and
-    `renormalize`.
+    Any of `temperature`, `top_k`, `top_p`, `min_p`, `typical_p` and `seed`, which may be tensors, turns
+    sampling on. The logits pass, in this order, `sequence_bias`, `prompt_repetition_penalty`,
+    `repetition_penalty`, `no_repeat_ngram_size`, `prompt_no_repeat_ngram_size`, `forbidden_sequences`,
+    `min_new_tokens`, the forced tokens, `length_decay`, the suppressed tokens, the `processors`, then
+    temperature, top-k, top-p, min-p and typical-p, and `renormalize`.
 
     Args:
         max_new_tokens: how many tokens are generated at most.
         beam_size: above 1 for beam search; `length_penalty` and `early_stopping` are those of `BeamSearch`.
-        temperature: divides the logits; see `Temperature`, and `TopK` and `TopP` for `top_k` and `top_p`.
+        temperature: divides the logits; see `Temperature`, and `TopK`, `TopP`, `MinP` and `Typical` for
+            `top_k`, `top_p`, `min_p` and `typical_p`.
         seed: None draws one at each call from Keras's global generator, which `keras.utils.set_random_seed`
             sets.
         contrastive_alpha: in [0, 1], for contrastive search among the `top_k` likeliest tokens, by default
@@ -62,6 +70,8 @@ class DecodingOptions:
         length_decay: (start, factor) of `LengthDecay`.
         first_suppressed_ids: tokens that do not come first, after `forced_first_id`.
         renormalize: whether scores are log-probabilities again after all processors.
+        draft: a small model of the same tokens, for a `SpeculativeDecoder`: what is written is what greedy
+            decoding writes. Both models need room for 4 tokens more.
         processors: further processors, `processor(logits, written) -> logits`.
 
     Raises:
@@ -79,6 +89,8 @@ class DecodingOptions:
     temperature: Any = None
     top_k: Any = None
     top_p: Any = None
+    min_p: Any = None
+    typical_p: Any = None
     seed: Any = None
     contrastive_alpha: float | None = None
     repetition_penalty: float = 1.0
@@ -94,6 +106,7 @@ class DecodingOptions:
     length_decay: tuple[int, float] | None = None
     first_suppressed_ids: Sequence[int] = ()
     renormalize: bool = False
+    draft: Any = None
     processors: Sequence = ()
 
     def __post_init__(self):
@@ -125,11 +138,18 @@ class DecodingOptions:
         self._distribution_processors()
         if self.contrastive_alpha is not None:
             self._check_contrastive()
+        if self.draft is not None and (
+            self.samples or self.beam_size > 1 or self.contrastive_alpha is not None
+        ):
+            raise ValueError(
+                "Only greedy decoding takes `draft`: give no beams, no numbers of sampling, no contrast."
+            )
         if self.seed is not None:
             Sample(self.seed)
         if self.samples and self.beam_size > 1:
             raise ValueError(
-                "Beam search does not sample: give `beam_size`, or `temperature`, `top_k`, `top_p` or `seed`."
+                "Beam search does not sample: give `beam_size`, or "
+                f"{', '.join(f'`{name}`' for name in DISTRIBUTION)} or `seed`."
             )
 
     @property
@@ -138,7 +158,7 @@ class DecodingOptions:
 
         A seed of None is still to be drawn.
         """
-        names = ("temperature", "top_k", "top_p", "seed")
+        names = (*DISTRIBUTION, "seed")
         given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         return {**given, "seed": self.seed} if given and self.contrastive_alpha is None else {}
 
@@ -146,6 +166,11 @@ class DecodingOptions:
     def samples(self):
         """Whether tokens are drawn at random."""
         return bool(self.numbers)
+
+    @property
+    def room(self):
+        """How many positions behind a prompt decoding needs."""
+        return self.max_new_tokens + (0 if self.draft is None else NUM_DRAFTED)
 
     def within(self, size: int) -> Self:
         """These options; ValueError if they name ids outside a vocabulary of `size` tokens, or more beams."""
@@ -167,7 +192,9 @@ class DecodingOptions:
         return dataclasses.replace(self, seed=(self.seed + first) % 2**31)
 
     def decoder(self, model, stop=None, pad_id=0):
-        """The `Decoder`, `BeamSearch` or `ContrastiveSearch` for `model` with these options."""
+        """The `Decoder`, `BeamSearch`, `ContrastiveSearch` or `SpeculativeDecoder` for `model` with these
+        options.
+        """
         stop = stop or EndTokens()
         processors = (*self._constraints(stop), *self.processors)
         last = (Renormalize(),) if self.renormalize else ()
@@ -178,6 +205,9 @@ class DecodingOptions:
         if self.contrastive_alpha is not None:
             alpha, k = self.contrastive_alpha, self.top_k or CANDIDATES
             return ContrastiveSearch(model, self.max_new_tokens, alpha, k, (*processors, *last), **common)
+        if self.draft is not None:
+            drafts = self.draft, self.max_new_tokens, NUM_DRAFTED
+            return SpeculativeDecoder(model, *drafts, (*processors, *last), **common)
         sampler = Sample(draw_seed() if self.seed is None else self.seed) if self.samples else greedy
         processors = (*processors, *self._distribution_processors(), *last)
         return Decoder(model, self.max_new_tokens, sampler, processors, **common)
@@ -220,15 +250,16 @@ class DecodingOptions:
         require("contrastive_alpha", alpha, lambda alpha: 0 <= alpha <= 1, "must lie in [0, 1]")
         if ops.is_tensor(k):
             raise ValueError(f"`top_k` must be a plain number for contrastive search; it is {k}.")
-        if self.beam_size > 1 or any(x is not None for x in (self.temperature, self.top_p, self.seed)):
+        others = [name for name in (*DISTRIBUTION, "seed") if name != "top_k"]
+        if self.beam_size > 1 or any(getattr(self, name) is not None for name in others):
+            names = ", ".join(f"`{name}`" for name in others[:-1])
             raise ValueError(
-                "Contrastive search takes `top_k` only: no `beam_size`, `temperature`, `top_p` or `seed`."
+                f"Contrastive search takes `top_k` only: no `beam_size`, {names} or `{others[-1]}`."
             )
 
     def _distribution_processors(self):
-        makers = {"temperature": Temperature, "top_k": TopK, "top_p": TopP}
-        given = {name: getattr(self, name) for name in makers}
-        return [makers[name](value) for name, value in given.items() if value is not None]
+        values = [(make, getattr(self, name)) for name, make in DISTRIBUTION.items()]
+        return [make(value) for make, value in values if value is not None]
 
 
 def allowed_to_end(sequences, end_ids):

@@ -153,7 +153,7 @@ class Typical(Value):
     """
 
     def __init__(self, mass: float | Tensor) -> None:
-        require("mass", mass, lambda mass: 0 < mass <= 1, "must lie in (0, 1]")
+        require("typical_p", mass, lambda mass: 0 < mass <= 1, "must lie in (0, 1]")
         self.mass = mass
 
     def __call__(self, logits, written):

@@ -1,16 +1,11 @@
 """Scheduled sampling: in training a decoder reads some of its own tokens, as it does when it decodes."""
 
-from typing import TYPE_CHECKING
-
 from keras import ops
 
 from keras_tfm.generation.processors import require
 from keras_tfm.generation.samplers import Sample
 from keras_tfm.layers.compiler.bits import fold_in, uniform_bits
-from keras_tfm.layers.signatures import Tensor
-
-if TYPE_CHECKING:
-    from keras_tfm.models.base import Decodes
+from keras_tfm.layers.signatures import Decodes, Tensor
 
 
 class ScheduledSampling:
@@ -29,7 +24,7 @@ class ScheduledSampling:
     TensorShape([2, 5])
     """
 
-    def __init__(self, model: "Decodes", share: float | Tensor, seed: int | Tensor = 0) -> None:
+    def __init__(self, model: Decodes, share: float | Tensor, seed: int | Tensor = 0) -> None:
         require("share", share, lambda share: 0 <= share <= 1, "must lie in [0, 1]")
         self.model = model
         self.share = share

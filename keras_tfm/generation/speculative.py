@@ -6,7 +6,7 @@ right. All rows of a batch advance together, by the number of tokens that all of
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from keras import ops, tree
 
@@ -15,9 +15,9 @@ from keras_tfm.generation.processors import Written, process
 from keras_tfm.generation.samplers import greedy
 from keras_tfm.generation.stopping import EndTokens, StopSequences
 from keras_tfm.layers.cache import rewind
+from keras_tfm.layers.signatures import Decodes
 
-if TYPE_CHECKING:
-    from keras_tfm.models.base import Decodes
+NUM_DRAFTED = 4  # the default
 
 
 class Race(NamedTuple):
@@ -46,10 +46,10 @@ class SpeculativeDecoder:
 
     def __init__(
         self,
-        model: "Decodes",
-        draft: "Decodes",
+        model: Decodes,
+        draft: Decodes,
         max_new_tokens: int,
-        num_drafted: int = 4,
+        num_drafted: int = NUM_DRAFTED,
         processors: Sequence[Callable] = (),
         stop: EndTokens | StopSequences | None = None,
         pad_id: int = 0,

@@ -3,16 +3,14 @@ arguments.
 """
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 
+from keras_tfm.layers.signatures import Backbone
 from keras_tfm.precision import layers_follow, quantize_parts, quantized_parts_of
 from keras_tfm.registry import register
 from keras_tfm.training.model import FunctionalModel
-
-if TYPE_CHECKING:
-    from keras_tfm.models.base import Backbone
 
 
 class ModelWithHead(FunctionalModel):
@@ -38,7 +36,7 @@ class ModelWithHead(FunctionalModel):
         super().__init_subclass__(**kwargs)
         layers_follow(register(cls), lambda backbone, *_, **__: backbone.dtype_policy)
 
-    def __init__(self, backbone: "Backbone", inputs: Any, outputs: Any, **kwargs: Any) -> None:
+    def __init__(self, backbone: Backbone, inputs: Any, outputs: Any, **kwargs: Any) -> None:
         super().__init__(inputs=inputs, outputs=outputs, **kwargs)
         self.backbone = backbone
 

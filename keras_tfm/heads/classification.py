@@ -1,7 +1,7 @@
 """Classification of whole inputs: the head, the model made of a backbone and the head, and the loss."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 from keras import ops
@@ -11,9 +11,7 @@ from keras_tfm.layers.base import Layer, own
 from keras_tfm.layers.feedforward import activation_of
 from keras_tfm.layers.masks import masked_max, masked_mean
 from keras_tfm.layers.regularization import Dropout
-
-if TYPE_CHECKING:
-    from keras_tfm.models.base import Backbone
+from keras_tfm.layers.signatures import Backbone
 
 POOLINGS = "first", "mean", "max"
 
@@ -103,7 +101,7 @@ class Classifier(ModelWithHead):
 
     def __init__(
         self,
-        backbone: "Backbone",
+        backbone: Backbone,
         num_classes: int,
         hidden_dim: int | None = None,
         dropout: float = 0.0,

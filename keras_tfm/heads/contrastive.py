@@ -8,19 +8,17 @@ fits.
 
 import abc
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 from keras import ops
 
 from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.layers.base import Layer
+from keras_tfm.layers.signatures import Backbone
 from keras_tfm.registry import register
 from keras_tfm.training.model import FunctionalModel
 from keras_tfm.training.replicas import rows_of_all_replicas
-
-if TYPE_CHECKING:
-    from keras_tfm.models.base import Backbone
 
 LOGIT_SCALE = math.log(1 / 0.07)
 MAX_LOGIT_SCALE = math.log(100)  # Radford et al. 2021, section 2.5
@@ -48,7 +46,7 @@ class Contrastive(ModelWithHead):
 
     def __init__(
         self,
-        backbone: "Backbone",
+        backbone: Backbone,
         logit_scale: float = LOGIT_SCALE,
         logit_bias: float | None = None,
         name: str = "contrastive",

@@ -2,13 +2,11 @@
 teacher.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.heads.classification import ClassificationHead
-
-if TYPE_CHECKING:
-    from keras_tfm.models.base import Backbone
+from keras_tfm.layers.signatures import Backbone
 
 
 class DistilledClassifier(ModelWithHead):
@@ -26,7 +24,7 @@ class DistilledClassifier(ModelWithHead):
 
     def __init__(
         self,
-        backbone: "Backbone",
+        backbone: Backbone,
         num_classes: int,
         dropout: float = 0.0,
         name: str = "classifier",

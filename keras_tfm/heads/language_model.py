@@ -2,20 +2,19 @@
 accuracy.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 from keras import ops
 
 from keras_tfm.heads.base import ModelWithHead
+from keras_tfm.layers.attention.on_scores import SoftCap
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.compiler.fused import fused
 from keras_tfm.layers.compiler.gradients import custom_gradient
+from keras_tfm.layers.embeddings import TokenEmbedding
 from keras_tfm.layers.signatures import Tensor
 from keras_tfm.registry import register
-
-if TYPE_CHECKING:
-    from keras_tfm.layers.embeddings import TokenEmbedding
 
 
 class LanguageModelHead(Layer):
@@ -28,6 +27,7 @@ class LanguageModelHead(Layer):
         use_bias: whether a bias is added to the logits.
         scale: a factor of the hidden states.
         train_bias: False for a bias that is loaded from a checkpoint and never trained.
+        cap: the bound of a `SoftCap` of the logits; None for none.
 
     >>> keras_tfm.heads.LanguageModelHead(vocabulary_size=10)(np.ones((1, 3, 8))).shape
     TensorShape([1, 3, 10])
@@ -36,10 +36,11 @@ class LanguageModelHead(Layer):
     def __init__(
         self,
         vocabulary_size: int,
-        embedding: "TokenEmbedding | None" = None,
+        embedding: TokenEmbedding | None = None,
         use_bias: bool = False,
         scale: float = 1.0,
         train_bias: bool = True,
+        cap: float | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -48,6 +49,8 @@ class LanguageModelHead(Layer):
         self.embedding = embedding
         self.use_bias = use_bias
         self.train_bias = train_bias
+        self.cap = cap
+        self.soft_cap = None if cap is None else SoftCap(cap)
 
     def build(self, x_shape):
         dense_has_bias = self.use_bias and self.train_bias and self.embedding is None
@@ -60,6 +63,8 @@ class LanguageModelHead(Layer):
             self.bias = self.add_weight(
                 (self.vocabulary_size,), "zeros", trainable=self.train_bias, name="bias"
             )
+        if self.soft_cap is not None:
+            self.soft_cap.build(self.compute_output_shape(x_shape))
 
     def call(self, x):
         """(B, T, D) -> (B, T, V)."""
@@ -68,7 +73,8 @@ class LanguageModelHead(Layer):
             logits = self.dense(x)
         else:
             logits = ops.cast(self.embedding.logits(x), self.compute_dtype)
-        return logits if self.bias is None else logits + self.bias
+        logits = logits if self.bias is None else logits + self.bias
+        return logits if self.soft_cap is None else self.soft_cap(logits)
 
     def compute_output_shape(self, x_shape):
         return (*x_shape[:-1], self.vocabulary_size)
@@ -79,7 +85,7 @@ class LanguageModel(ModelWithHead):
 
     The backbone has an `output_embedding`, and the methods `start` and `step`. Its last hidden states are
     `decoder_sequence_output` or, in a decoder-only model, `sequence_output`; its `output_scale`, if it has
-    one, multiplies them before the head.
+    one, multiplies them before the head, and its `output_cap` bounds the logits.
 
     Args:
         tied: whether the head uses the table of `output_embedding`; by default what the backbone's
@@ -107,6 +113,7 @@ class LanguageModel(ModelWithHead):
             use_bias,
             getattr(backbone, "output_scale", 1.0),
             train_bias=False,
+            cap=getattr(backbone, "output_cap", None),
             name="head",
         )
         outputs = backbone.output

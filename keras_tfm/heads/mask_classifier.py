@@ -3,7 +3,7 @@
 Cheng et al. 2021, "Per-Pixel Classification is Not All You Need for Semantic Segmentation" (MaskFormer).
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 from keras import ops
@@ -13,10 +13,7 @@ from keras_tfm.heads.mask_set_losses import MaskMatchingLoss, MaskSetLoss, Point
 from keras_tfm.heads.object_detector import check_classes
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
-from keras_tfm.layers.signatures import Tensor
-
-if TYPE_CHECKING:
-    from keras_tfm.models.base import Backbone
+from keras_tfm.layers.signatures import Backbone, Tensor
 
 MOST_POINTS = 12_544  # at which Cheng et al. 2022 compare masks
 
@@ -37,7 +34,7 @@ class MaskClassifier(SetPredictor):
     """
 
     def __init__(
-        self, backbone: "Backbone", num_classes: int, name: str = "mask_classifier", **kwargs: Any
+        self, backbone: Backbone, num_classes: int, name: str = "mask_classifier", **kwargs: Any
     ) -> None:
         check_classes(num_classes)
         states, features = (backbone.output[x] for x in ("decoder_outputs", "mask_features"))
@@ -91,7 +88,7 @@ class PointMaskClassifier(MaskClassifier):
     """
 
     def __init__(
-        self, backbone: "Backbone", num_classes: int, name: str = "point_mask_classifier", **kwargs: Any
+        self, backbone: Backbone, num_classes: int, name: str = "point_mask_classifier", **kwargs: Any
     ) -> None:
         super().__init__(backbone, num_classes, name=name, **kwargs)
         self.seed_generator = keras.random.SeedGenerator()

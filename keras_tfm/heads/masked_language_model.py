@@ -4,7 +4,7 @@ Devlin et al. 2019, section 3.1.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 from keras import ops
@@ -13,13 +13,11 @@ from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.heads.classification import ClassificationHead, pooled_of
 from keras_tfm.heads.language_model import LanguageModelHead
 from keras_tfm.layers.base import Layer
+from keras_tfm.layers.embeddings import TokenEmbedding
 from keras_tfm.layers.feedforward import activation_of
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.positions import outside_is_nan
-
-if TYPE_CHECKING:
-    from keras_tfm.layers.embeddings import TokenEmbedding
-    from keras_tfm.models.base import Backbone
+from keras_tfm.layers.signatures import Backbone
 
 
 class MaskedLMHead(Layer):
@@ -37,7 +35,7 @@ class MaskedLMHead(Layer):
 
     def __init__(
         self,
-        embedding: "TokenEmbedding",
+        embedding: TokenEmbedding,
         activation: str | Callable | None = "gelu",
         epsilon: float = 1e-12,
         **kwargs: Any,
@@ -143,7 +141,7 @@ class NextSentence(ModelWithHead):
     TensorShape([1, 2])
     """
 
-    def __init__(self, backbone: "Backbone", name: str = "next_sentence", **kwargs: Any) -> None:
+    def __init__(self, backbone: Backbone, name: str = "next_sentence", **kwargs: Any) -> None:
         head = NextSentenceHead(name="nsp")
         pooled = pooled_of(backbone.input, backbone.output, "first")
         super().__init__(backbone, backbone.input, head(pooled), name=name, **kwargs)

@@ -1,6 +1,6 @@
 """Multiple choice: which of several texts fits best (Devlin et al. 2019, section 4.4)."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 from keras import ops
@@ -8,9 +8,7 @@ from keras import ops
 from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.heads.classification import Classifier
 from keras_tfm.layers.base import Layer
-
-if TYPE_CHECKING:
-    from keras_tfm.models.base import Backbone
+from keras_tfm.layers.signatures import Backbone
 
 
 class MultipleChoice(ModelWithHead):
@@ -26,7 +24,7 @@ class MultipleChoice(ModelWithHead):
 
     def __init__(
         self,
-        backbone: "Backbone",
+        backbone: Backbone,
         hidden_dim: int | None = None,
         dropout: float = 0.0,
         activation: str = "tanh",

@@ -5,7 +5,7 @@ image from which boxes are measured (Zhu et al. 2021, "Deformable DETR", section
 """
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 from keras import ops
@@ -19,10 +19,8 @@ from keras_tfm.heads.set_prediction import (
 )
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.signatures import Backbone
 from keras_tfm.training.model import FunctionalModel
-
-if TYPE_CHECKING:
-    from keras_tfm.models.base import Backbone
 
 NEVER = -100.0  # the logit of classes that proposals do not predict
 
@@ -43,7 +41,7 @@ class ObjectDetector(SetPredictor):
     """
 
     def __init__(
-        self, backbone: "Backbone", num_classes: int, name: str = "object_detector", **kwargs: Any
+        self, backbone: Backbone, num_classes: int, name: str = "object_detector", **kwargs: Any
     ) -> None:
         check_classes(num_classes)
         states = backbone.output["decoder_outputs"]
@@ -79,7 +77,7 @@ class ReferencedDetector(SetPredictor):
     """
 
     def __init__(
-        self, backbone: "Backbone", num_classes: int, name: str = "object_detector", **kwargs: Any
+        self, backbone: Backbone, num_classes: int, name: str = "object_detector", **kwargs: Any
     ) -> None:
         check_classes(num_classes)
         features = backbone.output
@@ -129,7 +127,7 @@ class VarifocalDetector(ReferencedDetector):
     """
 
     def __init__(
-        self, backbone: "Backbone", num_classes: int, name: str = "object_detector", **kwargs: Any
+        self, backbone: Backbone, num_classes: int, name: str = "object_detector", **kwargs: Any
     ) -> None:
         count = backbone.output["proposals"].shape[-1] - 4
         if num_classes != count:
@@ -162,7 +160,7 @@ class VarifocalDetector(ReferencedDetector):
         return FunctionalModel({**self.input, "objects": objects}, predictions, name=self.name)
 
 
-def detector_around(backbone: "Backbone", num_classes: int) -> ObjectDetector | ReferencedDetector:
+def detector_around(backbone: Backbone, num_classes: int) -> ObjectDetector | ReferencedDetector:
     """The head that fits what `backbone` gives, on it, or, if it knows another number of classes, on one with
     its other weights.
 

@@ -31,7 +31,6 @@ from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.compiler.bits import keeps
 from keras_tfm.layers.dense import Dense
-from keras_tfm.models.base import Trace
 from keras_tfm.registry import register
 
 
@@ -94,10 +93,11 @@ class PatchDetector(ModelWithHead):
             "attention": {"position": queries, "mask": mask},
             "context_attention": {"position": queries, **backbone.context},
         }
-        trace = Trace()
-        trace.run("decoder", backbone.blocks["decoder"], ops.zeros_like(queries), **tensors)
-        states = ops.stack(trace.hidden_states["decoder"][1:], axis=1)  # (B, L, Q, D)
-        states = backbone.get_layer("decoder_norm")(states)
+        x, states = ops.zeros_like(queries), []
+        for block in backbone.blocks["decoder"]:
+            x = block(x, **tensors)
+            states.append(x)
+        states = backbone.get_layer("decoder_norm")(ops.stack(states, axis=1))  # (B, L, Q, D)
 
         dim = states.shape[-1]
         logits = Dense(num_classes + 1, name="class_head")(states)

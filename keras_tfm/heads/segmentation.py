@@ -4,7 +4,7 @@ Xie et al. 2021, "SegFormer", and Zheng et al. 2021, SETR, whose decoders stand 
 """
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 from keras import ops
@@ -20,10 +20,8 @@ from keras_tfm.heads.map_decoders import (
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.layers.resizing import resize_bilinear
+from keras_tfm.layers.signatures import Backbone
 from keras_tfm.registry import register
-
-if TYPE_CHECKING:
-    from keras_tfm.models.base import Backbone
 
 DECODERS = ("mlp", "naive", "pup", "mla", "linear")
 IGNORED = 255  # the label of pixels that count nowhere, by the custom of data sets
@@ -46,7 +44,7 @@ class SemanticSegmenter(ModelWithHead):
 
     def __init__(
         self,
-        backbone: "Backbone",
+        backbone: Backbone,
         num_classes: int,
         decoder: str = "mlp",
         dim: int = 256,

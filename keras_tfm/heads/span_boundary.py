@@ -5,7 +5,7 @@ Joshi et al. 2020, "SpanBERT: Improving Pre-training by Representing and Predict
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 from keras import ops
@@ -14,12 +14,10 @@ from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.heads.language_model import LanguageModelHead
 from keras_tfm.heads.masked_language_model import MaskedLMHead, take_positions
 from keras_tfm.layers.base import Layer
+from keras_tfm.layers.embeddings import TokenEmbedding
 from keras_tfm.layers.feedforward import activation_of
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.positions import outside_is_nan
-
-if TYPE_CHECKING:
-    from keras_tfm.layers.embeddings import TokenEmbedding
 
 
 class SpanBoundaryHead(Layer):
@@ -46,7 +44,7 @@ class SpanBoundaryHead(Layer):
 
     def __init__(
         self,
-        embedding: "TokenEmbedding",
+        embedding: TokenEmbedding,
         max_length: int = 512,
         position_dim: int = 200,
         activation: str | Callable | None = "gelu",

@@ -2,7 +2,7 @@
 4.2).
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 from keras import ops
@@ -10,11 +10,8 @@ from keras import ops
 from keras_tfm.heads.base import ModelWithHead, reading_of
 from keras_tfm.heads.tokens import TokenClassificationHead
 from keras_tfm.layers.masks import LOWEST
-from keras_tfm.layers.signatures import Tensor
+from keras_tfm.layers.signatures import Backbone, Tensor
 from keras_tfm.registry import register
-
-if TYPE_CHECKING:
-    from keras_tfm.models.base import Backbone
 
 
 class SpanFinder(ModelWithHead):
@@ -29,7 +26,7 @@ class SpanFinder(ModelWithHead):
     """
 
     def __init__(
-        self, backbone: "Backbone", dropout: float = 0.0, name: str = "span_finder", **kwargs: Any
+        self, backbone: Backbone, dropout: float = 0.0, name: str = "span_finder", **kwargs: Any
     ) -> None:
         inputs, hidden = reading_of(backbone)
         logits = TokenClassificationHead(2, dropout, name="head")(hidden["sequence_output"])

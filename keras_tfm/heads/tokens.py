@@ -1,15 +1,13 @@
 """Classification of tokens, such as named entities (Devlin et al. 2019, section 5.3)."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 
 from keras_tfm.heads.base import ModelWithHead, reading_of
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.regularization import Dropout
-
-if TYPE_CHECKING:
-    from keras_tfm.models.base import Backbone
+from keras_tfm.layers.signatures import Backbone
 
 
 class TokenClassificationHead(Layer):
@@ -56,7 +54,7 @@ class TokenTagger(ModelWithHead):
 
     def __init__(
         self,
-        backbone: "Backbone",
+        backbone: Backbone,
         num_classes: int,
         dropout: float = 0.0,
         name: str = "token_tagger",

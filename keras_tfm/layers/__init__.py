@@ -36,7 +36,7 @@ from keras_tfm.layers.attention.grid_position import (
 from keras_tfm.layers.attention.grid_rotary import GridRotaryEmbedding
 from keras_tfm.layers.attention.image_buckets import BucketedBias, BucketedContext
 from keras_tfm.layers.attention.multi_head import Attention, BlockwiseAttention, MultiHeadAttention
-from keras_tfm.layers.attention.on_scores import HeadMixing, TopK
+from keras_tfm.layers.attention.on_scores import HeadMixing, SoftCap, TopK
 from keras_tfm.layers.attention.positions import (
     AttentionPosition,
     RelativePositionBias,

@@ -45,6 +45,7 @@ class Residual(SameShape):
         layer_scale: the first value of a learned factor for each feature of the branch's output (Touvron et
             al. 2021, "Going Deeper with Image Transformers"); None for no factor.
         causal: whether the branch, an attention layer, hides later positions.
+        output_norm: a second norm, of the branch's output.
 
     >>> branch, norm = keras_tfm.layers.FeedForward(16), keras_tfm.layers.LayerNormalization()
     >>> layer = keras_tfm.layers.Residual(branch, norm, normalize="input")
@@ -61,6 +62,7 @@ class Residual(SameShape):
         stochastic_depth: float = 0.0,
         layer_scale: float | None = None,
         causal: bool = False,
+        output_norm: keras.layers.Layer | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -77,6 +79,7 @@ class Residual(SameShape):
         self.stochastic_depth = stochastic_depth
         self.layer_scale = layer_scale
         self.causal = causal
+        self.output_norm = output_norm
         self.value_dropout = Dropout(dropout, name="dropout") if dropout else None
         self.example_dropout = (
             StochasticDepth(stochastic_depth, name="stochastic_depth") if stochastic_depth else None
@@ -86,6 +89,8 @@ class Residual(SameShape):
         self.branch.build(*(shape for shape in (x_shape, context_shape) if shape is not None))
         if self.norm is not None:
             self.norm.build(x_shape)
+        if self.output_norm is not None:
+            self.output_norm.build(x_shape)
         if self.layer_scale is not None:
             initial = keras.initializers.Constant(self.layer_scale)
             self.scale = self.add_weight((x_shape[-1],), initial, name="scale")
@@ -119,6 +124,8 @@ class Residual(SameShape):
         """The residual's output, given `y`, the output of the branch."""
         if self.norm is not None and self.normalize == "output":
             y = self.norm(y)
+        if self.output_norm is not None:
+            y = self.output_norm(y)
         if self.layer_scale is not None:
             y = y * ops.cast(self.scale, y.dtype)
         if training:

@@ -2,8 +2,11 @@
 
 from typing import Any
 
+import keras
+
 from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.compiler.normalization import layer_normalization, rms_normalization
+from keras_tfm.layers.masks import in_float32
 
 
 class LayerNormalization(SameShape):
@@ -33,19 +36,22 @@ class RMSNormalization(SameShape):
     """x / sqrt(mean(x²) + epsilon) * gamma over the last axis, in float32 or float64.
 
     Zhang and Sennrich 2019; T5 uses it. Unlike layer normalisation it does not subtract the mean, and has no
-    bias.
+    bias. With an `offset`, which is added to gamma, gamma starts at 1 - `offset`: in Gemma's models at 0.
 
     >>> keras_tfm.layers.RMSNormalization()(np.array([[2.0, 2.0]])).numpy().round(3).tolist()
     [[1.0, 1.0]]
     """
 
-    def __init__(self, epsilon: float = 1e-6, **kwargs: Any) -> None:
+    def __init__(self, epsilon: float = 1e-6, offset: float = 0.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.epsilon = epsilon
+        self.offset = offset
 
     def build(self, x_shape):
-        self.gamma = self.add_weight(name="gamma", shape=(x_shape[-1],), initializer="ones")
+        initial = keras.initializers.Constant(1 - self.offset)
+        self.gamma = self.add_weight(name="gamma", shape=(x_shape[-1],), initializer=initial)
 
     def call(self, x):
         """Any shape in, the same out."""
-        return rms_normalization(x, self.gamma, epsilon=self.epsilon)
+        gamma = in_float32(self.gamma) + self.offset if self.offset else self.gamma
+        return rms_normalization(x, gamma, epsilon=self.epsilon)

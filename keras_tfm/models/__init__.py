@@ -31,6 +31,7 @@ from keras_tfm.models.text.bert import BERT, BERTConfig
 from keras_tfm.models.text.deberta import DeBERTa, DeBERTaConfig
 from keras_tfm.models.text.distilbert import DistilBERT, DistilBERTConfig
 from keras_tfm.models.text.fnet import FNet, FNetConfig
+from keras_tfm.models.text.gemma2 import Gemma2, Gemma2Config
 from keras_tfm.models.text.gpt2 import GPT2, GPT2Config
 from keras_tfm.models.text.llama import Llama, LlamaConfig
 from keras_tfm.models.text.mistral import Mistral, MistralConfig

@@ -4,7 +4,7 @@ graph.
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import keras
 
@@ -12,28 +12,6 @@ from keras_tfm.configs import Config, meant
 from keras_tfm.precision import default_policy, layers_follow, quantize_parts, quantized_parts_of
 from keras_tfm.registry import register
 from keras_tfm.training.model import FunctionalModel
-
-
-class Backbone(Protocol):
-    """What heads and conversion need of a model: its inputs, its outputs and its parts."""
-
-    config: Config
-    embedding: Any  # a `TokenEmbedding`, whose table a vocabulary head may share; models of images have none
-    input: dict
-    output: dict
-    blocks: dict[str, list]
-    hidden_states: dict[str, list]
-
-
-class Decodes(Protocol):
-    """What the decoding loop needs of a model."""
-
-    def start(self, batch_size, max_length, context=None):
-        """A cache for decoding up to `max_length` tokens: any nested structure of tensors of fixed shapes."""
-
-    def step(self, token_ids, cache, padding_mask=None):
-        """(Output (B, T, .), new cache) at the next T tokens (B, T)."""
-
 
 OUTSIDE: dict[str, Any] = {}  # {name: class} of the families that other packages have defined so far
 

@@ -178,7 +178,7 @@ def test_lengths_and_forced_tokens():
         (lambda: TopP(0.0), r"`top_p` must lie in \(0, 1\]; it is 0.0"),
         (lambda: TopP(1.1), r"`top_p` must lie in \(0, 1\]"),
         (lambda: MinP(-0.1), r"`min_p` must lie in \[0, 1\]"),
-        (lambda: Typical(0.0), r"`mass` must lie in \(0, 1\]"),
+        (lambda: Typical(0.0), r"`typical_p` must lie in \(0, 1\]"),
         (lambda: RepetitionPenalty(0.0), "`repetition_penalty` must be above 0"),
         (lambda: NoRepeatNGram(0), "`size` must be at least 1"),
         (lambda: TopK(1.5), "`top_k` must be a whole number of 32 bits; it is 1.5"),

@@ -8,7 +8,17 @@ import pytest
 import scipy.stats
 import tensorflow as tf
 
-from keras_tfm.generation import Decoder, DecodingOptions, EndTokens, MinP, Sample, Temperature, TopK, TopP
+from keras_tfm.generation import (
+    Decoder,
+    DecodingOptions,
+    EndTokens,
+    MinP,
+    Sample,
+    Temperature,
+    TopK,
+    TopP,
+    Typical,
+)
 from tests.generation.markov import markov
 
 DRAWS = 20_000
@@ -88,8 +98,13 @@ def test_options_choose_the_decoder():
     np.testing.assert_array_equal(greedy, DecodingOptions(5, top_k=1).decoder(model, stop)(prompt))
     assert DecodingOptions(5, seed=1).samples and not DecodingOptions(5, beam_size=2).samples
     first = MinP(0.1)
-    warm = DecodingOptions(5, temperature=0.5, top_p=0.9, top_k=3, processors=[first]).decoder(model, stop)
-    assert [type(p) for p in warm.processors] == [MinP, Temperature, TopK, TopP]
+    numbers = {"typical_p": 0.8, "min_p": 0.05, "top_p": 0.9, "top_k": 3, "temperature": 0.5}
+    warm = DecodingOptions(5, processors=[first], **numbers).decoder(model, stop)
+    assert [type(p) for p in warm.processors] == [MinP, Temperature, TopK, TopP, MinP, Typical]
+    assert [vars(p) for p in warm.processors[-2:]] == [{"p": 0.05}, {"mass": 0.8}]
+    for name, value in numbers.items():
+        assert DecodingOptions(5, **{name: value}).samples
+    np.testing.assert_array_equal(greedy, DecodingOptions(5, min_p=1.0).decoder(model, stop)(prompt))
 
 
 NAN, INFINITY = float("nan"), float("inf")
@@ -110,6 +125,10 @@ NAN, INFINITY = float("nan"), float("inf")
         ("top_k", [2.5, INFINITY, NAN, 2**31], "a whole number"),
         ("top_p", [0.0, -0.1, 1.5, 2], "lie in (0, 1]"),
         ("top_p", [NAN, INFINITY], "a finite number"),
+        ("min_p", [-0.1, 1.5], "lie in [0, 1]"),
+        ("min_p", [NAN, "x"], "a finite number"),
+        ("typical_p", [0.0, 1.5], "lie in (0, 1]"),
+        ("typical_p", [NAN, "x"], "a finite number"),
         ("seed", [-1], "at least 0"),
         ("seed", [2**31, -(2**40), 1.5, "one", NAN], "a whole number of 32 bits"),
         ("contrastive_alpha", [-0.1, 1.1], "lie in [0, 1]"),

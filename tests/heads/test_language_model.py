@@ -40,6 +40,7 @@ def tables(model):
 
 test_contract = contract.check(
     Case("head", lambda: LanguageModelHead(7, None, True), {"x": floats("T", 6)}, reference=reference.head),
+    Case("bounded", lambda: LanguageModelHead(7, cap=0.5), {"x": floats("T", 6)}),
     Case("tied", language_model, transformer.inputs(11), tied=tables,
          reference=reference.language_model, cache=transformer.cache, **PROMISES),
     Case("decoder_only", decoder_only, {"token_ids": ids("T", 11), "padding_mask": mask("T")}, **PROMISES),
@@ -62,6 +63,15 @@ def test_the_shape_of_masked_logits_is_that_of_their_positions(mask_positions):
     head = MaskedLMHead(embedding)
     expected = (3, 5 if mask_positions is None else 2, 7)
     assert head(*inputs).shape == head.compute_output_shape(*(x.shape for x in inputs)) == expected
+
+
+def test_a_cap_bounds_the_logits_that_the_head_would_give():
+    x = np.random.default_rng(0).normal(size=(2, 3, 8)).astype("float32") * 9
+    plain, bounded = LanguageModelHead(7, use_bias=True), LanguageModelHead(7, use_bias=True, cap=2.0)
+    plain(x), bounded(x)
+    contract.randomise(plain, 0)
+    bounded.set_weights(plain.get_weights())
+    np.testing.assert_allclose(bounded(x), 2 * np.tanh(plain(x) / 2), rtol=1e-5)
 
 
 def test_a_tied_head_learns_the_embedding():

@@ -29,7 +29,9 @@ def dense(layer, x):
 def norm(layer, x):
     x = exact(x)
     if isinstance(layer, layers.RMSNormalization):
-        return x / np.sqrt((x**2).mean(-1, keepdims=True) + layer.epsilon) * exact(layer.gamma)
+        return (
+            x / np.sqrt((x**2).mean(-1, keepdims=True) + layer.epsilon) * (exact(layer.gamma) + layer.offset)
+        )
     centred = x - x.mean(-1, keepdims=True)
     x = centred / np.sqrt((centred**2).mean(-1, keepdims=True) + layer.epsilon)
     return x * exact(layer.gamma) + exact(layer.beta)
@@ -181,6 +183,7 @@ def residual(layer, x, branch=None):
     before = norm(layer.norm, x) if layer.normalize == "input" else x
     y = (branch or feedforward)(layer.branch, before)
     y = norm(layer.norm, y) if layer.normalize == "output" else y
+    y = y if layer.output_norm is None else norm(layer.output_norm, y)
     y = y if layer.layer_scale is None else y * exact(layer.scale)
     return norm(layer.norm, x + y) if layer.normalize == "sum" else x + y
 

@@ -47,7 +47,8 @@ test_contract = contract.check(
     Case("rms", lambda: composed("input", causal=True, norm=layers.RMSNormalization,
          position=layers.RelativePositionBias(6, 4, bidirectional=False)), **decodes(False), **BLOCK),
     Case("residual", lambda: layers.Residual(layers.FeedForward(9), layers.LayerNormalization(), "input",
-         dropout=0.1, stochastic_depth=0.2, layer_scale=0.1), {"x": floats("T", 6)},
+         dropout=0.1, stochastic_depth=0.2, layer_scale=0.1,
+         output_norm=layers.LayerNormalization()), {"x": floats("T", 6)},
          reference=reference.residual),
 )  # fmt: skip
 

@@ -15,6 +15,8 @@ test_contract = contract.check(
          reference=reference.norm),
     Case("root_mean_square", lambda: layers.RMSNormalization(), {"x": floats("T", 6)},
          reference=reference.norm),
+    Case("offset", lambda: layers.RMSNormalization(offset=1.0), {"x": floats("T", 6)},
+         reference=reference.norm),
 )  # fmt: skip
 
 
@@ -45,3 +47,13 @@ def test_values_and_gradients_are_those_of_keras(pair, shape, dtype, tolerance):
     for ours, theirs in zip(*results, strict=True):
         assert ours.dtype == dtype
         np.testing.assert_allclose(ours, theirs, atol=tolerance)
+
+
+def test_an_offset_changes_where_gamma_starts_and_nothing_else():
+    x = np.random.default_rng(0).normal(size=(3, 5)).astype("float32")
+    plain, shifted = layers.RMSNormalization(), layers.RMSNormalization(offset=1.0)
+    np.testing.assert_array_equal(plain(x), shifted(x))
+    assert not shifted.gamma.numpy().any()
+    shifted.gamma.assign(np.arange(5) - 1)
+    plain.gamma.assign(np.arange(5))
+    np.testing.assert_allclose(plain(x), shifted(x), rtol=1e-6)

@@ -14,6 +14,7 @@ from keras_tfm.layers import (
     LayerNormalization,
     MultiHeadAttention,
     Residual,
+    SoftCap,
     TopK,
     masked_softmax,
 )
@@ -50,6 +51,16 @@ test_contract = contract.check(
         lambda: Attention(HeadProjections(2), on_weights=HeadMixing()),
         {"query": floats("T", 8), "mask": mask("T")},
         {"causal": True},
+        causal="T",
+        left_padding="T",
+        cache=lambda layer, inputs, max_length: layer.start(len(inputs["query"]), max_length),
+    ),
+    Case(
+        "bounded scores",
+        lambda: Attention(HeadProjections(2), on_scores=SoftCap(0.5)),
+        {"query": floats("T", 8), "mask": mask("T")},
+        {"causal": True},
+        attends=True,
         causal="T",
         left_padding="T",
         cache=lambda layer, inputs, max_length: layer.start(len(inputs["query"]), max_length),
@@ -109,3 +120,11 @@ def test_the_class_token_alone_changes():
 def test_refusals():
     with pytest.raises(ValueError, match="`k` must be at least 1; it is 0"):
         TopK(0)
+
+
+def test_a_cap_bounds_what_is_far_and_keeps_what_is_near():
+    x = np.array([-1e9, -4.0, -1e-3, 0.0, 1e-3, 4.0, 1e9])
+    np.testing.assert_allclose(SoftCap(4.0, dtype="float64")(x), 4 * np.tanh(x / 4), rtol=1e-12)
+    for cap in (0, -1.0, float("nan")):
+        with pytest.raises(ValueError, match="`cap` must be above 0; it is"):
+            SoftCap(cap)

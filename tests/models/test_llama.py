@@ -1,4 +1,4 @@
-"""Llama, Mistral and Qwen2: the contract, published sizes, windows, decoding, folders that are refused."""
+"""Llama, Mistral, Qwen2 and Gemma 2: the contract, sizes, windows, decoding, folders that are refused."""
 
 import dataclasses
 import json
@@ -12,7 +12,16 @@ from keras_tfm import convert
 from keras_tfm.convert import CheckpointError
 from keras_tfm.generation import Decoder
 from keras_tfm.heads import LanguageModel
-from keras_tfm.models import Llama, LlamaConfig, Mistral, MistralConfig, Qwen2, Qwen2Config
+from keras_tfm.models import (
+    Gemma2,
+    Gemma2Config,
+    Llama,
+    LlamaConfig,
+    Mistral,
+    MistralConfig,
+    Qwen2,
+    Qwen2Config,
+)
 from tests import contract
 from tests.contract import Case, ids, mask
 from tests.models.test_gpt2 import MASK, PROMPTS, Documents, recomputed
@@ -34,6 +43,8 @@ test_contract = contract.check_family(
     Case("packed", lambda: Qwen2(Qwen2Config(**SIZES)),
          {**INPUTS, "segment_ids": Documents(("T",), "int32", 2)}, attends=True, causal="T"),
     Case("windowed", windowed, INPUTS, **PROMISES, left_padding="T"),
+    Case("bounded", lambda: Gemma2(Gemma2Config(**SIZES, key_dim=4, window=2, score_cap=2.0)), INPUTS,
+         **PROMISES, left_padding="T"),
 )  # fmt: skip
 
 
@@ -55,6 +66,11 @@ test_contract = contract.check_family(
         (Qwen2, "1.5b", 1_543_714_304),
         (Qwen2, "7b", 7_615_616_512),
         (Qwen2, "72b", 72_706_203_648),
+        # Gemma Team 2024, table 2: the numbers without the embedding. Its table has 256,128 rows, and that of
+        # the released folders 256,000.
+        (Gemma2, "2b", 2_024_517_888 + 256_000 * 2_304),
+        (Gemma2, "9b", 8_324_201_984 + 256_000 * 3_584),
+        (Gemma2, "27b", 26_047_480_320 + 256_000 * 4_608),
     ],
 )
 def test_sizes_are_the_published(family, size, number):
@@ -62,18 +78,21 @@ def test_sizes_are_the_published(family, size, number):
     config = family.sizes[size]
     queries, keys, values = config.widths
     attention = config.dim * (2 * queries + keys + values) + family.has_biases * sum(config.widths)
-    block = attention + 3 * config.dim * config.intermediate_dim + 2 * config.dim
+    norms = 4 if family is Gemma2 else 2
+    block = attention + 3 * config.dim * config.intermediate_dim + norms * config.dim
     tables = (1 if config.tied else 2) * config.vocabulary_size * config.dim
     assert config.num_layers * block + tables + config.dim == number
 
 
-@pytest.mark.parametrize("family", [Llama, Mistral, Qwen2])
+@pytest.mark.parametrize("family", [Llama, Mistral, Qwen2, Gemma2])
 def test_a_model_has_the_weights_that_are_counted(family, no_allocation):
-    config = dataclasses.replace(family.sizes["tiny"], key_dim=24, num_layers=2)
+    changes = {"key_dim": 24, "num_layers": 2, "intermediate_dim": 344}
+    config = dataclasses.replace(family.sizes["tiny"], **changes)
     queries, keys, values = config.widths
     assert (queries, keys, values) == (96, 48, 48)
     attention = 128 * (2 * queries + keys + values) + family.has_biases * sum(config.widths)
-    expected = 2 * (attention + 3 * 128 * 344 + 2 * 128) + 8_000 * 128 + 128
+    norms = 4 if family is Gemma2 else 2
+    expected = 2 * (attention + 3 * 128 * 344 + norms * 128) + 8_000 * 128 + 128
     assert sum(math.prod(weight.shape) for weight in family(config).weights) == expected
 
 
@@ -99,9 +118,16 @@ def test_a_window_is_what_reaches_a_position(window):
 
 
 @pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("window", [None, 3])
-def test_cached_left_padded_batch_equals_recomputed_prompts_alone(window, jit_compile):
-    model = randomised(Mistral, MistralConfig, window=window)
+@pytest.mark.parametrize(
+    ("family", "config_class", "changes"),
+    [
+        (Llama, LlamaConfig, {}),
+        (Mistral, MistralConfig, {"window": 3}),
+        (Gemma2, Gemma2Config, {"window": 2}),
+    ],
+)
+def test_cached_left_padded_batch_equals_recomputed_prompts_alone(family, config_class, changes, jit_compile):
+    model = randomised(family, config_class, **changes)
     decode = tf.function(Decoder(model, 8), autograph=False, jit_compile=jit_compile)
     rows = decode(PROMPTS, MASK).numpy()
     for row, prompt, real in zip(rows, PROMPTS, MASK, strict=True):
@@ -144,6 +170,7 @@ def folder_with(tmp_path, model, **entries):
         (Llama, LlamaConfig, "rope_scaling", {"type": "dynamic", "factor": 4.0}),
         (Llama, LlamaConfig, "num_key_value_heads", 4),
         (Qwen2, Qwen2Config, "use_sliding_window", True),
+        (Gemma2, Gemma2Config, "layer_types", ["full_attention", "sliding_attention"]),
     ],
 )
 def test_what_we_do_not_compute_is_refused(tmp_path, family, config_class, entry, value):
@@ -151,6 +178,15 @@ def test_what_we_do_not_compute_is_refused(tmp_path, family, config_class, entry
     folder = folder_with(tmp_path, randomised(family, config_class), **older, **{entry: value})
     with pytest.raises(CheckpointError):
         convert.from_huggingface(folder)
+
+
+def test_what_gemmas_decoder_bounds():
+    """Logits stay within the cap, and a norm's factors are 1 + gamma."""
+    model = randomised(Gemma2, Gemma2Config, key_dim=4, logit_cap=0.5)
+    logits = model({"token_ids": np.arange(1, 9)[None]}).numpy()
+    assert 0.3 < np.abs(logits).max() <= 0.5
+    fresh = Gemma2(Gemma2Config(**SIZES, key_dim=4))
+    assert not np.any([weight for weight in fresh.trainable_weights if weight.name == "gamma"])
 
 
 def test_folders_of_older_versions(tmp_path):

@@ -1,4 +1,4 @@
-"""Live: Llama, Mistral and Qwen2 against transformers': logits, gradients, folders, what they generate."""
+"""Live: Llama, Mistral, Qwen2, Gemma 2 against transformers: logits, gradients, folders, written ids."""
 
 import os
 
@@ -17,7 +17,7 @@ from tests.parity.searches import NEW, assert_greedy_agrees, check_beams, genera
 pytestmark = [
     pytest.mark.parity,
     pytest.mark.parametrize("seed", range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))),
-    pytest.mark.parametrize("name", ["Llama", "Mistral", "Qwen2"]),
+    pytest.mark.parametrize("name", ["Llama", "Mistral", "Qwen2", "Gemma2"]),
 ]
 SCALINGS = [
     {"rope_type": "default"},
@@ -35,7 +35,20 @@ SCALINGS = [
 def draw_entries(name, rng):
     """Odd sizes; a window, where there is one, that is shorter than a text."""
     shared, repeats, width = (int(rng.integers(1, n)) for n in (4, 4, 5))
-    return {
+    activation = str(rng.choice(["silu", "gelu_new", "relu"]))
+    own = {"hidden_act": activation}
+    if name == "Mistral":
+        own["sliding_window"] = [None, int(rng.integers(1, 6))][rng.integers(2)]
+    if name == "Gemma2":
+        own = {
+            "hidden_activation": activation,
+            "sliding_window": int(rng.integers(2, 6)),  # their cache keeps everything for a window of 1
+            "query_pre_attn_scalar": int(rng.integers(1, 20)),
+            "attn_logit_softcapping": [None, float(rng.uniform(2, 20))][rng.integers(2)],
+            "final_logit_softcapping": [None, float(rng.uniform(2, 20))][rng.integers(2)],
+            "head_dim": 2 * width,
+        }
+    return own | {
         "vocab_size": int(rng.integers(20, 60)),
         "max_position_embeddings": int(rng.integers(32, 48)),
         "num_hidden_layers": int(rng.integers(1, 4)),
@@ -43,14 +56,13 @@ def draw_entries(name, rng):
         "num_attention_heads": shared * repeats,
         "num_key_value_heads": shared,
         "intermediate_size": int(rng.integers(5, 50)),
-        "hidden_act": str(rng.choice(["silu", "gelu_new", "relu"])),
         "rms_norm_eps": float(rng.choice([1e-6, 1e-3])),
         "tie_word_embeddings": bool(rng.integers(2)),
         "rope_parameters": SCALINGS[rng.integers(3)] | {"rope_theta": float(rng.choice([1e4, 50.0]))},
         "bos_token_id": None,
         "eos_token_id": None,
+        "pad_token_id": None,  # its row would have no gradient
         **({"head_dim": 2 * int(rng.integers(1, 6))} if name != "Qwen2" and rng.integers(2) else {}),
-        **({"sliding_window": [None, int(rng.integers(1, 6))][rng.integers(2)]} if name == "Mistral" else {}),
     }
 
 
@@ -61,7 +73,7 @@ def draw(name, seed, folder, most=8):
     theirs = getattr(transformers, f"{name}ForCausalLM")(config).eval()
     torch.manual_seed(int(rng.integers(2**31)))
     for key, parameter in theirs.named_parameters():
-        torch.nn.init.normal_(parameter, mean=float("norm" in key), std=0.3)
+        torch.nn.init.normal_(parameter, mean=float("norm" in key and name != "Gemma2"), std=0.3)
     theirs.save_pretrained(folder / "theirs")
     ours = convert.from_huggingface(folder / "theirs")
     return theirs, ours, draw_prompts(rng, config.vocab_size, most), rng
@@ -86,7 +98,8 @@ def test_folders_in_both_directions(name, seed, tmp_path):
         state = theirs.state_dict()
         for key, tensor in back.named_parameters():
             assert torch.equal(tensor, state[key if key in state else f"model.{key}"]), key
-        for key in draw_entries(name, np.random.default_rng(seed)).keys() - {"bos_token_id", "eos_token_id"}:
+        drawn = draw_entries(name, np.random.default_rng(seed))
+        for key in drawn.keys() - {"bos_token_id", "eos_token_id", "pad_token_id"}:
             assert getattr(back.config, key) == getattr(theirs.config, key), key
     again = type(ours.backbone).from_huggingface(tmp_path / f"{name}ForCausalLM")
     assert again.config == ours.backbone.config

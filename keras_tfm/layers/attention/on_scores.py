@@ -50,6 +50,29 @@ class TopK(Layer):
         return keras.KerasTensor(scores.shape, dtype)
 
 
+class SoftCap(Layer):
+    """cap * tanh(x / cap): values stay between -`cap` and `cap`, in any shape.
+
+    Gemma Team 2024, "Gemma 2", section 2; on the scores of attention, and on logits.
+
+    >>> keras_tfm.layers.SoftCap(50.0)(np.array([1e9])).numpy().tolist()
+    [50.0]
+    """
+
+    def __init__(self, cap: float, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if not cap > 0:
+            raise ValueError(f"`cap` must be above 0; it is {cap}.")
+        self.cap = cap
+
+    def call(self, x):
+        """The shape of `x`, which is any."""
+        return ops.tanh(x / self.cap) * self.cap
+
+    def compute_output_shape(self, x_shape):
+        return tuple(x_shape)
+
+
 class HeadMixing(Layer):
     """Replaces each head by a learned linear combination of all heads, plus a bias: (B, H, T, S) in and out.
 

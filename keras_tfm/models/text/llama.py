@@ -15,7 +15,7 @@ from keras_tfm.configs import Between, Config, Depth, Length, Rate, Size
 from keras_tfm.layers.attention.multi_head import Attention
 from keras_tfm.layers.attention.positions import RotaryEmbedding, check_scaling
 from keras_tfm.layers.attention.projections import HeadProjections
-from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.blocks import Block, Residual
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.embeddings import TokenEmbedding
 from keras_tfm.layers.feedforward import FeedForward
@@ -78,23 +78,24 @@ class Llama(DecoderModel):
 
     config_class = LlamaConfig
     has_biases = False  # of queries, keys and values
+    scales_embedding = False
 
     def __init__(self, config: LlamaConfig, name: str | None = None, **kwargs: Any) -> None:
+        scale = self.scales_embedding
         embedding = TokenEmbedding(
-            config.vocabulary_size, config.dim, initializer=INITIALIZER, name="embedding"
+            config.vocabulary_size, config.dim, scale, initializer=INITIALIZER, name="embedding"
         )
         decoder = Stack(
             lambda token_ids, positions=None: embedding(token_ids),
-            [self.block(config, f"block_{i}") for i in range(config.num_layers)],
-            RMSNormalization(config.epsilon, name="norm"),
+            [self.block(config, i) for i in range(config.num_layers)],
+            self.norm(config, name="norm"),
         )
         name = name or type(self).__name__.lower()
         super().__init__(config, decoder, embedding, max_length=config.max_length, name=name, **kwargs)
 
     @classmethod
-    def block(cls, config, name):
-        """A block that normalises the input of each part; a `window` in `config` is its attention's."""
-        part = residuals(True, epsilon=config.epsilon, norm=RMSNormalization)
+    def block(cls, config, index):
+        """The block of this number."""
         attention = Attention(
             HeadProjections(
                 config.num_heads,
@@ -108,7 +109,7 @@ class Llama(DecoderModel):
             output_layer=Dense(
                 config.dim, use_bias=False, kernel_initializer=INITIALIZER.clone(), name="output"
             ),
-            window=getattr(config, "window", None),
+            **cls.attention_options(config, index),
         )
         feedforward = FeedForward(
             config.intermediate_dim,
@@ -117,8 +118,26 @@ class Llama(DecoderModel):
             kernel_initializer=INITIALIZER,
             gated=True,
         )
-        parts = {"attention": part(attention, causal=True), "feedforward": part(feedforward)}
-        return Block(parts, name=name)
+        parts = {
+            "attention": cls.part(config, attention, causal=True),
+            "feedforward": cls.part(config, feedforward),
+        }
+        return Block(parts, name=f"block_{index}")
+
+    @classmethod
+    def attention_options(cls, config, index):
+        """More arguments of `Attention` in the block of this number."""
+        return {}
+
+    @classmethod
+    def part(cls, config, branch, **options):
+        """The residual of a `branch`, whose input is normalised."""
+        return Residual(branch, cls.norm(config), "input", **options)
+
+    @classmethod
+    def norm(cls, config, **options):
+        """A norm without a mean."""
+        return RMSNormalization(config.epsilon, **options)
 
 
 # 7b to 65b: Touvron et al. 2023, table 2. 2-*: Touvron et al. 2023, "Llama 2". 3-* and 3.2-*: Grattafiori et
@@ -151,6 +170,6 @@ Llama.sizes = {
     ),
     "3-8b": _THREE,
     "3-70b": dataclasses.replace(_THREE, **_LARGE, intermediate_dim=28_672),
-    "3.2-1b": dataclasses.replace(_LONG, num_layers=16, dim=2_048, num_heads=32, key_dim=64),
-    "3.2-3b": dataclasses.replace(_LONG, num_layers=28, dim=3_072, num_heads=24, key_dim=128),
+    "3.2-1b": dataclasses.replace(_LONG, num_layers=16, dim=2_048, num_heads=32),
+    "3.2-3b": dataclasses.replace(_LONG, num_layers=28, dim=3_072, num_heads=24),
 }

@@ -23,6 +23,11 @@ class Mistral(Llama):
 
     config_class = MistralConfig
 
+    @classmethod
+    def attention_options(cls, config, index):
+        """The window."""
+        return {"window": config.window}
+
 
 # 7b: Jiang et al. 2023, table 1. tiny is this package's own.
 Mistral.sizes = {

@@ -33,6 +33,7 @@ from keras_tfm.generation import (
     StopSequences,
 )
 from keras_tfm.generation.processors import require
+from keras_tfm.generation.speculative import NUM_DRAFTED
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy, token_accuracy, token_cross_entropy
 from keras_tfm.serving.answering import ReadExamples
 from keras_tfm.tasks.learning import ROWS, VOCABULARY, ModelOptions, Vocabulary
@@ -298,7 +299,9 @@ class TextGenerator(WritingTask, TrainableTask):
 
         A text ends once its continuation contains one of the strings `stop`, by default those of `decoding`.
         `options` are fields of `DecodingOptions`: `beam_size`, `temperature`, `seed` and others. Bytes that
-        are not UTF-8 become U+FFFD. ValueError, naming its row, for a prompt that is empty or leaves no room.
+        are not UTF-8 become U+FFFD. `draft` is a smaller `TextGenerator` with this tokenizer, whose guesses
+        the model checks: the texts are those without it, in fewer steps. ValueError, naming its row, for a
+        prompt that is empty or leaves no room.
         """
         asked = self.asked(prompts, batch_size, max_new_tokens=max_new_tokens, **options)
         lengths = [len(row) for (row,), _ in asked.read]
@@ -354,13 +357,14 @@ class TextGenerator(WritingTask, TrainableTask):
         # This raises for options that no prompt allows.
         self._options(1 + self.config.add_start, max_new_tokens, **options)
         read, refusals = self.answerer.inspect(examples)
+        longest = self.max_length - (NUM_DRAFTED if options.get("draft") is not None else 0)
         more = "a new one" if max_new_tokens is None else f"{max_new_tokens} new ones"
         for row, prompt in enumerate(read):
             length = 0 if prompt is None else len(prompt.rows[0])
-            if length + (max_new_tokens or 1) > self.max_length:
+            if length + (max_new_tokens or 1) > longest:
                 refusals[row] = (
-                    f"expected a prompt that leaves room for {more} among the model's {self.max_length} "
-                    f"tokens, got one of {length}"
+                    f"expected a prompt that leaves room for {more} among the model's {longest} tokens, got "
+                    f"one of {length}"
                 )
         rest = [row for row in range(len(read)) if row not in refusals]
         asked = ReadExamples([examples[row] for row in rest], [read[row] for row in rest])
@@ -370,8 +374,13 @@ class TextGenerator(WritingTask, TrainableTask):
         """The strings that end a text: those of the call, or else the published ones."""
         return self.config.decoding.stop if stop is None else as_stops(stop)
 
-    def _options(self, length: int, max_new_tokens: int | None = None, **options: Any) -> DecodingOptions:
+    def _options(
+        self, length: int, max_new_tokens: int | None = None, draft: Any = None, **options: Any
+    ) -> DecodingOptions:
         room = self.max_length - length
+        if draft is not None:
+            options["draft"] = self._drafting(draft)
+            room -= NUM_DRAFTED
         if room < 1:
             raise ValueError(
                 f"A prompt has {length} tokens; the model holds {self.max_length}, including new ones."
@@ -382,6 +391,18 @@ class TextGenerator(WritingTask, TrainableTask):
         chosen = self.config.decoding.choose(length, max_new_tokens=max_new_tokens, **options)
         found = DecodingOptions(min(room, chosen.pop("max_new_tokens", NEW_TOKENS)), **chosen)
         return found.within(self.model.backbone.config.vocabulary_size)
+
+    def _drafting(self, draft: Any) -> LanguageModel:
+        """The model of the task `draft`; ValueError unless it writes the same tokens, and as many."""
+        if not isinstance(draft, TextGenerator):
+            raise ValueError(f"`draft` must be a TextGenerator; it is {draft!r}.")
+        spelled = [task.tokenizer and task.tokenizer.symbols for task in (self, draft)]
+        sizes = [task.model.backbone.config.vocabulary_size for task in (self, draft)]
+        if spelled[0] != spelled[1] or sizes[0] != sizes[1]:
+            raise ValueError("`draft` must have the tokenizer of this task; it has another.")
+        if draft.max_length < self.max_length:
+            raise ValueError(f"`draft` must hold {self.max_length} tokens; it holds {draft.max_length}.")
+        return draft.model
 
     def _compiled_decoding(self, stop: tuple[str, ...]) -> CompiledDecoding:
         return CompiledDecoding(self.model, self._stop(stop), self._pad_id, max_length=self.max_length)
@@ -396,6 +417,8 @@ class TextGenerator(WritingTask, TrainableTask):
         if self.tokenizer is None:
             raise ValueError("A generator without a tokenizer only continues ids: it is not exported.")
         self.config.decoding.refuse_whole_lengths(max_new_tokens=max_new_tokens, **options)
+        if options.get("draft") is not None:
+            raise ValueError("`draft` must be None for an export, which holds one model.")
         shortest = 1 + self.config.add_start
         chosen = self._options(shortest, max_new_tokens, **options)
         num_new = chosen.max_new_tokens

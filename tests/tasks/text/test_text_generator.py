@@ -123,8 +123,53 @@ def test_published_strings_end_a_text(generator, tmp_path):
     assert tasks.load(tmp_path / "task").config == task.config
 
 
+@pytest.mark.parametrize("noise", [0.0, 0.3], ids=["equal", "disturbed"])
+def test_what_is_drafted_and_checked_is_what_the_model_writes_alone(generator, noise):
+    """Whatever the draft; prompts may be as long as leaves room for the last draft."""
+    model = type(generator.model).from_config(generator.model.get_config())
+    draft = TextGenerator(model, generator.tokenizer, generator.config)
+    rng = np.random.default_rng(0)
+    weights = [
+        w + noise * rng.normal(size=w.shape) if w.dtype.kind == "f" else w
+        for w in generator.model.get_weights()
+    ]
+    draft.model.set_weights(weights)
+    alone = generator.generate(BEGINNINGS, max_new_tokens=12)
+    assert generator.generate(BEGINNINGS, max_new_tokens=12, draft=draft) == alone
+    prompt = "x" * 55  # and a start token: 4 new ones and 4 more drafted ones fill the model
+    expected = generator.generate([prompt], max_new_tokens=4)
+    assert generator.generate([prompt], max_new_tokens=4, draft=draft) == expected
+    with pytest.raises(ValueError, match="room for 4 new ones among the model's 60 tokens"):
+        generator.generate(["x" * 58], max_new_tokens=4, draft=draft)
+
+
+def test_drafts_that_do_not_fit_are_refused(generator):
+    with pytest.raises(ValueError, match="`draft` must be a TextGenerator; it is 'small'"):
+        generator.generate(["x"], draft="small")
+    other = make("characters", ["another text"])
+    with pytest.raises(ValueError, match="`draft` must have the tokenizer of this task"):
+        generator.generate(["x"], draft=other)
+    kind = "characters" if isinstance(generator.tokenizer, CharacterTokenizer) else "bytes"
+    shorter = make(kind, max_length=32)
+    with pytest.raises(ValueError, match="`draft` must hold 64 tokens; it holds 32"):
+        generator.generate(["x"], draft=shorter)
+    for options in ({"beam_size": 2}, {"top_k": 3}, {"contrastive_alpha": 0.5}):
+        with pytest.raises(ValueError, match="Only greedy decoding takes `draft`"):
+            generator.generate(["x"], draft=generator, **options)
+    with pytest.raises(ValueError, match="`draft` must be None to stream"):
+        next(generator.stream("x", draft=generator))
+    with pytest.raises(ValueError, match="`draft` must be None for an export"):
+        generator.signature(max_new_tokens=2, draft=generator)
+
+
 def test_pieces_come_one_by_one_and_make_the_whole(generator):
-    for options in ({}, {"temperature": 3.0, "seed": 7}, {"temperature": 3.0, "top_k": 9, "seed": 8}):
+    typical = {"temperature": 3.0, "min_p": 1e-3, "typical_p": 0.9, "seed": 9}
+    for options in (
+        {},
+        {"temperature": 3.0, "seed": 7},
+        {"temperature": 3.0, "top_k": 9, "seed": 8},
+        typical,
+    ):
         pieces = list(generator.stream("The gr", max_new_tokens=20, **options))
         assert len(pieces) > 2
         assert generator.generate(["The gr"], max_new_tokens=20, **options) == ["The gr" + "".join(pieces)]
@@ -161,6 +206,9 @@ def test_bytes_that_are_no_text_are_replaced():
         ("x", {"temperature": -1.0}, "`temperature` must be above 0"),
         ("x", {"top_p": 0.0}, "`top_p` must lie in"),
         ("x", {"top_p": 1.5}, "`top_p` must lie in"),
+        ("x", {"min_p": -0.1}, "`min_p` must lie in"),
+        ("x", {"typical_p": 0.0}, "`typical_p` must lie in"),
+        ("x", {"contrastive_alpha": 0.5, "min_p": 0.1}, "Contrastive search takes `top_k` only"),
         ("x", {"beam_size": 2, "top_k": 3}, "Beam search does not sample"),
         ("\ud800", {}, "surrogates not allowed"),
     ],
