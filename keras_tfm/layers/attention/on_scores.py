@@ -73,6 +73,15 @@ class SoftCap(Layer):
         return tuple(x_shape)
 
 
+class _Mixing(keras.layers.EinsumDense):
+    """An `EinsumDense` whose bias stays on its axis: Keras's `add` takes (H, 1, 1) for a bias of the last
+    axis where that has H places too.
+    """
+
+    def call(self, x, training=None):
+        return ops.einsum(self.equation, x, self.kernel) + ops.convert_to_tensor(self.bias)
+
+
 class HeadMixing(Layer):
     """Replaces each head by a learned linear combination of all heads, plus a bias: (B, H, T, S) in and out.
 
@@ -91,9 +100,7 @@ class HeadMixing(Layer):
 
     def build(self, x_shape):
         num_heads = x_shape[1]
-        self.mixing = keras.layers.EinsumDense(
-            "bhts,hg->bgts", (num_heads, None, None), bias_axes="g", name="mixing"
-        )
+        self.mixing = _Mixing("bhts,hg->bgts", (num_heads, None, None), bias_axes="g", name="mixing")
         self.mixing.build(x_shape)
         if self.norm is not None:
             self.norm.build(x_shape)
