@@ -8,7 +8,7 @@ multiplied by sqrt(D), as in the released code.
 import dataclasses
 from typing import Annotated, Any
 
-from keras_tfm.configs import Between, Depth, Length, Rate, Size
+from keras_tfm.configs import Between, Count, Depth, Length, Rate, Size
 from keras_tfm.layers.attention.on_scores import SoftCap
 from keras_tfm.layers.blocks import Residual
 from keras_tfm.layers.normalization import RMSNormalization
@@ -39,7 +39,7 @@ class Gemma2Config(LlamaConfig):
     activation: str = "gelu_tanh"
     epsilon: Rate = 1e-6
     tied: bool = True
-    window: Size = 4_096
+    window: Count = 4_096
     query_scale_dim: Length = 256
     score_cap: Bound | None = 50.0
     logit_cap: Bound | None = 30.0

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from keras_tfm.configs import Size
+from keras_tfm.configs import Count
 from keras_tfm.models.text.llama import Llama, LlamaConfig
 
 
@@ -10,7 +10,7 @@ from keras_tfm.models.text.llama import Llama, LlamaConfig
 class MistralConfig(LlamaConfig):
     """The sizes of a `Mistral`; `window` is how many positions each sees, its own included, None for all."""
 
-    window: Size | None = None
+    window: Count | None = None
 
 
 class Mistral(Llama):
