@@ -7,6 +7,7 @@ Import and export read the same rows. `{}` stands for a number, for example that
 """
 
 import dataclasses
+import math
 import re
 from collections.abc import Callable
 
@@ -247,12 +248,17 @@ def load(model, tensors, rows, path):
 def checked_by(tensors, rows, path):
     """A scope to make a model in: each weight is compared with its `tensors` before anything is allocated.
 
-    Raises CheckpointError, as `load` does, for the first weight whose tensor is missing or has another shape.
+    Raises CheckpointError, as `load` does, for the first weight whose tensor has another shape, or is missing
+    though the weight is larger than all tensors. A smaller one may lack it: a detector makes the last norm of
+    its backbone, and leaves it out.
     """
+    largest = max((tensor.size for tensor in tensors.values()), default=0)
 
     def check(variable):
+        is_small = math.prod(variable.shape) <= largest
         for row, keys in _rows_of(variable, rows):
-            _arrays_for(variable, row, keys, tensors, path)
+            if not (is_small and any(key not in tensors for key in keys)):
+                _arrays_for(variable, row, keys, tensors, path)
 
     return checking_variables(check)
 

@@ -130,6 +130,29 @@ def test_a_wrong_size_is_refused_before_memory_is_allocated(rows, tmp_path):
     assert "embeddings" in names
 
 
+def test_a_large_weight_without_a_tensor_is_refused_before_memory_is_allocated(tmp_path):
+    """A small one may be a part that the model leaves out."""
+    save_huggingface(models.BERT.from_size("tiny", **SIZES, max_length=8), tmp_path / "bert")
+    change_config(tmp_path / "bert", max_position_embeddings=2**20)
+    tensors, _ = read_tensors(tmp_path / "bert" / WEIGHTS)
+    (key,) = [key for key in tensors if key.endswith("position_embeddings.weight")]
+    write_tensors(
+        {name: tensor for name, tensor in tensors.items() if name != key}, tmp_path / "bert" / WEIGHTS
+    )
+    names = []
+
+    def create(next_creator, **options):
+        names.append(options["name"])
+        return next_creator(**options)
+
+    with (
+        tf.variable_creator_scope(create),
+        pytest.raises(CheckpointError, match=rf"{key}: expected a tensor for .* \(1048576, 8\), got none"),
+    ):
+        from_huggingface(tmp_path / "bert")
+    assert not names
+
+
 def test_tied_tables(published, tmp_path):
     """The table of tokens alone, with all its copies, or one of the copies in its place."""
     model, folder, prefix, table, copies = published

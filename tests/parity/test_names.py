@@ -62,6 +62,7 @@ def test_keras_hub():
 def test_transformers():
     bert, vit = transformers.BertModel.forward, transformers.ViTModel.forward
     known = arguments_of(transformers.TrainingArguments, bert, vit, transformers.T5Model.forward)
+    known |= arguments_of(transformers.GenerationMixin.generate)
     known |= set(vars(transformers.GenerationConfig())) | set(vars(transformers.BertConfig()))
     known |= set(transformers.modeling_outputs.BaseModelOutputWithPooling.__annotations__)
     known |= set(dir(transformers)) | set(dir(transformers.BertModel)) | set(dir(transformers.BertConfig()))
