@@ -40,7 +40,6 @@ PORTION = 8_192  # inputs that are read and answered together, where the task do
 # Up to this many answers are computed without XLA, since compiling would take longer than it saves: GPT-2
 # with 86 M weights took 3.2 s per line of 64 tokens without XLA, 1.9 s with it, and 7 s to compile.
 FEW = 4
-
 PROBABILITY = "probability_"  # what names of columns begin with, before a label
 
 
@@ -50,7 +49,9 @@ class Drafting(Config):
 
     draft: Annotated[
         str | None,
-        Option("RUN of a smaller model with the same tokenizer, whose guesses are checked (generate)"),
+        Option(
+            "a smaller model with the same tokenizer, whose guesses are checked (generate)", metavar="RUN"
+        ),
     ] = None
 
 

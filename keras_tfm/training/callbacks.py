@@ -21,7 +21,7 @@ LONG = 5.0  # seconds of a first step, and more, are told
 
 class Progress(keras.callbacks.Callback):
     """Shows a progress bar per epoch, and logs the metrics at its end, and what the first step took if it was
-    long: it is traced and compiled.
+    long: it is traced, and compiled if XLA is used.
 
     >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
     >>> model.compile("adam", "mse")
@@ -42,14 +42,16 @@ class Progress(keras.callbacks.Callback):
     def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
         if self.is_first:
             self.first_began = time.perf_counter()
-            self.bar.set_postfix_str("compiling the first step")
+            work = "compiling" if self.model.jit_compile else "tracing"
+            self.bar.set_postfix_str(f"{work} the first step")
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         if self.is_first:
             self.is_first = False
             self.bar.set_postfix_str("", refresh=False)
             if (seconds := time.perf_counter() - self.first_began) >= LONG:
-                LOG.info("The first step took %.0f s: it was compiled.", seconds)
+                work = "compiled" if self.model.jit_compile else "traced"
+                LOG.info("The first step took %.0f s: it was %s.", seconds, work)
         # Reading the loss waits for the device, so it is done rarely.
         if batch % 20 == 0 and logs:
             self.bar.set_postfix_str(f"loss {float(logs['loss']):.3f}", refresh=False)

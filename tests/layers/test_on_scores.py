@@ -27,6 +27,13 @@ def class_block():
     return ClassAttentionBlock(attention, Residual(FeedForward(6), LayerNormalization(), "input"))
 
 
+CAUSAL = {"query": floats("T", 8), "mask": mask("T")}, {"causal": True}
+DECODES = {
+    "causal": "T",
+    "left_padding": "T",
+    "cache": lambda layer, inputs, max_length: layer.start(len(inputs["query"]), max_length),
+}
+
 test_contract = contract.check(
     Case(
         "the greatest scores",
@@ -38,32 +45,23 @@ test_contract = contract.check(
     Case(
         "the greatest scores of what is visible",
         lambda: Attention(HeadProjections(2), on_scores=TopK(2)),
-        {"query": floats("T", 8), "mask": mask("T")},
-        {"causal": True},
+        *CAUSAL,
         attends=True,
-        causal="T",
-        left_padding="T",
-        cache=lambda layer, inputs, max_length: layer.start(len(inputs["query"]), max_length),
+        **DECODES,
         chooses=True,
     ),
     Case(
         "mixed weights of what is visible",
         lambda: Attention(HeadProjections(2), on_weights=HeadMixing()),
-        {"query": floats("T", 8), "mask": mask("T")},
-        {"causal": True},
-        causal="T",
-        left_padding="T",
-        cache=lambda layer, inputs, max_length: layer.start(len(inputs["query"]), max_length),
+        *CAUSAL,
+        **DECODES,
     ),
     Case(
         "bounded scores",
         lambda: Attention(HeadProjections(2), on_scores=SoftCap(0.5)),
-        {"query": floats("T", 8), "mask": mask("T")},
-        {"causal": True},
+        *CAUSAL,
         attends=True,
-        causal="T",
-        left_padding="T",
-        cache=lambda layer, inputs, max_length: layer.start(len(inputs["query"]), max_length),
+        **DECODES,
     ),
     Case("mixed heads", HeadMixing, {"x": floats(3, "T", "S")}),
     Case(

@@ -166,14 +166,19 @@ def test_progress_is_a_bar_on_a_terminal_and_a_line_a_minute_in_a_file(stream, m
     assert last.startswith("epoch 1/1  ") and "loss -" in last
 
 
-def test_a_long_first_step_is_told(monkeypatch):
+@pytest.mark.parametrize(
+    ("jit_compile", "does", "was"), [(True, "compiling", "compiled"), (False, "tracing", "traced")]
+)
+def test_a_long_first_step_is_told(jit_compile, does, was, monkeypatch):
     monkeypatch.setattr(sys, "stderr", Terminal())
     seconds = iter(range(0, 1000, 6))  # each look at the clock is six seconds after the last one
     monkeypatch.setattr(time, "perf_counter", lambda: next(seconds))
     one = np.ones((3, 1))
-    compiled().fit(one, one, batch_size=1, epochs=2, verbose=0, callbacks=[Progress()])
-    before, told, after = sys.stderr.getvalue().partition("The first step took 6 s: it was compiled.\n")
-    assert "compiling the first step" in before and told and "compil" not in after
+    model = compiled()
+    model.jit_compile = jit_compile
+    model.fit(one, one, batch_size=1, epochs=2, verbose=0, callbacks=[Progress()])
+    before, told, after = sys.stderr.getvalue().partition(f"The first step took 6 s: it was {was}.\n")
+    assert f"{does} the first step" in before and told and does not in after
 
 
 def test_the_time_limit_stops_within_an_epoch():

@@ -5,10 +5,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import SameShape
 
 
-class ClassAttention(Layer):
+class ClassAttention(SameShape):
     """Attention from the first token, the class token, to all tokens: (B, N + 1, D) in and out.
 
     `attention` is a layer called as cross-attention; the other tokens are returned unchanged. Touvron et al.
@@ -31,11 +31,8 @@ class ClassAttention(Layer):
         token = self.attention(x[:, :1], x, training=training)
         return ops.concatenate([token, x[:, 1:]], axis=1)
 
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)
 
-
-class ClassAttentionBlock(Layer):
+class ClassAttentionBlock(SameShape):
     """A block that updates only the first token, the class token: (B, N + 1, D) in and out.
 
     `attention` is a `Residual` whose branch attends from the class token to all tokens including itself;
@@ -66,6 +63,3 @@ class ClassAttentionBlock(Layer):
         token = part.branch(normed[:, :1], normed, training=training)
         token = self.feedforward(part.after(x[:, :1], token, training), training=training)
         return ops.concatenate([token, x[:, 1:]], axis=1)
-
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)

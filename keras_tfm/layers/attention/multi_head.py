@@ -129,12 +129,8 @@ class Attention(Layer):
         """The scores (B, H, T, S). Positions are (T,) or (B, T), by default 0, 1, 2, ..."""
         scale = query.shape[-1] ** -0.5 if self.scale is None else self.scale
         if recorders:
-            own = key  # of each head
-            if self.heads_per_key > 1:
-                own = ops.repeat(
-                    key, self.heads_per_key, axis=len(key.shape) - 3
-                )  # (B, H, S, K), (B H, S, K)
-            tap(self, (query, own, scale), "products")
+            keys = key if self.heads_per_key == 1 else repeat_heads(key, self.heads_per_key)
+            tap(self, (query, keys, scale), "products")
         if self.position is not None and self.needs_positions:
             if positions is None:
                 positions, key_positions = Keys(key, key).positions(query)
@@ -226,6 +222,11 @@ class Attention(Layer):
             heads, _ = self.position.rotate(heads, None, positions)
         keys = Keys(cache.key, cache.value, combine_masks(cache.mask), query_positions=positions)
         return cache.ungroup(self.merge(self.attend(heads, keys)), query)
+
+
+def repeat_heads(key, heads_per_key):
+    """A key for each head, of keys (B, G, S, K) or (B G, S, K) that heads share."""
+    return ops.repeat(key, heads_per_key, axis=len(key.shape) - 3)  # (B, H, S, K) or (B H, S, K)
 
 
 class MultiHeadAttention(Attention):

@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.layers.base import Layer, require_sizes
+from keras_tfm.layers.base import Layer, SameShape, require_sizes
 from keras_tfm.layers.masks import LOWEST, in_float32
 
 
@@ -50,7 +50,7 @@ class TopK(Layer):
         return keras.KerasTensor(scores.shape, dtype)
 
 
-class SoftCap(Layer):
+class SoftCap(SameShape):
     """cap * tanh(x / cap): values stay between -`cap` and `cap`, in any shape.
 
     Gemma Team 2024, "Gemma 2", section 2; on the scores of attention, and on logits.
@@ -69,9 +69,6 @@ class SoftCap(Layer):
         """The shape of `x`, which is any."""
         return ops.tanh(x / self.cap) * self.cap
 
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)
-
 
 class _Mixing(keras.layers.EinsumDense):
     """An `EinsumDense` whose bias stays on its axis: Keras's `add` takes (H, 1, 1) for a bias of the last
@@ -82,7 +79,7 @@ class _Mixing(keras.layers.EinsumDense):
         return ops.einsum(self.equation, x, self.kernel) + ops.convert_to_tensor(self.bias)
 
 
-class HeadMixing(Layer):
+class HeadMixing(SameShape):
     """Replaces each head by a learned linear combination of all heads, plus a bias: (B, H, T, S) in and out.
 
     Applied to both scores and weights it is "talking heads" (Shazeer et al. 2020, "Talking-Heads
@@ -109,6 +106,3 @@ class HeadMixing(Layer):
         """(B, H, T, S) -> (B, H, T, S)."""
         x = self.mixing(x)
         return x if self.norm is None else self.norm(x, training=training)
-
-    def compute_output_shape(self, x_shape):
-        return tuple(x_shape)
