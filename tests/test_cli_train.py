@@ -8,8 +8,9 @@ import pytest
 import tensorflow as tf
 
 from keras_tfm import convert, tasks
-from keras_tfm.cli import main, parser
+from keras_tfm.cli import Parser, main, parser, screens
 from keras_tfm.cli.command import plan_of
+from keras_tfm.cli.train import add_task_options
 from keras_tfm.heads import LanguageModel
 from keras_tfm.models import T5, T5Config
 from keras_tfm.tasks import LearningTask, TrainableTask
@@ -261,6 +262,25 @@ def test_the_tasks_are_listed_without_tensorflow():
 
 
 LEARNING = [name for name, task in task_classes().items() if issubclass(task, LearningTask)]
+
+
+def test_the_kept_screens_are_what_the_tasks_declare():
+    kept = json.loads(screens.FILE.read_text("utf-8"))
+    assert kept == screens.screens(), "options have changed: run python -m keras_tfm.cli.screens"
+
+
+def test_a_task_says_what_it_takes_without_tensorflow():
+    code = "from keras_tfm.cli import main; main(['train', 'classify', '--help'])"
+    result = run_fresh(code, blocked=("tensorflow", "keras"))
+    assert result.returncode == 0 and "--class-weight" in result.stdout, result.stderr
+
+
+@pytest.mark.parametrize("name", LEARNING)
+def test_the_kept_screen_is_shown_as_the_options_are(name):
+    kept, full = (Parser(name, description=task_called(name).help) for _ in range(2))
+    screens.show(name, kept)
+    add_task_options(full, task_called(name))
+    assert kept.format_help() == full.format_help()
 
 
 @pytest.mark.parametrize("name", LEARNING)
