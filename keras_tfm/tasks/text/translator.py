@@ -13,7 +13,7 @@ import sacrebleu
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.configs import Between, Config, Length, Option, meant
+from keras_tfm.configs import Between, Config, Field, FieldError, Length, Option, meant
 from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.data.batches.packing import PackedPairs
 from keras_tfm.data.batches.pairs import PairBatches
@@ -24,7 +24,6 @@ from keras_tfm.data.tokenizers.kinds import load_tokenizer, train_tokenizer
 from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 from keras_tfm.generation import CompiledDecoding, DecodingDefaults, DecodingOptions, ScheduledSampling
-from keras_tfm.generation.processors import require
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy, token_accuracy, token_cross_entropy
 from keras_tfm.serving.examples import not_text
 from keras_tfm.tasks.learning import TABLES, VOCABULARY, ModelOptions, Vocabulary
@@ -291,7 +290,7 @@ class Translator(WritingTask, TrainableTask):
         if not training.scheduled_sampling:
             return None
         if self._is_prompted:
-            raise ValueError("`scheduled_sampling` needs an encoder-decoder; the model is a decoder alone.")
+            raise FieldError("{scheduled_sampling} needs an encoder-decoder; the model is a decoder alone.")
         return ScheduledSampling(self.model, training.scheduled_sampling, training.seed)
 
     def generate(
@@ -371,13 +370,8 @@ class Translator(WritingTask, TrainableTask):
         return tf.fill([tf.shape(context["token_ids"])[0], 1], self._start_id)
 
     def _options(self, max_new_tokens: int | None = None, **options: Any) -> DecodingOptions:
-        limit = self.config.max_length
-        if max_new_tokens is not None:
-            rule = f"must lie in [1, {limit}]"
-            require("max_new_tokens", max_new_tokens, lambda n: 1 <= n <= limit, rule, whole=True)
-        chosen = self.config.decoding.choose(1, max_new_tokens=max_new_tokens, **options)
-        found = chosen | {"max_new_tokens": min(limit, chosen.get("max_new_tokens", limit))}
-        return DecodingOptions(**found).within(self.model.head.vocabulary_size)
+        most, size = self.config.max_length, self.model.head.vocabulary_size
+        return self.config.decoding.within(most, most, size, max_new_tokens, **options)
 
     def signature(self, max_new_tokens: int | None = None, **options: Any) -> Signature:
         length, around = self.config.max_length, SpecialTokens([], [self.tokenizer.end_id])
@@ -442,7 +436,9 @@ def check_table(max_length: int, config: Any) -> None:
     """
     for name in sorted(TABLE) if is_static(config) else ():
         if getattr(config, name) < max_length:
-            raise ValueError(
-                f"`max_length` must be at most the model's `{name}`, {getattr(config, name)}, as its "
-                f"attention is static; it is {max_length}."
+            raise FieldError(
+                "{max_length} must be at most the model's {}, {}, as its attention is static; it is {}.",
+                Field(name),
+                getattr(config, name),
+                max_length,
             )
