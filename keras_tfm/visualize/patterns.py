@@ -27,10 +27,10 @@ class Patterns:
     `next` and `previous` are the weight on the token behind and before, `same_word` the weight on the other
     places of the query's token, for tokens that are there twice and not special,
     `same_word_other_segment` the weight on its places in other segments, `same_segment` the weight within the
-    query's own segment, `null` the weight on special tokens. `broad` is (e^entropy - 1) / (keys - 1): 0 for a head
-    that looks at one key at a time, 1 for one that looks at all alike. NaN where there is nothing to
-    measure: no token twice, one segment, one visible key, a layer of fewer heads. `even` is {pattern:
-    (L,)}, what attention to all keys alike would score.
+    query's own segment, `null` the weight on special tokens. `broad` is (e^entropy - 1) / (keys - 1): 0 for a
+    head that looks at one key at a time, 1 for one that looks at all alike. NaN where there is nothing to
+    measure: no token twice, one segment, one visible key, a layer of fewer heads. `even` is {pattern: (L,)},
+    what attention to all keys alike would score.
 
     >>> weights = np.array([[[0.1, 0.8, 0.1], [0.1, 0.1, 0.8], [0.4, 0.3, 0.3]]])  # one head
     >>> found = keras_tfm.visualize.attention_patterns(weights, ["the", "cat", "sat"])
