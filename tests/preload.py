@@ -1,7 +1,5 @@
 """What `tests/run.py` imports once for all its processes: TensorFlow, as the command line imports it."""
 
 from keras_tfm.cli.console import quiet_tensorflow
-from tests.environment import set_environment
 
-set_environment()
 quiet_tensorflow()

@@ -26,6 +26,9 @@ import time
 
 import pytest
 
+from tests.environment import set_environment
+from tests.fresh_process import SERVERS, servers
+
 TESTS = pathlib.Path(__file__).parent
 PARITY = TESTS / "parity"
 DURATIONS = TESTS / "durations.json"
@@ -63,13 +66,15 @@ def main():
         parts += deal(files_in([PARITY]), known, options.jobs, options.shuffle)
     parts = [files for files, _ in sorted(parts, key=lambda part: part[1], reverse=True)]
     os.environ |= ENVIRONMENT
+    set_environment()
     environment = {}
     if options.shuffle is not None:
         environment["KERAS_TFM_TEST_ORDER"] = str(options.shuffle)
         print(f"order drawn: --shuffle {options.shuffle}", flush=True)
 
     began, results = time.monotonic(), []
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+    with servers() as folder, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        environment[SERVERS] = folder
         running = [pool.submit(run_part, files, arguments, environment) for files in parts]
         for done in concurrent.futures.as_completed(running):
             results.append(done.result())
