@@ -9,7 +9,8 @@ import dataclasses
 
 import numpy as np
 
-from keras_tfm.convert.family import LABELS, Entry, Family, Head
+from keras_tfm.convert.entries import Entry
+from keras_tfm.convert.family import LABELS, Family, Head
 from keras_tfm.convert.keymap import (
     batch_counts,
     batch_norm,

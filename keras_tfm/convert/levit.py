@@ -1,6 +1,5 @@
 """LeViT's checkpoints in timm's format (Graham et al. 2021)."""
 
-from keras_tfm.convert.arguments import Arguments
 from keras_tfm.convert.keymap import (
     TRANSPOSED,
     batch_norm,
@@ -10,33 +9,8 @@ from keras_tfm.convert.keymap import (
     reordered,
     weight,
 )
+from keras_tfm.convert.timm import TimmFamily
 from keras_tfm.models import LeViT
-
-MODEL = LeViT
-ARCHITECTURES = {f"levit_{size.lower()}": size for size in LeViT.sizes}
-ARGUMENTS = Arguments(
-    LeViT,
-    fields={
-        "img_size": "image_size",
-        "in_chans": "num_channels",
-        "embed_dim": "dims",
-        "depth": "num_layers",
-        "num_heads": "num_heads",
-        "key_dim": "key_dim",
-        "drop_path_rate": "stochastic_depth",
-        "distilled": "distilled",
-    },
-    fixed_entries={
-        "attn_ratio": 2.0,
-        "mlp_ratio": 2.0,
-        "stem_type": "s16",
-        "down_op": "subsample",
-        "act_layer": "hard_swish",
-        "use_conv": False,
-        "global_pool": "avg",
-    },
-)
-config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 
 
 def rows(config):
@@ -83,3 +57,29 @@ def _output(ours, theirs):
 def _feedforward(ours, theirs):
     dense = (_dense(f"{ours}/feedforward/branch/layer_{i}", f"{theirs}.ln{i + 1}") for i in range(2))
     return [row for part in dense for row in part]
+
+
+TIMM = TimmFamily(
+    model=LeViT,
+    rows=rows,
+    architectures={f"levit_{size.lower()}": size for size in LeViT.sizes},
+    fields={
+        "image_size": "img_size",
+        "num_channels": "in_chans",
+        "dims": "embed_dim",
+        "num_layers": "depth",
+        "num_heads": "num_heads",
+        "key_dim": "key_dim",
+        "stochastic_depth": "drop_path_rate",
+        "distilled": "distilled",
+    },
+    fixed_entries={
+        "attn_ratio": 2.0,
+        "mlp_ratio": 2.0,
+        "stem_type": "s16",
+        "down_op": "subsample",
+        "act_layer": "hard_swish",
+        "use_conv": False,
+        "global_pool": "avg",
+    },
+)

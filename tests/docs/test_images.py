@@ -76,7 +76,7 @@ def test_the_table_of_families_is_whole():
     assert {name.lower() for name, _ in rows} == {*FAMILIES, *others}
     readers = {
         "transformers": {huggingface.family_of_type(name).model for name in huggingface.TABLES},
-        "timm": {importlib.import_module(f"keras_tfm.convert.{name}").MODEL for name in timm.FAMILIES},
+        "timm": {importlib.import_module(f"keras_tfm.convert.{name}").TIMM.model for name in timm.FAMILIES},
     }
     for name, said in rows:
         known = [reader for reader, read in readers.items() if getattr(models, name) in read]
