@@ -97,6 +97,7 @@ class Family(Entries):
         heads: {architecture: its `Head`}.
         copies: {key: the key whose tensor it repeats}, or a function of our configuration that returns it.
         parts: {our field: prefix of keys} for parts that a checkpoint may not have.
+        outer_keys: how keys begin that `prefix` never precedes.
         renamed_keys: {old part of a key: its present name}.
         default_tensors: `default_tensors(tensors)` gives what stands for tensors that a file may not have.
         buffers: patterns of keys that are not weights.
@@ -110,6 +111,7 @@ class Family(Entries):
     nested_entries: tuple[str, ...] = ()
     equal_entries: Mapping[str, str] = dataclasses.field(default_factory=dict)
     parts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    outer_keys: tuple[str, ...] = ()
     copies: Any = dataclasses.field(default_factory=dict)
     renamed_keys: Mapping[str, str] = dataclasses.field(default_factory=dict)
     default_tensors: Callable = nothing
@@ -134,10 +136,15 @@ class Family(Entries):
         known = [self.prefix, *(head.prefix for head in self.heads.values() if head.prefix)]
         return next((prefix for prefix in known if any(key.startswith(prefix) for key in tensors)), "")
 
+    def key_in(self, prefix, key):
+        """The backbone's `key`, or the beginning of one, under `prefix`."""
+        return key if self.outer_keys and key.startswith(self.outer_keys) else prefix + key
+
     def rows_with(self, head, prefix):
         """The table for the backbone under `prefix` and `head` (or None)."""
         rows = [
-            dataclasses.replace(row, theirs=tuple(prefix + key for key in row.theirs)) for row in self.rows
+            dataclasses.replace(row, theirs=tuple(self.key_in(prefix, key) for key in row.theirs))
+            for row in self.rows
         ]
         return rows + (head.rows if head else [])
 
@@ -183,7 +190,7 @@ class Family(Entries):
         """`config` without the parts that the checkpoint or the architecture `head` does not have."""
         present = {
             field: not (head and field in head.missing_parts)
-            and any(key.startswith(prefix + part) for key in tensors)
+            and any(key.startswith(self.key_in(prefix, part)) for key in tensors)
             for field, part in self.parts.items()
         }
         return dataclasses.replace(config, **present)
@@ -192,7 +199,8 @@ class Family(Entries):
         """Raise CheckpointError for tensors that the table does not read."""
         heads = {key for head in self.heads.values() for row in head.rows for key in row.theirs}
         # A row for blocks covers all keys with the same first name.
-        patterns = [*(prefix + part for part in self.parts.values()), *(x.partition("{")[0] for x in heads)]
+        parts = (self.key_in(prefix, part) for part in self.parts.values())
+        patterns = [*parts, *(x.partition("{")[0] for x in heads)]
         for key in sorted(tensors.keys() - read):
             original = self.copies.get(key, "").format(prefix=prefix)
             if original and (with_head or key not in heads):

@@ -35,6 +35,7 @@ TABLES = {
     "swin": "swin.FAMILY",
     "swinv2": "swin_v2.FAMILY",
     "segformer": "mit.FAMILY",
+    "levit": "levit.FAMILY",
     "deit": "deit.FAMILY",
     "vit": "vit.FAMILY",
     "vit_mae": "vit_mae.FAMILY",
@@ -176,7 +177,8 @@ def save_huggingface(
     config = family.write_config(backbone.config) | (head.write_options(model) if head else {})
     tensors = keymap.save(model, family.rows_with(head, family.prefix_with(head)))
     for part in head.missing_parts if head else ():
-        tensors = {k: x for k, x in tensors.items() if not k.startswith(family.prefix + family.parts[part])}
+        missing = family.key_in(family.prefix, family.parts[part])
+        tensors = {key: x for key, x in tensors.items() if not key.startswith(missing)}
     tensors |= family.buffers_of(tensors)
     config = {"architectures": [architecture], "dtype": "float32", **config, **(entries or {})}
     tokenizers = [] if tokenizer is None else [tokenizer.save_huggingface]
