@@ -161,13 +161,13 @@ def test_what_is_no_table_to_write(name, content, options, message, folder, tmp_
     assert not content or out.read_text() == content
 
 
-def test_a_table_is_whole_or_not_there(folder, tmp_path, capsys):
+def test_a_table_is_whole_or_not_there(folder, tmp_path, capsys, monkeypatch):
     (tmp_path / "broken").write_bytes(b"good\nbad\n\xff\n")
     out = tmp_path / "answers.csv"
-    command = [sys.executable, "-m", "keras_tfm", "predict", folder / "classes", "--out", out, "--quiet"]
-    with open(tmp_path / "broken", "rb") as file:
-        end = subprocess.run(command, stdin=file, capture_output=True, text=True, timeout=60)
-    assert end.returncode == 2 and "expected UTF-8" in end.stderr
+    with open(tmp_path / "broken", encoding="utf-8") as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        assert run("predict", folder / "classes", "--out", out, "--quiet") == 2
+    assert "expected UTF-8" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["broken"]
     assert run("predict", folder / "classes", "--data", out, "--out", out) == 2
     out.write_text("good\n")

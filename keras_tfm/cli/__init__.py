@@ -20,7 +20,13 @@ from keras_tfm.serving import plugins
 from keras_tfm.version import __version__
 
 # What options were called in earlier versions: a mistake that is explained, not an option.
-RENAMED = {"--train": "--data", "--input": "--data", "--images": "--data", "--kind": "--family"}
+RENAMED = {
+    "--train": "--data",
+    "--input": "--data",
+    "--images": "--data",
+    "--kind": "--family",
+    "--cased": "--no-lowercase",
+}
 
 
 class Parser(argparse.ArgumentParser):
