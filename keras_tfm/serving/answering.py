@@ -3,7 +3,7 @@
 import numpy as np
 
 from .examples import Refused, check_batch_size, listed, refuse_rows
-from .readers import by_length
+from .reading import by_length
 
 
 class ReadExamples(list):

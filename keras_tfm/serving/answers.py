@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from .entries import chosen
-from .readers import as_pair
+from .text_readers import as_pair
 from .tokens import symbols_of
 
 ASCII_SPACES = "\t\n\f\r "

@@ -13,8 +13,11 @@ from .answers import answer_of
 from .entries import check, checked, parameters_of
 from .examples import Refused, listed, not_choices, not_image, not_pair, not_words, reasons, refuse_rows
 from .files import LAYOUT, NAME, SAVED_MODEL_NAME, check_files, digests_in, read_object
-from .readers import as_choices, as_pair, bytes_of, from_0_to_1, reader_of, refused_or
+from .image_readers import bytes_of, from_0_to_1
+from .readers import reader_of
+from .reading import refused_or
 from .runtimes import RUNTIMES
+from .text_readers import as_choices, as_pair
 from .writing import DECODERS
 
 

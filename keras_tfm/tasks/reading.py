@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from keras_tfm.data.batches.encoding import model_inputs, pack_texts, ragged_rows
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
-from keras_tfm.serving.readers import as_choices
+from keras_tfm.serving.text_readers import as_choices
 from keras_tfm.tasks.asking import AskedTask
 from keras_tfm.tasks.image_text.captioner import Captioner
 from keras_tfm.tasks.image_text.matcher import ImageTextMatcher

@@ -5,7 +5,7 @@ import pytest
 
 from keras_tfm.serving.answering import Answerer, ReadExamples
 from keras_tfm.serving.examples import Refused
-from keras_tfm.serving.readers import Read, Reader
+from keras_tfm.serving.reading import Read, Reader
 
 
 class Counted(Reader):

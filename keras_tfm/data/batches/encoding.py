@@ -88,8 +88,8 @@ def pack_texts(
 
 
 def ragged_rows(rows: Sequence) -> Ragged:
-    """Rows of token ids, as `serving.readers` makes them of one text or of two, as ragged "token_ids" and
-    "segment_ids".
+    """Rows of token ids, as `serving.text_readers` makes them of one text or of two, as ragged "token_ids"
+    and "segment_ids".
     """
     lengths = np.array([len(row.ids) for row in rows], "int64")
     starts = np.cumsum(lengths) - lengths

@@ -225,11 +225,6 @@ class BERTTokenizer(Tokenizer):
         return path
 
     @property
-    def added(self) -> tuple[AddedToken, ...]:
-        """The added tokens."""
-        return self._added.tokens
-
-    @property
     def ordinary(self) -> tuple[str, ...]:
         return SPECIAL
 

@@ -254,11 +254,6 @@ class ByteLevelTokenizer(Tokenizer):
         return self._added.tokenize(tf.where(words == "", " ", words), self._tokenize_word)
 
     @property
-    def added(self) -> tuple[AddedToken, ...]:
-        """The added tokens."""
-        return self._added.tokens
-
-    @property
     def ordinary(self) -> tuple[str, ...]:
         return tuple(self._special.names)
 

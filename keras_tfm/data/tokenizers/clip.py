@@ -204,11 +204,6 @@ class CLIPTokenizer(Tokenizer):
         write_options(options, folder)
 
     @property
-    def added(self) -> tuple[AddedToken, ...]:
-        """The added tokens."""
-        return self._added.tokens
-
-    @property
     def ordinary(self) -> tuple[str, ...]:
         return (START, END)
 

@@ -186,11 +186,6 @@ class SentencePieceTokenizer(Tokenizer):
         return self._model
 
     @property
-    def added(self) -> tuple[AddedToken, ...]:
-        """The added tokens, control pieces included."""
-        return self._added.tokens
-
-    @property
     def ordinary(self) -> tuple[str, ...]:
         return tuple(token.content for token in self.added if token.special)
 

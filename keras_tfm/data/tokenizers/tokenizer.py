@@ -5,7 +5,7 @@ Each is saved as one file next to the model.
 
 import pathlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -38,6 +38,7 @@ class Tokenizer(tf.Module):
 
     pad_id, start_id, end_id, unknown_id = range(4)
     vocabulary_size: int
+    _added: Any = None  # `AddedTokens`, of a tokenizer that has any
     in_graphs: str = ""  # how the ids of a text in a graph may differ from those on the host, in a sentence
     blank: str | None = None  # the spelling of the mask token in a text, if there is a mask token
 
@@ -50,6 +51,11 @@ class Tokenizer(tf.Module):
     def silent_ids(self) -> tuple[int, ...]:
         """The ids that `detokenize` omits."""
         return self.pad_id, self.start_id
+
+    @property
+    def added(self) -> tuple[Any, ...]:
+        """The added tokens (`AddedToken`), control pieces included."""
+        return () if self._added is None else self._added.tokens
 
     @property
     def ordinary(self) -> tuple[str, ...]:

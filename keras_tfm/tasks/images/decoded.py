@@ -10,7 +10,8 @@ import tensorflow as tf
 from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.serving.examples import Refused, check, not_image
-from keras_tfm.serving.readers import Read, Reader, from_0_to_1, portion_of, refused_or
+from keras_tfm.serving.image_readers import from_0_to_1, portion_of
+from keras_tfm.serving.reading import Read, Reader, refused_or
 
 
 class DecodedImages(Reader):

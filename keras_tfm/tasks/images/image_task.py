@@ -20,7 +20,7 @@ from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.log import Bar
 from keras_tfm.serving.answering import Answerer
 from keras_tfm.serving.examples import check_batch_size, check_column, listed, not_image
-from keras_tfm.serving.readers import portion_of
+from keras_tfm.serving.image_readers import portion_of
 from keras_tfm.tasks.asking import AskedTask
 from keras_tfm.tasks.images.decoded import DecodedImages, is_file, listed_images
 from keras_tfm.tasks.signatures import ColumnNames, Inspection, Signature

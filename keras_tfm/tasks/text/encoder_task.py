@@ -20,7 +20,7 @@ from keras_tfm.data.tokenizers.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.log import Bar
 from keras_tfm.serving.examples import refuse_rows
-from keras_tfm.serving.readers import Read
+from keras_tfm.serving.reading import Read
 from keras_tfm.tasks.asking import AskedTask
 from keras_tfm.tasks.learning import VOCABULARY, ModelOptions, Vocabulary, columns_of, family_among, rows_of
 from keras_tfm.tasks.signatures import Signature

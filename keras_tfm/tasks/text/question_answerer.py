@@ -19,7 +19,7 @@ from keras_tfm.data.sources.questions import Questions, check_answer, read_quest
 from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
 from keras_tfm.heads import SpanCrossEntropy, SpanFinder
 from keras_tfm.serving.examples import not_answers, not_text
-from keras_tfm.serving.readers import Read
+from keras_tfm.serving.reading import Read
 from keras_tfm.tasks.learning import ROWS
 from keras_tfm.tasks.records import records_of
 from keras_tfm.tasks.signatures import ColumnNames, Signature

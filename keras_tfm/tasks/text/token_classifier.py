@@ -14,7 +14,7 @@ from keras_tfm.data.sources.labelled import TaggedWords, read_tagged_words, read
 from keras_tfm.data.sources.lines import Inputs
 from keras_tfm.heads import TokenCrossEntropy, TokenTagger, token_accuracy
 from keras_tfm.serving.examples import listed, not_texts, words_in
-from keras_tfm.serving.readers import Read
+from keras_tfm.serving.reading import Read
 from keras_tfm.tasks.class_weights import class_weights
 from keras_tfm.tasks.judgements import Judgements, confusion_of, counts_in, counts_of_sets, losses_of
 from keras_tfm.tasks.learning import ROWS

@@ -15,9 +15,9 @@ from keras_tfm.data import DataError, ImageFiles, Preprocessing
 from keras_tfm.data.sources.image_files import decoded_or_problem
 from keras_tfm.data.sources.images import read_images, read_labelled_images
 from keras_tfm.data.sources.preprocessing import decode_pixels
-from keras_tfm.serving import image_headers, readers
+from keras_tfm.serving import image_headers, image_readers
 from keras_tfm.serving.examples import Refused
-from keras_tfm.serving.readers import Images
+from keras_tfm.serving.image_readers import Images
 
 in_graph = tf.function(lambda data: decode_pixels(data, 3), [tf.TensorSpec([], tf.string)], autograph=False)
 
@@ -170,7 +170,7 @@ def test_a_panorama_is_not_resized_whole():
 
 @pytest.mark.parametrize("size", [(40, 90), (90, 40), (37, 50), (64, 64)])
 def test_the_part_of_an_image_is_the_same_as_of_the_whole(size, monkeypatch):
-    monkeypatch.setattr(readers, "MAX_PIXELS", 0)
+    monkeypatch.setattr(image_readers, "MAX_PIXELS", 0)
     image = noise(*size, 3)
     served = Images(None, (16, 16, 3), "bicubic", 0.8, True).row(encoded(image, "PNG")) * 255
     short = 20 / min(size)

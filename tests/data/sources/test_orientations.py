@@ -22,7 +22,7 @@ from keras_tfm.data.sources.preprocessing import decode_pixels
 from keras_tfm.data.sources.run_lengths import packed
 from keras_tfm.data.sources.stated_sizes import drawn_on
 from keras_tfm.serving.image_headers import Header, header_of, orientation_of, turned
-from keras_tfm.serving.readers import Images
+from keras_tfm.serving.image_readers import Images
 
 ORIENTATIONS = range(1, 9)
 KINDS = {"JPEG": {"quality": 95, "subsampling": 0}, "PNG": {}, "WEBP": {"lossless": True}}

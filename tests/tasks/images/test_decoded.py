@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from keras_tfm.data import Canvas, Preprocessing
 from keras_tfm.data.sources import image_files
-from keras_tfm.serving import readers
+from keras_tfm.serving import image_readers
 from keras_tfm.serving.answering import Answerer
 from keras_tfm.serving.examples import Refused
 from keras_tfm.tasks import ImageEncoder
@@ -31,7 +31,7 @@ def decoded(monkeypatch):
         return decode(source, *arguments)
 
     monkeypatch.setattr(image_files, "decoded_or_problem", counted)
-    monkeypatch.setattr(readers, "MOST_VALUES", 1)
+    monkeypatch.setattr(image_readers, "MOST_VALUES", 1)
     return sources
 
 
@@ -109,8 +109,8 @@ def test_what_is_no_image_is_refused():
 
 def test_readers_of_images_hold_few_at_once(monkeypatch):
     """However many there are, 64 of a large size, and many of a small one."""
-    assert readers.portion_of((800, 800, 3)) == 64 and readers.portion_of((32, 32, 3)) == 21_824
-    monkeypatch.setattr(readers, "MOST_VALUES", 1)
+    assert image_readers.portion_of((800, 800, 3)) == 64 and image_readers.portion_of((32, 32, 3)) == 21_824
+    monkeypatch.setattr(image_readers, "MOST_VALUES", 1)
     held, reader = [], DecodedImages((2, 2, 1), Preprocessing())
     read = reader.read
     monkeypatch.setattr(reader, "read", lambda part: held.append(len(part)) or read(part))

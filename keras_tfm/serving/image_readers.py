@@ -1,0 +1,112 @@
+"""The reader of images: files and arrays as numbers of the model's size, by Pillow."""
+
+import io
+import math
+from typing import Literal
+
+import numpy as np
+
+from .examples import Refused, check, not_image
+from .image_headers import FORMATS, MAX_PIXELS, NOT_WHOLE, Header, header_of, problem_of, read_bytes, turned
+from .packages import imported
+from .reading import Reader
+
+MOST_VALUES = 1 << 26  # of images that are read at once
+
+
+class Images(Reader):
+    """Images as numbers from 0 to 1, (B, height, width, channels).
+
+    Arrays of the function's size, 8-bit or from 0 to 1, are taken as they are; image files and 8-bit arrays
+    of another size are resized by Pillow, as the task does within a grey level.
+    """
+
+    def __init__(
+        self,
+        folder,
+        shape: tuple[int, int, int],
+        interpolation: Literal["bilinear", "bicubic"],
+        crop_fraction: float,
+        keep_aspect: bool,
+    ):
+        self._shape, self._crop_fraction, self._keep_aspect = tuple(shape), crop_fraction, keep_aspect
+        self._interpolation = interpolation.upper()
+        self.portion = portion_of(self._shape)
+
+    def row(self, example):
+        check(example, not_image)
+        if not isinstance(example, np.ndarray):
+            return self._resized(_pixels(bytes_of(example), self._shape[2]))
+        image = example[..., None] if example.ndim == 2 else example
+        if image.shape == self._shape:
+            return from_0_to_1(image)
+        if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != self._shape[2]:
+            raise Refused(f"expected an image {self._shape}, or 8 bits, got {image.shape}")
+        return self._resized(image)
+
+    def _resized(self, image):
+        pillow = imported("PIL.Image", "Pillow")
+        size = np.array(image.shape[:2])
+        whole = np.array([int(side / self._crop_fraction + 1e-6) for side in self._shape[:2]])
+        if self._keep_aspect:
+            longer = 1 if whole[0] * size[1] >= whole[1] * size[0] else 0
+            whole[longer] = whole[1 - longer] * size[longer] // size[1 - longer]
+        top, left = (whole - self._shape[:2]) // 2
+        picture = pillow.fromarray(image[..., 0] if image.shape[2] == 1 else image)
+        kernel = getattr(pillow.Resampling, self._interpolation)
+        if whole.prod() <= MAX_PIXELS:
+            picture = picture.resize((int(whole[1]), int(whole[0])), kernel)
+            box = left, top, left + self._shape[1], top + self._shape[0]
+            return from_0_to_1(np.asarray(picture.crop(tuple(map(int, box)))).reshape(self._shape))
+        # Of a panorama only the part that is kept is computed, whose pixels may differ by a grey level.
+        scale = size / whole
+        ends = np.array([left, top, left + self._shape[1], top + self._shape[0]]) * np.tile(scale[::-1], 2)
+        box = tuple(np.minimum(ends, np.tile(size[::-1], 2)).tolist())
+        picture = picture.resize((self._shape[1], self._shape[0]), kernel, box)
+        return from_0_to_1(np.asarray(picture).reshape(self._shape))
+
+    def join(self, rows, widths=None):
+        return {"images": np.stack(rows)}
+
+
+def _pixels(data, channels):
+    """The bytes of an image file as 8-bit pixels (H, W, channels), turned as its EXIF says, without alpha."""
+    pillow = imported("PIL.Image", "Pillow")
+    header = header_of(data) or Header((0, 0))
+    try:
+        picture = pillow.open(io.BytesIO(data), formats=FORMATS)
+        if picture.mode.startswith("I;16"):  # which Pillow would clip
+            picture = pillow.fromarray((np.asarray(picture) >> 8).astype("uint8"))
+        pixels = turned(np.asarray(picture.convert("RGB")), header.orientation)
+    except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:
+        raise Refused(f"{NOT_WHOLE} ({error})") from None
+    if channels == 3:
+        return pixels
+    grey = np.rint(pixels.astype("float32") @ np.array([0.299, 0.587, 0.114], "float32"))
+    return np.clip(grey, 0, 255).astype("uint8")[..., None]
+
+
+def bytes_of(image):
+    """The bytes of an image file, given by itself or by its path; `Refused` for one that its header refuses,
+    and for what is no file, which may be waited for in vain.
+    """
+    try:
+        data = read_bytes(image)
+    except OSError as error:
+        raise Refused(f"cannot be read: {error.strerror or error}") from None
+    if (problem := problem_of(data)) is not None:
+        raise Refused(problem)
+    return data
+
+
+def portion_of(shape):
+    """How many images of a `shape` are read at once: as many batches of 64 as fit `MOST_VALUES`, at least
+    one.
+    """
+    return 64 * max(1, MOST_VALUES // (64 * math.prod(shape)))
+
+
+def from_0_to_1(image):
+    """An image (H, W), or one or many (..., H, W, C), 8-bit or from 0 to 1, as float32 from 0 to 1."""
+    image = image[..., None] if image.ndim == 2 else image
+    return image.astype("float32") / (255.0 if image.dtype == np.uint8 else 1.0)
