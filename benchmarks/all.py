@@ -189,7 +189,7 @@ def versions():
 
 
 def table(folder, failed, device):
-    """The results of all runs that are kept in `folder`, and those that `failed`, as a page of Markdown."""
+    """The results of the runs kept in `folder`, and the names that `failed`, as a page of Markdown."""
     lines = ["# Benchmarks", "", f"{processor()}; --device {device}; {versions()}.", ""]
     lines += ["| run | case | of | value | ratio (least to most) | what by what |", f"|{'---|' * 6}"]
     for name in RUNS:

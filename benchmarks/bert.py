@@ -162,7 +162,7 @@ def run_tokenizer(name, path):
 
 
 def measure_loading(rounds):
-    """Seconds to load transformers' BERT-base into a built model, beside those to read its file."""
+    """Seconds to load transformers' BERT-base into a built model, beside the seconds to read its file."""
     from keras_tfm.convert import bert, keymap
     from keras_tfm.convert.folder import read_weights
     from keras_tfm.models import BERT

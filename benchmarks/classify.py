@@ -3,7 +3,7 @@
     python -m benchmarks.classify --data FILE        tab-separated: a text and its label
 
 Both train the same BERT (4 layers 256 wide) with dropout 0.1 and AdamW in float32, from one vocabulary of
-8,000 pieces. KerasHub's pipeline is that of its guides: tokenize and pack in `map`, every row as long as the
+8,000 pieces. KerasHub's pipeline follows its guides: tokenize and pack in `map`, every row as long as the
 longest of the data, jit_compile on and off. Counted are real tokens, padding not. Needs the [parity] extra.
 """
 

@@ -80,7 +80,7 @@ def run_transformers():
     )
     model = transformers.DetrForObjectDetection(config).train().to(device)
     for weight in model.parameters():
-        weight.requires_grad_()  # those of the backbone's first stages too
+        weight.requires_grad_()  # the backbone's first stages too
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4, weight_decay=1e-4, fused=True)
     pixels = torch.from_numpy(images).permute(0, 3, 1, 2).contiguous().to(device)
     labels = [

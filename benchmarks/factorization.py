@@ -4,7 +4,7 @@
 
 A sweep solves for all users' and all items' factors once, in float32 on two threads. Ours sets the mean and
 the biases besides; implicit's solves a problem of the same normal equations (`use_cg=False`), without its
-loss. The numbers of ratings by user and by item fall as a power, as those of real ratings do. On two cores
+loss. The numbers of ratings by user and by item fall as a power, as real ratings do. On two cores
 with AVX-512: ours 1.59 M ratings a second, implicit 0.7.3 1.16 M, ours without Numba 0.55 M.
 """
 

@@ -27,7 +27,7 @@ RECORD = "KERAS_TFM_BENCHMARK_RECORD"  # the file of `record`
 
 
 def parse(parser, has_gpu_part=True):
-    """The options of a benchmark: those of `parser` and `--device`, which is put into effect.
+    """The options of a benchmark: `parser`'s and `--device`, which is put into effect.
 
     To be called before TensorFlow or torch is imported. It exits with a line and code 2 where a GPU is asked
     for, and none is visible or the benchmark has no part that runs on one. A worker has the device of the
@@ -221,15 +221,15 @@ def report_precisions(names, results, unit="tokens"):
 
 
 def ratios(rates, first, name):
-    """The rate of `first` divided by that of `name`, in each round."""
+    """The rate of `first` divided by the rate of `name`, in each round."""
     return [a / b for a, b in zip(rates[first], rates[name], strict=True)]
 
 
 def compare(title, module, peers, rounds, steps, warmup, arguments=(), flops_per_token=None, unit="tokens"):
     """Race `peers`, a worker process of `module` each with `arguments`, and print the table.
 
-    Peers that are not installed are left out. Returns {name: median `unit`s per second}; on a GPU those of
-    the last precision.
+    Peers that are not installed are left out. Returns {name: median `unit`s per second}, on
+    a GPU of the last precision.
     """
     print(f"\n{title}, {rounds} rounds of {steps} steps, ratio = {peers[0]} / row", flush=True)
     is_on_gpu = os.environ.get(DEVICE) == "gpu"

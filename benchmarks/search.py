@@ -3,7 +3,7 @@
     python -m benchmarks.search                       # 100,000 vectors of 512 numbers
     python -m benchmarks.search --count 1000000
 
-The vectors are drawn near a space of 48 dimensions, so that they have neighbours, as those of real images
+The vectors are drawn near a space of 48 dimensions, so that they have neighbours, as vectors of real images
 have; they are added 1,024 at a time, as `keras-tfm search index` does. The graph needs Faiss, the extra
 `search`. Measured with one thread (OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1), other work beside it: all
 compared in 20 ms of CPU; a graph made in 113 s of CPU; by it 2.3 ms, and 100 % of the nearest ten.
@@ -73,7 +73,7 @@ def main():
 
 
 def paths(answers):
-    """The set of those in each answer of a search."""
+    """The set of paths in each answer of a search."""
     return [{path for path, _ in answer} for answer in answers]
 
 

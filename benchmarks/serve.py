@@ -109,7 +109,7 @@ def main():
     parser.add_argument("--formats", nargs="+", default=FORMATS, choices=FORMATS)
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--exports", metavar="FOLDER", help="keep the exports here, and take those that are")
+    parser.add_argument("--exports", metavar="FOLDER", help="keep the exports here, or take them from here")
     options = parse(parser, has_gpu_part=False)
     os.environ["TF_NUM_INTRAOP_THREADS"] = os.environ["TF_NUM_INTEROP_THREADS"] = str(options.threads)
     names = list(dict.fromkeys(["saved_model", *options.formats]))

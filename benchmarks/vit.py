@@ -32,7 +32,7 @@ MODELS = ("vit", "swin")
 PARTS = ("training", "inference", "input")
 INPUTS = ("none", "light", "strong")  # how images are changed while they are read
 NUM_FILES = 64
-BATCHES_READ = 32  # at once: more than those that were read ahead, while another worker had its turn
+BATCHES_READ = 32  # at once: more than were read ahead, while another worker had its turn
 # Multiplications and additions of one inference: twice the 4.6 and 4.5 billion of each that Liu et al.
 # 2021, "Swin Transformer", table 1, give; a training step has three times as many.
 FLOPS = {"vit": 9.2e9, "swin": 9.0e9}
@@ -150,7 +150,7 @@ def run_input(kind):
     rng = np.random.default_rng(0)
 
     def file():
-        """Of smooth pixels, as photographs are: noise takes longer to decode."""
+        """An image of smooth pixels, as photographs are: noise takes longer to decode."""
         pixels = tf.image.resize(rng.uniform(0, 255, (12, 16, 3)), (375, 500), "bicubic")
         return tf.io.encode_jpeg(tf.saturate_cast(pixels, tf.uint8)).numpy()
 

@@ -3,11 +3,11 @@
     python examples/caption_pictures.py                   # 20 minutes
     python examples/caption_pictures.py --minutes 5       # a taste
 
-The pictures are those of `made_world.py`: two coloured things beside or above one another, 200 different
+The pictures come from `made_world.py`: two coloured things beside or above one another, 200 different
 sentences, one for a picture. The encoder is a ViT behind a few convolutions (Dosovitskiy et al. 2021, the
 hybrid), the decoder attends to its 49 patches. It is asked about 200 pictures that were never seen, by itself
 and as the SavedModel that it is exported to, which takes the bytes of PNG files. In 6 minutes of CPU on one
-core (--minutes 15, with other work beside it) all 200 captions were exact, also those of the SavedModel.
+core (--minutes 15, with other work beside it) all 200 captions were exact, the SavedModel's too.
 """
 
 import argparse
@@ -30,7 +30,7 @@ DECODER = {
 
 
 def main():
-    """Learn from thousands of pictures, and say what is on those that were never seen."""
+    """Learn from thousands of pictures, and say what is on pictures that were never seen."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=20)
     parser.add_argument("--out", help="a folder for the SavedModel (default: one that is removed)")

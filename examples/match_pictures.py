@@ -3,7 +3,7 @@
     python examples/match_pictures.py                   # 15 minutes
     python examples/match_pictures.py --minutes 4       # a taste
 
-The pictures are those of `made_world.py`: two coloured things beside or above one another, 200 different
+The pictures come from `made_world.py`: two coloured things beside or above one another, 200 different
 sentences, one for a picture. It is asked about fifty pictures that were never seen, one for each of fifty
 sentences. In 14 minutes of CPU on one core (30 by the clock, with other work beside it) it found the sentence
 of each picture, and the picture of each sentence, at the first place: recall at 1 is 100 % both ways. Radford

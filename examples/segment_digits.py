@@ -3,7 +3,7 @@
     python examples/segment_digits.py              # 10 minutes
     python examples/segment_digits.py 2 2000       # 2 minutes, on 2,000 pictures
 
-The pictures are those of `digit_pictures.py`; a mask is where the ink is darker than one half. On two cores,
+The pictures come from `digit_pictures.py`; a mask is where the ink is darker than one half. On two cores,
 with 3,000 pictures, a minute and a half ends at a miou of 85.3 and two and a half at 88.6. With the encoder
 of SegFormer in place of the ResNet it was 22.5 after six.
 """

@@ -5,7 +5,7 @@
 learns 50 numbers for each of 1,352 words in some seconds. It prints how long the tail of the counts is, the
 nearest words of some words, and the cosines within pairs of related words and across them, and draws these
 in two dimensions, word_vectors.png, where matplotlib is installed. Expected: the nearest word of "list" is
-"tuple", that of "true" is "false"; cosines within pairs are about 0.6, across pairs about 0.
+"tuple", the nearest of "true" is "false"; cosines within pairs are about 0.6, across pairs about 0.
 
 --corpus takes text, one text per line, words separated by spaces; --analogies takes a file of Mikolov's
 questions, "Athens Greece Oslo Norway". The same vectors come of
@@ -82,7 +82,7 @@ if __name__ == "__main__":
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--corpus", metavar="FILE", help="a text a line")
-    parser.add_argument("--words", nargs="+", metavar="WORD", help="whose neighbours are told")
+    parser.add_argument("--words", nargs="+", metavar="WORD", help="whose neighbours are printed")
     parser.add_argument("--analogies", metavar="FILE", help="questions of four words a line")
     arguments = parser.parse_args()
     main(arguments.corpus, arguments.words, arguments.analogies)

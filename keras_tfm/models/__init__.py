@@ -4,8 +4,8 @@ The inputs are `images` (B, H, W, C), `videos` (B, F, H, W, C), `token_ids` (B, 
 together. Encoders return `sequence_output` and, where the family has one, `pooled_output`; models of images
 and texts return an output for each side. `model.hidden_states` are the states between the blocks; models of
 images in stages also have `model.maps`, the last map of each stage. `Family.sizes` names the published
-sizes, and `Family.from_size(name)` makes one with new weights. The table in the README says whose
-checkpoints can be read.
+sizes, and `Family.from_size(name)` makes one with new weights. docs/models.md lists all
+of them, and whose checkpoints can be read.
 """
 
 from keras_tfm.models.detection.conditional_detr import ConditionalDETR, ConditionalDETRConfig

@@ -10,6 +10,7 @@ all the same.
 """
 
 import ast
+import importlib.util
 import io
 import pathlib
 import re
@@ -22,12 +23,24 @@ import numpy as np
 from keras_tfm.cli import main
 
 ROOT = pathlib.Path(__file__).parents[2]
+# Pages whose Python takes the reader's files and RUNs as given: test_readme.py has tiny stand-ins for them.
+STAND_IN_PAGES = tuple(
+    f"docs/guides/{name}.md" for name in ("text", "images_and_words", "see_inside", "word_vectors")
+)
 BLOCK = re.compile(
     r"^(?:<!-- not run: (?P<why>[^\n]*) -->\n\n?)?```(?P<language>\w*)\n(?P<code>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 SHAPE = re.compile(r"\((?:\d+, ?)+\d*\)")
 NUMBER = re.compile(r"-?\d{1,3}(?:,\d{3})*(?:\.\d+)?(?![\w.])")
+
+
+def module(path):
+    """The module in a file of docs/, which is no package."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
 
 
 class Block(NamedTuple):

@@ -1,4 +1,4 @@
-"""What docs/clusters.md tells readers to run, taken from the page: its TF_CONFIGs, scripts and manifest."""
+"""What docs/guides/clusters.md asks readers to run, taken from the page: TF_CONFIGs, scripts, a manifest."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from keras_tfm.cli.generated import given
 from keras_tfm.launch import free_ports
 from keras_tfm.training.strategy import check_cluster
 
-PAGE = pathlib.Path(__file__).parents[2] / "docs" / "clusters.md"
+PAGE = pathlib.Path(__file__).parents[2] / "docs" / "guides" / "clusters.md"
 pytestmark = pytest.mark.skipif(not PAGE.exists(), reason="the page is not part of the wheel")
 
 
@@ -114,7 +114,7 @@ print(sorted(int(size) for size in dataset) == [1] * 10 + [2] * 10 + [3] * 10)
 
 @pytest.mark.slow
 def test_tf_data_service(tmp_path):
-    _, service, distribute = blocks("python")
+    *_, service, distribute = blocks("python")
     commands = blocks("sh")[2]
     for old, new in zip(("5050", "5051", "5052"), map(str, free_ports(3)), strict=True):
         commands, distribute = commands.replace(old, new), distribute.replace(old, new)

@@ -1,6 +1,5 @@
 """What builds the pages: the markup of docstrings, formulas, the reference, the check of what was built."""
 
-import importlib.util
 import shutil
 import subprocess
 import sys
@@ -11,18 +10,10 @@ import keras_tfm
 import keras_tfm.data
 import keras_tfm.layers
 import keras_tfm.training
-from tests.docs.pages import ROOT
+from tests.docs.pages import ROOT, module
 
 DOCS = ROOT / "docs"
 pytestmark = pytest.mark.skipif(not DOCS.exists(), reason="the pages are not part of the wheel")
-
-
-def module(path):
-    """A file of docs/, which is no package."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
 
 
 @pytest.mark.parametrize(

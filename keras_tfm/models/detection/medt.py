@@ -1,6 +1,5 @@
-"""MedT and its gated axial U-Net, for few and small images, without pre-trained weights.
-
-Valanarasu et al. 2021, "Medical Transformer: Gated Axial-Attention for Medical Image Segmentation".
+"""MedT and its gated axial U-Net, for few and small images, without pre-trained weights (Valanarasu et al.
+2021, "Medical Transformer: Gated Axial-Attention for Medical Image Segmentation").
 
 A U-Net: stages of blocks that attend along columns and rows, each but the first of half the size, then
 convolutions that double the size and add the stage before. MedT joins two: a shallow one of the whole image,

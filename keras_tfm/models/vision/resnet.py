@@ -1,9 +1,9 @@
-"""Two convolutional networks: ResNet, and BiT of Kolesnikov et al. 2020, "Big Transfer".
+"""Two convolutional networks: ResNet (He et al. 2016, "Deep Residual Learning for Image Recognition") and BiT
+(Kolesnikov et al. 2020, "Big Transfer").
 
-ResNet of He et al. 2016, "Deep Residual Learning for Image Recognition", is the usual version 1.5, whose
-bottlenecks have their stride in the 3 x 3 convolution. BiT normalises groups of features, before each
-convolution (He et al. 2016, "Identity Mappings in Deep Residual Networks"), and standardises kernels; its
-batches may be small.
+ResNet is the usual version 1.5, whose bottlenecks have their stride in the 3 x 3 convolution. BiT normalises
+groups of features, before each convolution (He et al. 2016, "Identity Mappings in Deep Residual Networks"),
+and standardises kernels; its batches may be small.
 """
 
 import abc
