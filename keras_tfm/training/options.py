@@ -13,10 +13,8 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from keras_tfm.configs import Between, Config, Count, Minutes, Natural, Option, parse_json
+from keras_tfm.configs import Between, Config, Count, Minutes, Natural, Option, Positive, parse_json
 from keras_tfm.training.folder import refuse_pattern
-
-Positive = Annotated[float, Between(0, is_above=True)]
 
 ShareOfArea = Annotated[float, Between(0.01, 1)]
 # Options of tasks that learn from images.
