@@ -17,7 +17,7 @@ BEGIN = r'(?:^|[.;:!?]\s+|"""|#\s+)'  # of a sentence or a clause
 PATTERNS = {
     "of which": BEGIN + r"[Oo]f which\b",
     "Of ...,": r'(?:^\s*|[.!?]\s+|"""|# )Of [a-z`]',
-    "those of": r"\b(?:[Tt]hose|[Tt]hat) (?:of|in|with|from|to|which|whose|by|for|on)\b|\b[Tt]hose that\b",
+    "those of": r"\b[Tt](?:hose|hat)\s+(?:of|in|with|from|to|which|whose|by|for|on)\b|\b[Tt]hose\s+that\b",
     "the former": r"\b[Tt]he (?:former|latter)\b",
     "tell": r"\b(?:tell|tells|told|telling)\b",
 }
