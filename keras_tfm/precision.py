@@ -1,5 +1,5 @@
 """Passes a layer's dtype policy on to its sub-layers, which are created without a dtype of their own, and
-keeps the policies of those that were quantised afterwards.
+keeps the policies of sub-layers that were quantised afterwards.
 
 It also keeps sub-layers of different layers apart while Keras loads a file: see `private.keras.making`.
 """

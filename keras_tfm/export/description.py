@@ -70,7 +70,7 @@ may ask needs such a check before the graph.
 
 
 def described(task, format, quantization, **entries):
-    """The content of serving.json; `entries` are those of the format's kind."""
+    """The content of serving.json; `entries` are what the format's kind adds."""
     return {
         "layout": serving.LAYOUT,
         "keras_tfm": __version__,
