@@ -248,9 +248,10 @@ ALONE = ("train", "translate", "--data", "a", "--out", "b")
         (("launch", "--workers", "2"), "expected -- train …; got no command"),
         (("launch", "--workers", "2", "--", "fly"), "expected -- train …; got fly"),
         (("launch", "--workers", "2", "--", "train", "fly"), "invalid choice: 'fly'"),
-        (
+        pytest.param(
             ("launch", "--workers", "2", "--", *ALONE, "--strategy", "mirrored"),
             "train with --strategy multi-worker; got mirrored",
+            marks=pytest.mark.slow,  # a process of its own, as `a size for launch` of bad_inputs.py has it
         ),
     ],
 )

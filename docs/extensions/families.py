@@ -43,7 +43,7 @@ def readers():
     """{library: the families whose folders are read and written}."""
     return {
         "transformers": {huggingface.family_of_type(name).model for name in huggingface.TABLES},
-        "timm": {importlib.import_module(f"keras_tfm.convert.{name}").MODEL for name in timm.FAMILIES},
+        "timm": {importlib.import_module(f"keras_tfm.convert.{name}").TIMM.model for name in timm.FAMILIES},
     }
 
 

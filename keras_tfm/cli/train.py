@@ -34,10 +34,12 @@ def fill(name: str, verb: Any) -> None:
         raise ValueError(f"The task {name!r} does not learn.")
     verb.description = f"{task_class.help[0].upper()}{task_class.help[1:]}."
     verb.set_defaults(run=functools.partial(run, task_class), check=functools.partial(plan_of, task_class))
-    _add_options(verb, task_class)
+    add_task_options(verb, task_class)
 
 
-def _add_options(verb: argparse.ArgumentParser, task_class: Any) -> None:
+def add_task_options(verb: Any, task_class: Any) -> None:
+    """Add the options of a task that learns to a parser, or to what takes groups of options as one does."""
+
     def add(group: Any, flag: str, name: str, metavar: str, help: str, **how: Any) -> None:
         how |= {"dest": name, "metavar": metavar, "help": help.replace("%", "%%")}
         group.add_argument(flag, default=argparse.SUPPRESS, **how)

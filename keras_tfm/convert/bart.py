@@ -4,7 +4,8 @@ import dataclasses
 
 import numpy as np
 
-from keras_tfm.convert.family import LABELS, Entry, Family, Head, first_of, rate
+from keras_tfm.convert.entries import Entry
+from keras_tfm.convert.family import LABELS, Family, Head, first_of, rate
 from keras_tfm.convert.keymap import (
     Transform,
     attention,

@@ -1,14 +1,13 @@
 """BiT's checkpoints with the names of transformers and of timm (Kolesnikov et al. 2020)."""
 
-from keras_tfm.convert.arguments import Arguments, times
-from keras_tfm.convert.family import Entry, Family
+from keras_tfm.convert.entries import Entry, times
+from keras_tfm.convert.family import Family
 from keras_tfm.convert.keymap import POINTWISE, convolution, linear, norm
 from keras_tfm.convert.resnet import BLOCK, CLASSIFIER, FIELDS
+from keras_tfm.convert.timm import TimmFamily
 from keras_tfm.models import BiT
 from keras_tfm.models.vision.resnet import BiTConfig
 
-MODEL = BiT
-ARCHITECTURES = {f"resnetv2_{size}_bit": size for size in BiT.sizes}
 WIDTHS = BiTConfig().dims  # the widths for the factor 1
 
 
@@ -78,16 +77,34 @@ FAMILY = Family(
 )
 
 
-ARGUMENTS = Arguments(
-    BiT,
+def factor_of(config):
+    """timm's factor of the widths, which is part of a published size's name; for other widths it is 1."""
+    factor = config.dims[0] // WIDTHS[0]
+    is_published = (config.stem_dim, *config.dims) == tuple(factor * dim for dim in (64, *WIDTHS))
+    return factor if is_published else 1
+
+
+TIMM = TimmFamily(
+    model=BiT,
+    rows=timm_rows,
+    architectures={f"resnetv2_{size}_bit": size for size in BiT.sizes},
     fields={
-        "img_size": "image_size",
-        "in_chans": "num_channels",
-        "layers": "depths",
-        "channels": "dims",
-        "stem_chs": "stem_dim",
-        "drop_path_rate": "stochastic_depth",
+        "image_size": "img_size",
+        "num_channels": "in_chans",
+        "depths": "layers",
+        "dims": Entry(
+            "channels",
+            lambda widths, entries: times([entries["width_factor"]] * len(widths), widths),
+            lambda config: tuple(dim // factor_of(config) for dim in config.dims),
+        ),
+        "stem_dim": Entry(
+            "stem_chs",
+            lambda width, entries: times(entries["width_factor"], width),
+            lambda config: config.stem_dim // factor_of(config),
+        ),
+        "stochastic_depth": "drop_path_rate",
     },
+    derived_entries={"width_factor": factor_of},
     fixed_entries={
         "global_pool": "avg",
         "output_stride": 32,
@@ -98,27 +115,6 @@ ARGUMENTS = Arguments(
         "bottle_ratio": 0.25,
     },
     fixed_fields={"num_groups": 32},
-    named=("layers", "width_factor"),
+    named_entries=("layers", "width_factor"),
+    has_image_size=False,
 )
-
-
-def config_of(arguments):
-    """Our configuration for timm's arguments and `img_size`, which timm's class does not have."""
-    given = {"channels": WIDTHS, "stem_chs": 64, "width_factor": 1, **arguments}
-    factor, channels, stem = (given.pop(name) for name in ("width_factor", "channels", "stem_chs"))
-    factors = [factor] * len(channels) if isinstance(channels, list | tuple) else None
-    widths = {"channels": times(factors, channels), "stem_chs": times(factor, stem)}
-    return ARGUMENTS.config_of(given | widths)
-
-
-def arguments_of(config):
-    """timm's arguments for a configuration; ValueError for one that timm does not have.
-
-    The width factor of a published size is part of timm's name; for other widths it is 1.
-    """
-    factor, arguments = config.dims[0] // WIDTHS[0], ARGUMENTS.arguments_of(config)
-    if (config.stem_dim, *config.dims) != tuple(factor * dim for dim in (64, *WIDTHS)):
-        factor = 1
-    channels = tuple(dim // factor for dim in config.dims)
-    widths = {"width_factor": factor, "channels": channels, "stem_chs": config.stem_dim // factor}
-    return {name: x for name, x in (arguments | widths).items() if name != "img_size"}

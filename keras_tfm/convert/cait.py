@@ -1,21 +1,16 @@
 """CaiT's checkpoints in timm's format (Touvron et al. 2021)."""
 
-from keras_tfm.configs import brief
-from keras_tfm.convert.arguments import Arguments, ratio_of, times
-from keras_tfm.convert.family import Entry
+from keras_tfm.convert.entries import Entry, multiple, ratio_of, ratios, times
 from keras_tfm.convert.keymap import TRANSPOSED, linear, norm, weight
+from keras_tfm.convert.timm import TimmFamily
 from keras_tfm.convert.variant import OF_HEADS, attention_rows, embedding_rows, feedforward_rows
 from keras_tfm.models import CaiT
-from keras_tfm.training.safetensors import CheckpointError
 
 
 def read_class_width(ratio, arguments):
     """The width inside the class token's feed-forward layers; None if all others have the same."""
-    dim, usual = arguments.get("embed_dim", 768), arguments.get("mlp_ratio", 4.0)
-    width = times(ratio, dim)
-    if type(width) is not int:
-        raise CheckpointError("timm", "mlp_ratio_token_only", "a multiple of `embed_dim`", brief(ratio))
-    return None if width == times(usual, dim) else width
+    width = multiple("mlp_ratio_token_only", ratio, "embed_dim", arguments)
+    return None if width == times(arguments.get("mlp_ratio", 4.0), arguments["embed_dim"]) else width
 
 
 def write_class_ratio(config):
@@ -23,40 +18,6 @@ def write_class_ratio(config):
     return ratio_of(config.class_intermediate_dim or config.intermediate_dim, config.dim)
 
 
-MODEL = CaiT
-ARCHITECTURES = {
-    "cait_xxs24_224": "XXS24/224",
-    "cait_xxs24_384": "XXS24/384",
-    "cait_xxs36_224": "XXS36/224",
-    "cait_xxs36_384": "XXS36/384",
-    "cait_xs24_384": "XS24/384",
-    "cait_s24_224": "S24/224",
-    "cait_s24_384": "S24/384",
-    "cait_s36_384": "S36/384",
-    "cait_m36_384": "M36/384",
-    "cait_m48_448": "M48/448",
-}
-ARGUMENTS = Arguments(
-    CaiT,
-    fields={
-        "img_size": "image_size",
-        "patch_size": "patch_size",
-        "in_chans": "num_channels",
-        "embed_dim": "dim",
-        "depth": "num_layers",
-        "num_heads": "num_heads",
-        "depth_token_only": "num_class_layers",
-        "mlp_ratio_token_only": Entry("class_intermediate_dim", read_class_width, write_class_ratio),
-        "init_values": "layer_scale",
-        "proj_drop_rate": "dropout",
-        "attn_drop_rate": "dropout",
-        "drop_path_rate": "stochastic_depth",
-    },
-    ratios={"mlp_ratio": ("intermediate_dim", "dim")},
-    fixed_entries={"qkv_bias": True, "pos_drop_rate": 0.0, "global_pool": "token"},
-    fixed_fields={"activation": "gelu", "epsilon": 1e-6},
-)
-config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 CLASS_BLOCK = "blocks_token_only.{}"
 
 
@@ -89,3 +50,37 @@ def class_attention_rows():
         *linear(f"{ours}/branch/output", f"{theirs}.proj"),
         *norm(f"{ours}/norm", f"{CLASS_BLOCK}.norm1"),
     ]
+
+
+TIMM = TimmFamily(
+    model=CaiT,
+    rows=rows,
+    architectures={
+        "cait_xxs24_224": "XXS24/224",
+        "cait_xxs24_384": "XXS24/384",
+        "cait_xxs36_224": "XXS36/224",
+        "cait_xxs36_384": "XXS36/384",
+        "cait_xs24_384": "XS24/384",
+        "cait_s24_224": "S24/224",
+        "cait_s24_384": "S24/384",
+        "cait_s36_384": "S36/384",
+        "cait_m36_384": "M36/384",
+        "cait_m48_448": "M48/448",
+    },
+    fields={
+        "image_size": "img_size",
+        "patch_size": "patch_size",
+        "num_channels": "in_chans",
+        "dim": "embed_dim",
+        "num_layers": "depth",
+        "num_heads": "num_heads",
+        "num_class_layers": "depth_token_only",
+        "class_intermediate_dim": Entry("mlp_ratio_token_only", read_class_width, write_class_ratio),
+        "layer_scale": "init_values",
+        "dropout": ("proj_drop_rate", "attn_drop_rate"),
+        "stochastic_depth": "drop_path_rate",
+        **ratios("mlp_ratio", ["intermediate_dim"], "dim", "embed_dim"),
+    },
+    fixed_entries={"qkv_bias": True, "pos_drop_rate": 0.0, "global_pool": "token"},
+    fixed_fields={"activation": "gelu", "epsilon": 1e-6},
+)

@@ -5,7 +5,8 @@ for example "text_config.hidden_size". In the first published folders `eos_token
 the last token of the vocabulary.
 """
 
-from keras_tfm.convert.family import Entry, Family, Head
+from keras_tfm.convert.entries import Entry
+from keras_tfm.convert.family import Family, Head
 from keras_tfm.convert.keymap import (
     TRANSPOSED,
     Transform,

@@ -5,11 +5,10 @@ read with a norm that neither scales nor shifts, and ignores the one that is wri
 entry for an image size; an additional one stores that of our configuration.
 """
 
-import dataclasses
-
 import numpy as np
 
-from keras_tfm.convert.family import LABELS, Entry, Family, Head
+from keras_tfm.convert.entries import Entry
+from keras_tfm.convert.family import LABELS, Family, Head
 from keras_tfm.convert.keymap import (
     batch_counts,
     batch_norm,
@@ -22,7 +21,6 @@ from keras_tfm.convert.keymap import (
 from keras_tfm.heads import Classifier
 from keras_tfm.models import CvT
 
-PREFIX = "cvt."
 STAGE, LAYER = "encoder.stages.{}", "encoder.stages.{}.layers.{}"
 BLOCK = "stage_{}_block_{}"
 ROWS = [
@@ -42,18 +40,6 @@ for part in ("query", "key", "value"):
     ROWS += convolution(f"{ours}_convolution", f"{convolved}.convolution", depthwise_kernel())
     ROWS += batch_norm(f"{ours}_convolution/norm", f"{convolved}.normalization")
     ROWS += linear(ours, f"{theirs}.projection_{part}")
-
-
-class CvTFamily(Family):
-    """A `Family` whose files have the last norm outside the backbone's prefix."""
-
-    def rows_with(self, head, prefix):
-        return [
-            dataclasses.replace(
-                row, theirs=tuple(key.replace(f"{PREFIX}layernorm.", "layernorm.") for key in row.theirs)
-            )
-            for row in super().rows_with(head, prefix)
-        ]
 
 
 def depths(config):
@@ -76,11 +62,12 @@ def unit_norm(tensors):
     return {"layernorm.weight": np.ones(width, "float32"), "layernorm.bias": np.zeros(width, "float32")}
 
 
-FAMILY = CvTFamily(
+FAMILY = Family(
     model_type="cvt",
     backbone="CvtModel",
     model=CvT,
-    prefix=PREFIX,
+    prefix="cvt.",
+    outer_keys=("layernorm.",),
     fields={
         "image_size": "image_size",
         "num_channels": "num_channels",

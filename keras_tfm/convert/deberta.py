@@ -7,16 +7,8 @@ calls "legacy" are written.
 import dataclasses
 
 from keras_tfm.convert.bert import MASKED_LM, own_activation
-from keras_tfm.convert.family import (
-    ACTIVATIONS,
-    LABELS,
-    Entry,
-    Family,
-    Head,
-    Option,
-    rate,
-    their_activation,
-)
+from keras_tfm.convert.entries import ACTIVATIONS, Entry, their_activation
+from keras_tfm.convert.family import LABELS, Family, Head, Option, rate
 from keras_tfm.convert.keymap import TRANSPOSED, Transform, embedding, feedforward, linear, norm, weight
 from keras_tfm.heads import Classifier, MaskedLM, MultipleChoice, SpanFinder, TokenTagger
 from keras_tfm.models import DeBERTa

@@ -7,7 +7,8 @@ classes, as in a new model of theirs, ours gets several heads with the same valu
 import re
 
 from keras_tfm.convert import detr
-from keras_tfm.convert.family import LABELS, Entry, Family, Head
+from keras_tfm.convert.entries import Entry
+from keras_tfm.convert.family import LABELS, Family, Head
 from keras_tfm.convert.keymap import Row, Transform, convolution, linear, norm, weight
 from keras_tfm.heads import ReferencedDetector
 from keras_tfm.models import DeformableDETR

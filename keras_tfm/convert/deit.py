@@ -3,19 +3,19 @@
 The pooling layer of `DeiTModel` is not read, since no classifier uses it.
 """
 
-import dataclasses
-
 import numpy as np
 
 from keras_tfm.convert.family import LABELS, Family, Head
 from keras_tfm.convert.keymap import Row, Transform, linear, norm, patches, weight
-from keras_tfm.convert.vit import ARGUMENTS as VIT_ARGUMENTS
+from keras_tfm.convert.timm import TimmFamily
 from keras_tfm.convert.vit import (
     FIELDS,
     FIRST_OF_ONE,
+    TIMM_FIELDS,
     encoder_rows,
     timm_encoder_rows,
 )
+from keras_tfm.convert.vit import TIMM as VIT
 from keras_tfm.heads import Classifier, DistilledClassifier
 from keras_tfm.models import DeiT
 
@@ -50,21 +50,19 @@ def timm_rows(config):
     ]
 
 
-MODEL = DeiT
-ARCHITECTURES = {
-    "deit_tiny_distilled_patch16_224": "Ti",
-    "deit_small_distilled_patch16_224": "S",
-    "deit_base_distilled_patch16_224": "B",
-    "deit_base_distilled_patch16_384": "B",
-}
-ARGUMENTS = dataclasses.replace(
-    VIT_ARGUMENTS,
+TIMM = TimmFamily(
     model=DeiT,
-    fixed_entries={**VIT_ARGUMENTS.fixed_entries, "global_pool": "token", "class_token": True},
+    rows=timm_rows,
+    architectures={
+        "deit_tiny_distilled_patch16_224": "Ti",
+        "deit_small_distilled_patch16_224": "S",
+        "deit_base_distilled_patch16_224": "B",
+        "deit_base_distilled_patch16_384": "B",
+    },
+    fields=TIMM_FIELDS,
+    fixed_entries={**VIT.fixed_entries, "global_pool": "token", "class_token": True},
     fixed_fields={"activation": "gelu", "epsilon": 1e-6},
 )
-config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
-
 FAMILY = Family(
     model_type="deit",
     backbone="DeiTModel",

@@ -9,7 +9,8 @@ import dataclasses
 
 from keras_tfm.convert import resnet
 from keras_tfm.convert.bart import STACKS
-from keras_tfm.convert.family import LABELS, Entry, Family, Head
+from keras_tfm.convert.entries import Entry
+from keras_tfm.convert.family import LABELS, Family, Head
 from keras_tfm.convert.keymap import (
     CONVOLVED,
     TRANSPOSED,
@@ -21,7 +22,7 @@ from keras_tfm.convert.keymap import (
     weight,
 )
 from keras_tfm.heads import ObjectDetector, PanopticDetector
-from keras_tfm.models import DETR, ResNet
+from keras_tfm.models import DETR
 from keras_tfm.models.detection.backbones import OF_DETECTOR
 
 BACKBONE = "backbone.conv_encoder.model."
@@ -102,12 +103,12 @@ def read_backbone(value, entries):
         architecture = theirs.get("backbone", entries.get("backbone"))
         stages = theirs.get("out_indices") or (entries.get("backbone_kwargs") or {}).get("out_indices") or [4]
         if (
-            architecture not in resnet.ARCHITECTURES
+            architecture not in resnet.TIMM.architectures
             or max(stages) != 4
             or (theirs.get("output_stride") or 32) != 32
         ):
             raise ValueError
-        config = ResNet.sizes[resnet.ARCHITECTURES[architecture]]
+        config = resnet.TIMM.size_of(architecture)
     else:
         config = resnet.FAMILY.read_config(theirs, "config.json")
         last = f"stage{len(config.depths)}"

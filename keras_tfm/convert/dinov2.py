@@ -7,22 +7,21 @@ import dataclasses
 
 import numpy as np
 
-from keras_tfm.configs import brief
-from keras_tfm.convert.arguments import Arguments, ratio_of, times
-from keras_tfm.convert.family import LABELS, Entry, Family, Head
+from keras_tfm.convert.entries import Entry, multiple, ratio_of
+from keras_tfm.convert.family import LABELS, Family, Head
 from keras_tfm.convert.keymap import feedforward, linear, norm, patches, weight
-from keras_tfm.convert.vit import ARGUMENTS as VIT_ARGUMENTS
+from keras_tfm.convert.timm import TimmFamily
 from keras_tfm.convert.vit import (
     FIELDS,
     FIRST_OF_ONE,
     TIMM_FIELDS,
+    TIMM_FIXED,
     attention_rows,
     embedding_rows,
     timm_encoder_rows,
 )
 from keras_tfm.heads import PatchClassifier
 from keras_tfm.models import DINOv2
-from keras_tfm.training.safetensors import CheckpointError
 
 BLOCK, LAYER = "block_{}", "encoder.layer.{}"
 
@@ -130,7 +129,7 @@ def timm_rows(config):
     return table + linear(f"{branch}/output", "blocks.{}.mlp.fc2")
 
 
-def from_timm_weights(config, tensors):
+def read_timm_tensors(config, tensors):
     """timm's weights with a position of the class token: models with registers have none, so it is 0."""
     positions = tensors.get("pos_embed")
     if not config.num_registers or positions is None or positions.ndim != 3:
@@ -138,7 +137,7 @@ def from_timm_weights(config, tensors):
     return {**tensors, "pos_embed": np.concatenate([np.zeros_like(positions[:, :1]), positions], axis=1)}
 
 
-def to_timm_weights(config, tensors):
+def write_timm_tensors(config, tensors):
     """timm's weights for ours; with registers, the class token's position is added to the token."""
     if not config.num_registers:
         return tensors
@@ -148,9 +147,7 @@ def to_timm_weights(config, tensors):
 
 def read_timm_width(ratio, arguments):
     """Our feed-forward width; with a gate timm's ratio is that of the gate and the values together."""
-    whole = times(ratio, arguments.get("embed_dim", 768))
-    if type(whole) is not int:
-        raise CheckpointError("timm", "mlp_ratio", "a multiple of `embed_dim`", brief(ratio))
+    whole = multiple("mlp_ratio", ratio, "embed_dim", arguments)
     return whole // 2 if arguments.get("mlp_layer") else whole
 
 
@@ -159,43 +156,28 @@ def write_timm_ratio(config):
     return ratio_of(config.intermediate_dim * (1 + config.gated), config.dim)
 
 
-MODEL = DINOv2
-ARCHITECTURES = {
-    f"vit_{name}_patch14_{kind}dinov2": f"{letter}/14{registers}"
-    for kind, registers in (("", ""), ("reg4_", "-registers"))
-    for name, letter in {"small": "S", "base": "B", "large": "L", "giant": "g"}.items()
-}
-ARGUMENTS = Arguments(
-    DINOv2,
+TIMM = TimmFamily(
+    model=DINOv2,
+    rows=timm_rows,
+    architectures={
+        f"vit_{name}_patch14_{kind}dinov2": f"{letter}/14{registers}"
+        for kind, registers in (("", ""), ("reg4_", "-registers"))
+        for name, letter in {"small": "S", "base": "B", "large": "L", "giant": "g"}.items()
+    },
     fields={
         **TIMM_FIELDS,
-        "mlp_ratio": Entry("intermediate_dim", read_timm_width, write_timm_ratio),
-        "attn_drop_rate": "attention_dropout",
-        "init_values": "layer_scale",
-        "reg_tokens": "num_registers",
-        "mlp_layer": "gated",
+        "dropout": ("proj_drop_rate", "pos_drop_rate"),
+        "intermediate_dim": Entry("mlp_ratio", read_timm_width, write_timm_ratio),
+        "attention_dropout": "attn_drop_rate",
+        "layer_scale": "init_values",
+        "num_registers": "reg_tokens",
+        "gated": "mlp_layer",
     },
-    fixed_entries={
-        **{k: x for k, x in VIT_ARGUMENTS.fixed_entries.items() if k not in ("reg_tokens", "no_embed_class")},
-        "global_pool": "token",
-        "class_token": True,
-    },
+    derived_entries={"no_embed_class": lambda config: config.num_registers > 0},
+    fixed_entries={**TIMM_FIXED, "global_pool": "token", "class_token": True},
     fixed_fields={"activation": "gelu", "epsilon": 1e-6},
     default_entries={"drop_path_rate": 0.0, "init_values": 1e-5},
-    named=("mlp_layer",),
+    named_entries=("mlp_layer",),
+    read_tensors=read_timm_tensors,
+    write_tensors=write_timm_tensors,
 )
-
-
-def config_of(arguments):
-    """The configuration for timm's arguments; CheckpointError for those of another model."""
-    own = {name: x for name, x in arguments.items() if name != "no_embed_class"}
-    config = ARGUMENTS.config_of(own)
-    expected, got = config.num_registers > 0, arguments.get("no_embed_class", False)
-    if got != expected:
-        raise CheckpointError("timm", "no_embed_class", repr(expected), brief(got))
-    return config
-
-
-def arguments_of(config):
-    """timm's arguments for a configuration; ValueError for one that timm does not have."""
-    return {**ARGUMENTS.arguments_of(config), "no_embed_class": config.num_registers > 0}

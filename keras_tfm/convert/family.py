@@ -1,59 +1,25 @@
-"""The names in transformers of a family's configuration entries, weights and heads: one `Family` each."""
+"""A family of transformers: the names of its configuration's entries, of its weights and of its heads."""
 
 import dataclasses
 import re
-import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from keras_tfm.configs import brief, kinds_of
+from keras_tfm.configs import brief
+from keras_tfm.convert.entries import Entries, nothing
 from keras_tfm.convert.keymap import Row
 from keras_tfm.training.safetensors import CheckpointError
 
-ACTIVATIONS = {
-    "gelu": "gelu",
-    "relu": "relu",
-    "silu": "silu",
-    "swish": "silu",
-    "tanh": "tanh",
-    "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "gelu_fast": "gelu_tanh",
-    "quick_gelu": "gelu_quick",
-}
-THEIR_ACTIVATIONS = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
 MAX_LABELS = 100_000
 PROBLEMS = ("single_label_classification", "multi_label_classification", "regression")
 TOKEN_IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_token_id")
 
 
-def their_activation(name):
-    """Their name of our activation `name`; ValueError if they have none."""
-    if name not in THEIR_ACTIVATIONS:
-        known = ", ".join(THEIR_ACTIVATIONS)
-        raise ValueError(f"transformers has no name for the activation {name!r}, only for {known}.")
-    return THEIR_ACTIVATIONS[name]
-
-
 def files_of(backbone):
     """The names of files that may convert our `backbone`: that of its module, and that of its class."""
     return type(backbone).__module__.rpartition(".")[2], type(backbone).__name__.lower()
-
-
-def nothing(_):
-    """A function for no additional entries or tensors."""
-    return {}
-
-
-@dataclasses.dataclass(frozen=True)
-class Entry:
-    """An entry with another value than our field; `read(value, entries)` and `write(config)` convert it."""
-
-    name: str
-    read: Callable
-    write: Callable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,25 +82,22 @@ class Head:
         return written
 
 
-@dataclasses.dataclass(frozen=True)
-class Family:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Family(Entries):
     """The conversion of one family of checkpoints.
 
-    Keys are those of the backbone by itself; in a model with a head `prefix` precedes them. `rows` and
-    `copies` may also be functions of our configuration.
+    Keys are those of the backbone by itself; in a model with a head `prefix` precedes them. The fields of
+    `Entries` say the configuration, these the files:
 
     Args:
-        fields: {our field: their entry}, or an `Entry` if the values differ.
-        default_entries: {their entry: its meaning if it is missing}, where that is not our field's default.
-        derived_entries: {their entry: function of our configuration} for entries that follow from it.
-        fixed_entries: {their entry: the only value that is supported here}.
-        fixed_fields: {our field: the only value that they support}.
+        model_type, backbone: the names of the family and of the architecture without a head.
         nested_entries: the names of entries that are dictionaries; `fields` call the entries inside
             "name.entry".
         equal_entries: {entry: other entry} for entries that must have the same value.
-        rows: the table of weights.
-        copies: {key: the key whose tensor it repeats}.
+        heads: {architecture: its `Head`}.
+        copies: {key: the key whose tensor it repeats}, or a function of our configuration that returns it.
         parts: {our field: prefix of keys} for parts that a checkpoint may not have.
+        outer_keys: how keys begin that `prefix` never precedes.
         renamed_keys: {old part of a key: its present name}.
         default_tensors: `default_tensors(tensors)` gives what stands for tensors that a file may not have.
         buffers: patterns of keys that are not weights.
@@ -142,33 +105,27 @@ class Family:
     """
 
     model_type: str
-    backbone: str  # its architecture
-    model: Any
+    backbone: str
     prefix: str
-    fields: Mapping[str, str | Entry]
-    rows: Any
     heads: Mapping[str, Head]
-    default_entries: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    derived_entries: Mapping[str, Callable] = dataclasses.field(default_factory=dict)
-    fixed_entries: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    fixed_fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     nested_entries: tuple[str, ...] = ()
     equal_entries: Mapping[str, str] = dataclasses.field(default_factory=dict)
     parts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    outer_keys: tuple[str, ...] = ()
     copies: Any = dataclasses.field(default_factory=dict)
     renamed_keys: Mapping[str, str] = dataclasses.field(default_factory=dict)
     default_tensors: Callable = nothing
     buffers: tuple[str, ...] = ()
     buffers_of: Callable = nothing
 
-    def computes(self, config):
-        """Whether they have a model for this configuration of ours."""
-        return all(getattr(config, name) == value for name, value in self.fixed_fields.items())
+    @property
+    def their_class(self):
+        return self.backbone
 
     def of(self, config):
         """The family with its tables for one configuration."""
-        made = {name: getattr(self, name) for name in ("rows", "copies")}
-        return dataclasses.replace(self, **{n: x(config) if callable(x) else x for n, x in made.items()})
+        copies = self.copies(config) if callable(self.copies) else self.copies
+        return dataclasses.replace(self, rows=self.rows_of(config), copies=copies)
 
     def prefix_with(self, head):
         """What precedes the backbone's keys in a model with `head` (or None)."""
@@ -179,10 +136,15 @@ class Family:
         known = [self.prefix, *(head.prefix for head in self.heads.values() if head.prefix)]
         return next((prefix for prefix in known if any(key.startswith(prefix) for key in tensors)), "")
 
+    def key_in(self, prefix, key):
+        """The backbone's `key`, or the beginning of one, under `prefix`."""
+        return key if self.outer_keys and key.startswith(self.outer_keys) else prefix + key
+
     def rows_with(self, head, prefix):
         """The table for the backbone under `prefix` and `head` (or None)."""
         rows = [
-            dataclasses.replace(row, theirs=tuple(prefix + key for key in row.theirs)) for row in self.rows
+            dataclasses.replace(row, theirs=tuple(self.key_in(prefix, key) for key in row.theirs))
+            for row in self.rows
         ]
         return rows + (head.rows if head else [])
 
@@ -193,50 +155,14 @@ class Family:
         for name, other in self.equal_entries.items():
             if name in entries and other in entries and entries[name] != entries[other]:
                 raise CheckpointError(path, name, f"{other}, {brief(entries[other])}", brief(entries[name]))
-        for name, value in self.fixed_entries.items():
-            if entries.get(name, value) != value:
-                raise CheckpointError(path, name, repr(value), brief(entries[name]))
-        entries = {**self.default_entries, **entries}
-        values: dict = dict(self.fixed_fields)
-        kinds = kinds_of(self.model.config_class)
-        defaults = {field.name: field.default for field in dataclasses.fields(self.model.config_class)}
-        for ours, theirs in self.fields.items():
-            name = theirs.name if isinstance(theirs, Entry) else theirs
-            if name in entries:
-                value = _read(theirs, entries, path) if isinstance(theirs, Entry) else entries[name]
-                if isinstance(value, list) and _takes_lists(kinds[ours]):
-                    values[ours] = tuple(value)  # the configuration checks its items
-                elif isinstance(value, dict) and kinds[ours] is dict:
-                    values[ours] = value  # the configuration checks its items
-                elif value is None and type(None) in typing.get_args(kinds[ours]):
-                    values[ours] = None
-                else:
-                    values[ours] = _value(value, ours, defaults[ours], path, name)
-        try:
-            return self.model.config_class(**values)
-        except ValueError as error:
-            expected = f"a configuration of {self.model.__name__}"
-            raise CheckpointError(path, None, expected, str(error).rstrip(".")) from None
+        return super().read_config(entries, path)
 
     def write_config(self, config):
         """Their entries for our configuration; ValueError if they have none for it."""
-        for name, value in self.fixed_fields.items():
-            if getattr(config, name) != value:
-                got = getattr(config, name)
-                raise ValueError(f"{self.backbone} computes only `{name}` {value!r}; it is {got!r}.")
-        values: dict = {}
-        for ours, theirs in self.fields.items():
-            if isinstance(theirs, Entry):
-                values[theirs.name] = theirs.write(config)
-            elif ours == "activation":
-                values[theirs] = their_activation(config.activation)
-            else:
-                values[theirs] = getattr(config, ours)
-        values |= {name: function(config) for name, function in self.derived_entries.items()}
+        values = super().write_config(config)
         values |= {name: values[other] for name, other in self.equal_entries.items()}
-        values |= self.fixed_entries
         entries: dict = {"model_type": self.model_type, **{name: {} for name in self.nested_entries}}
-        for name, value in values.items():
+        for name, value in (values | self.fixed_entries).items():
             outer, _, inner = name.rpartition(".")
             (entries[outer] if outer else entries)[inner] = value
         return entries
@@ -264,7 +190,7 @@ class Family:
         """`config` without the parts that the checkpoint or the architecture `head` does not have."""
         present = {
             field: not (head and field in head.missing_parts)
-            and any(key.startswith(prefix + part) for key in tensors)
+            and any(key.startswith(self.key_in(prefix, part)) for key in tensors)
             for field, part in self.parts.items()
         }
         return dataclasses.replace(config, **present)
@@ -273,7 +199,8 @@ class Family:
         """Raise CheckpointError for tensors that the table does not read."""
         heads = {key for head in self.heads.values() for row in head.rows for key in row.theirs}
         # A row for blocks covers all keys with the same first name.
-        patterns = [*(prefix + part for part in self.parts.values()), *(x.partition("{")[0] for x in heads)]
+        parts = (self.key_in(prefix, part) for part in self.parts.values())
+        patterns = [*parts, *(x.partition("{")[0] for x in heads)]
         for key in sorted(tensors.keys() - read):
             original = self.copies.get(key, "").format(prefix=prefix)
             if original and (with_head or key not in heads):
@@ -333,32 +260,3 @@ def labels_of(count):
 
 
 LABELS = Option(number_of_labels, labels_of)
-
-
-def _takes_lists(kind):
-    """Whether a field of this annotation may hold several values."""
-    return tuple in (typing.get_origin(part) for part in (kind, *typing.get_args(kind)))
-
-
-def _read(entry, entries, path):
-    """The value of our field for `entry`; CheckpointError if it has another type."""
-    try:
-        return entry.read(entries[entry.name], entries)
-    except CheckpointError as error:  # raised for a configuration inside of this one
-        raise CheckpointError(path, error.key, error.expected, error.got) from None
-    except (TypeError, ValueError, KeyError, AttributeError):
-        got = brief(entries[entry.name])
-        raise CheckpointError(path, entry.name, "a value of its kind", got) from None
-
-
-def _value(value, ours, default, path, theirs):
-    """`value` in the type of our field, which follows from its `default`."""
-    if ours == "activation":
-        if not isinstance(value, str) or value not in ACTIVATIONS:
-            raise CheckpointError(path, theirs, f"one of {', '.join(ACTIVATIONS)}", brief(value))
-        return ACTIVATIONS[value]
-    kinds = (int, float) if isinstance(default, float) else int if default is None else type(default)
-    is_number = default is None or (isinstance(default, int | float) and not isinstance(default, bool))
-    if not isinstance(value, kinds) or (is_number and (isinstance(value, bool) or not 0 <= value < 2**31)):
-        raise CheckpointError(path, theirs, f"a value like {default!r}", brief(value))
-    return float(value) if isinstance(default, float) else value

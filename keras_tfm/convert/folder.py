@@ -1,13 +1,16 @@
 """The folder of a checkpoint: config.json, and weights in one safetensors file or in indexed shards."""
 
 import contextlib
+import json
 import os
 import pathlib
 import re
 import shlex
 
-from keras_tfm.training.folder import Path
+from keras_tfm.training.folder import MARK, Path, new_folder
 from keras_tfm.training.safetensors import CheckpointError, read_json, read_tensors
+from keras_tfm.training.weights import write_tensors
+from keras_tfm.version import __version__
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -96,6 +99,18 @@ def read_weights(folder):
             raise CheckpointError(folder / name, key, f"the weight {where[0]}", where[1])
         tensors.update(shard)
     return tensors, path
+
+
+def write_folder(folder, overwrite, entries, tensors, writers=()):
+    """Write config.json with these `entries`, the `tensors`, and what the `writers`, functions of a folder,
+    add, to a new `folder`.
+    """
+    with new_folder(folder, overwrite) as work:
+        text = json.dumps({**entries, MARK: __version__}, indent=2, ensure_ascii=False)
+        (work / "config.json").write_text(text + "\n", "utf-8")
+        write_tensors(tensors, work / WEIGHTS, {"format": "pt"})
+        for write in writers:
+            write(work)
 
 
 def _other_weights(folder):

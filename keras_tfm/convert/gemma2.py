@@ -1,6 +1,6 @@
 """Gemma 2's checkpoints (Gemma Team 2024)."""
 
-from keras_tfm.convert.family import Entry
+from keras_tfm.convert.entries import Entry
 from keras_tfm.convert.keymap import weight
 from keras_tfm.convert.llama import family, rows_of
 from keras_tfm.models import Gemma2

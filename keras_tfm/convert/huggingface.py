@@ -1,20 +1,16 @@
 """Models from and to the folders of `transformers`: config.json and safetensors, by one table per family."""
 
 import importlib
-import json
 import pathlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from keras_tfm.configs import refuse_sizes
 from keras_tfm.convert import keymap, timm
 from keras_tfm.convert.family import files_of
-from keras_tfm.convert.folder import WEIGHTS, find_folder, read_config, read_weights
-from keras_tfm.training.folder import MARK, Path, new_folder
+from keras_tfm.convert.folder import find_folder, read_config, read_weights, write_folder
+from keras_tfm.training.folder import Path
 from keras_tfm.training.quantization import quantization_of
 from keras_tfm.training.safetensors import CheckpointError
-from keras_tfm.training.weights import write_tensors
-from keras_tfm.version import __version__
 
 # The file of each `model_type` in config.json; a file is named like the file of our model.
 TABLES = {
@@ -39,6 +35,7 @@ TABLES = {
     "swin": "swin.FAMILY",
     "swinv2": "swin_v2.FAMILY",
     "segformer": "mit.FAMILY",
+    "levit": "levit.FAMILY",
     "deit": "deit.FAMILY",
     "vit": "vit.FAMILY",
     "vit_mae": "vit_mae.FAMILY",
@@ -110,18 +107,14 @@ def from_huggingface(name: Path, with_head: bool = True) -> Any:
     config = family.without_parts(config, head, tensors, prefix)
     family = family.of(config)
     rows = family.rows_with(head, prefix)
-    try:
-        refuse_sizes(config, [tensor.shape for tensor in tensors.values()])
-        with keymap.checked_by(tensors, rows, file):
-            model = family.model(config)
-            if head:
-                model = head.model(model, **head.arguments_for(config), **head.read_options(entries))
-    except CheckpointError:
-        raise
-    except (ValueError, TypeError, KeyError) as error:  # raised for sizes, and entries that only a head reads
-        expected = f"a configuration of {family.model.__name__}"
-        raise CheckpointError(path, None, expected, str(error).rstrip(".")) from None
-    read = keymap.load(model, tensors, rows, file)
+
+    def make(config):
+        model = family.model(config)
+        if head is None:
+            return model
+        return head.model(model, **head.arguments_for(config), **head.read_options(entries))
+
+    model, read = family.read_model(make, config, tensors, rows, path, file)
     family.check_unread(tensors, read, prefix, file, with_head)
     return model
 
@@ -181,21 +174,15 @@ def save_huggingface(
     family = next((family for family in families if family.computes(backbone.config)), families[0])
     family = family.of(backbone.config)
     architecture, head = (family.backbone, None) if model is backbone else _head_of(model, family)
-    own = family.write_config(backbone.config) | (head.write_options(model) if head else {})
-    rows = family.rows_with(head, family.prefix_with(head))
-    tensors = keymap.save(model, rows)
+    config = family.write_config(backbone.config) | (head.write_options(model) if head else {})
+    tensors = keymap.save(model, family.rows_with(head, family.prefix_with(head)))
     for part in head.missing_parts if head else ():
-        tensors = {k: x for k, x in tensors.items() if not k.startswith(family.prefix + family.parts[part])}
+        missing = family.key_in(family.prefix, family.parts[part])
+        tensors = {key: x for key, x in tensors.items() if not key.startswith(missing)}
     tensors |= family.buffers_of(tensors)
-    with new_folder(folder, overwrite) as work:
-        config = {"architectures": [architecture], "dtype": "float32", **own, **(entries or {})}
-        config[MARK] = __version__
-        (work / "config.json").write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n", "utf-8")
-        write_tensors(tensors, work / WEIGHTS, {"format": "pt"})
-        if tokenizer is not None:
-            tokenizer.save_huggingface(work)
-        for write in writers:
-            write(work)
+    config = {"architectures": [architecture], "dtype": "float32", **config, **(entries or {})}
+    tokenizers = [] if tokenizer is None else [tokenizer.save_huggingface]
+    write_folder(folder, overwrite, config, tensors, [*tokenizers, *writers])
 
 
 def _architecture(entries, family, path):

@@ -1,32 +1,9 @@
 """The hybrid ViT's checkpoints in timm's format (Dosovitskiy et al. 2021, Steiner et al. 2022)."""
 
-import dataclasses
-
 from keras_tfm.convert import vit
 from keras_tfm.convert.keymap import convolution, linear, norm, patches, weight
+from keras_tfm.convert.timm import TimmFamily
 from keras_tfm.models import HybridViT
-
-MODEL = HybridViT
-ARCHITECTURES = {
-    "vit_tiny_r_s16_p8_224": "R+Ti/16",
-    "vit_tiny_r_s16_p8_384": "R+Ti/16",
-    "vit_small_r26_s32_224": "R26+S/32",
-    "vit_small_r26_s32_384": "R26+S/32",
-    "vit_base_r50_s16_224": "R50+B/16",
-    "vit_base_r50_s16_384": "R50+B/16",
-    "vit_large_r50_s32_224": "R50+L/32",
-    "vit_large_r50_s32_384": "R50+L/32",
-}
-STAGES = ("stem_dim", "stage_dims", "stage_depths", "num_groups")  # not among timm's arguments
-ARGUMENTS = dataclasses.replace(
-    vit.ARGUMENTS,
-    model=HybridViT,
-    fields={**vit.TIMM_FIELDS, **{name: name for name in STAGES}},
-    fixed_entries={**vit.ARGUMENTS.fixed_entries, **vit.POOLING_ARGUMENTS},
-    fixed_fields={**vit.ARGUMENTS.fixed_fields, "pooling": "class"},
-    named=STAGES,
-)
-config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 
 
 def rows(config):
@@ -53,3 +30,24 @@ def _normalized(ours, first, theirs, their_norm):
     """The rows of a convolution and its norm; the convolution is the layer `first` of a chain."""
     kernel = weight(f"{ours}/layer_{first}/kernel", f"{theirs}.weight", convolution("", "")[0].transform)
     return [*kernel, *norm(f"{ours}/layer_{first + 1}", their_norm)]
+
+
+STAGES = ("stem_dim", "stage_dims", "stage_depths", "num_groups")  # not among timm's arguments
+TIMM = TimmFamily(
+    model=HybridViT,
+    rows=rows,
+    architectures={
+        "vit_tiny_r_s16_p8_224": "R+Ti/16",
+        "vit_tiny_r_s16_p8_384": "R+Ti/16",
+        "vit_small_r26_s32_224": "R26+S/32",
+        "vit_small_r26_s32_384": "R26+S/32",
+        "vit_base_r50_s16_224": "R50+B/16",
+        "vit_base_r50_s16_384": "R50+B/16",
+        "vit_large_r50_s32_224": "R50+L/32",
+        "vit_large_r50_s32_384": "R50+L/32",
+    },
+    fields={**vit.TIMM_FIELDS, **{name: name for name in STAGES}},
+    fixed_entries={**vit.TIMM.fixed_entries, **vit.POOLINGS["class"]},
+    fixed_fields={**vit.TIMM.fixed_fields, "pooling": "class"},
+    named_entries=STAGES,
+)

@@ -268,7 +268,11 @@ def read_state(model, weights, rows, unread_keys=(), path="the state"):
 
     Raises CheckpointError if one is missing, or unused and not in `unread_keys`.
     """
-    read = load(model, weights, rows, path)
+    check_unread(weights, load(model, weights, rows, path), unread_keys, path)
+
+
+def check_unread(weights, read, unread_keys, path):
+    """Raise CheckpointError for the first of the `weights` that is neither `read` nor in `unread_keys`."""
     for key in sorted(weights.keys() - read - {*unread_keys}):
         raise CheckpointError(path, key, "no such weight", f"one of shape {weights[key].shape}")
 

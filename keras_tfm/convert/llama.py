@@ -1,6 +1,7 @@
 """Llama's checkpoints (Touvron et al. 2023), and what those of its successors share."""
 
-from keras_tfm.convert.family import Entry, Family, Head
+from keras_tfm.convert.entries import Entry
+from keras_tfm.convert.family import Family, Head
 from keras_tfm.convert.keymap import attention, embedding, linear, weight
 from keras_tfm.heads import LanguageModel
 from keras_tfm.models import Llama

@@ -6,7 +6,8 @@ decoder, at the rate of the dropout; ours does not. Their weights of the loss ar
 
 from keras_tfm.convert.deformable_detr import ROW, sampling_rows
 from keras_tfm.convert.detr import attention_rows, feedforward_rows, joint_attention_rows
-from keras_tfm.convert.family import LABELS, Entry, Family, Head
+from keras_tfm.convert.entries import Entry
+from keras_tfm.convert.family import LABELS, Family, Head
 from keras_tfm.convert.keymap import Row, convolution, linear, norm, weight
 from keras_tfm.convert.mask_former import (
     BACKBONE_FIELDS,

@@ -1,7 +1,8 @@
 """SegFormer's checkpoints, encoder (MiT), classifier and segmenter, by transformers' names."""
 
 from keras_tfm.configs import brief
-from keras_tfm.convert.family import LABELS, Entry, Family, Head, Option, rate
+from keras_tfm.convert.entries import Entry
+from keras_tfm.convert.family import LABELS, Family, Head, Option, rate
 from keras_tfm.convert.keymap import (
     POINTWISE,
     batch_counts,

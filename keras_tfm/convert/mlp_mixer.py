@@ -1,28 +1,9 @@
 """MLP-Mixer's checkpoints in timm's format (Tolstikhin et al. 2021)."""
 
-from keras_tfm.convert.arguments import Arguments
+from keras_tfm.convert.entries import ratios
 from keras_tfm.convert.keymap import linear, norm, patches
+from keras_tfm.convert.timm import TimmFamily
 from keras_tfm.models import MLPMixer
-
-MODEL = MLPMixer
-ARCHITECTURES = {f"mixer_{size[0].lower()}{size[2:]}_224": size for size in MLPMixer.sizes if size != "H/14"}
-ARGUMENTS = Arguments(
-    MLPMixer,
-    fields={
-        "img_size": "image_size",
-        "patch_size": "patch_size",
-        "in_chans": "num_channels",
-        "num_blocks": "num_layers",
-        "embed_dim": "dim",
-        "proj_drop_rate": "dropout",
-        "drop_path_rate": "stochastic_depth",
-    },
-    ratios={"mlp_ratio": ("tokens_dim", "channels_dim", "dim")},
-    fixed_entries={"stem_norm": False, "nlhb": False, "global_pool": "avg"},
-    fixed_fields={"activation": "gelu", "epsilon": 1e-6},
-    named=("patch_size", "num_blocks", "embed_dim"),
-)
-config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 
 
 def rows(config):
@@ -38,3 +19,25 @@ def rows(config):
         *norm("norm", "norm"),
         *linear("head/output", "head"),
     ]
+
+
+TIMM = TimmFamily(
+    model=MLPMixer,
+    rows=rows,
+    architectures={
+        f"mixer_{size[0].lower()}{size[2:]}_224": size for size in MLPMixer.sizes if size != "H/14"
+    },
+    fields={
+        "image_size": "img_size",
+        "patch_size": "patch_size",
+        "num_channels": "in_chans",
+        "num_layers": "num_blocks",
+        "dim": "embed_dim",
+        "dropout": "proj_drop_rate",
+        "stochastic_depth": "drop_path_rate",
+        **ratios("mlp_ratio", ["tokens_dim", "channels_dim"], "dim", "embed_dim"),
+    },
+    fixed_entries={"stem_norm": False, "nlhb": False, "global_pool": "avg"},
+    fixed_fields={"activation": "gelu", "epsilon": 1e-6},
+    named_entries=("patch_size", "num_blocks", "embed_dim"),
+)

@@ -3,9 +3,10 @@
 transformers has no entry for an image size; an additional one stores that of our configuration.
 """
 
-from keras_tfm.convert.arguments import Arguments, times
-from keras_tfm.convert.family import LABELS, Entry, Family, Head
+from keras_tfm.convert.entries import Entry, times
+from keras_tfm.convert.family import LABELS, Family, Head
 from keras_tfm.convert.keymap import batch_counts, batch_norm, convolution, linear
+from keras_tfm.convert.timm import TimmFamily
 from keras_tfm.heads import Classifier
 from keras_tfm.models import ResNet
 
@@ -73,10 +74,6 @@ FAMILY = Family(
 )
 
 
-MODEL = ResNet
-ARCHITECTURES = {f"resnet{size}": size for size in ResNet.sizes}
-
-
 def read_block(value, _):
     """Our kind of block for the name of timm's class, or for our own name of it."""
     return "bottleneck" if "bottleneck" in str(value).lower() else "basic"
@@ -87,14 +84,16 @@ def read_dims(value, arguments):
     return times([1 if read_block(arguments.get("block"), None) == "basic" else 4] * len(value), value)
 
 
-ARGUMENTS = Arguments(
-    ResNet,
+TIMM = TimmFamily(
+    model=ResNet,
+    rows=timm_rows,
+    architectures={f"resnet{size}": size for size in ResNet.sizes},
     fields={
-        "img_size": "image_size",
-        "in_chans": "num_channels",
-        "layers": "depths",
-        "channels": Entry(
-            "dims",
+        "image_size": "img_size",
+        "num_channels": "in_chans",
+        "depths": "layers",
+        "dims": Entry(
+            "channels",
             read_dims,
             lambda config: tuple(dim * inner(config) // config.dims[0] for dim in config.dims),
         ),
@@ -116,15 +115,6 @@ ARGUMENTS = Arguments(
     },
     fixed_fields={"stem_dim": 64},
     default_entries={},
-    named=("block",),
+    named_entries=("block",),
+    has_image_size=False,
 )
-
-
-def config_of(arguments):
-    """Our configuration for timm's arguments and `img_size`, which timm's class does not have."""
-    return ARGUMENTS.config_of({"block": "Bottleneck", "channels": (64, 128, 256, 512), **arguments})
-
-
-def arguments_of(config):
-    """timm's arguments for a configuration; ValueError for one that timm does not have."""
-    return {name: x for name, x in ARGUMENTS.arguments_of(config).items() if name != "img_size"}

@@ -2,7 +2,8 @@
 
 from keras_tfm.convert.bert import CLASSIFIER, ROWS
 from keras_tfm.convert.bert import FAMILY as BERT
-from keras_tfm.convert.family import Entry, Family, Head, rate
+from keras_tfm.convert.entries import Entry
+from keras_tfm.convert.family import Family, Head, rate
 from keras_tfm.convert.keymap import linear, norm, weight
 from keras_tfm.heads import Classifier, MaskedLM, MultipleChoice, SpanFinder, TokenTagger
 from keras_tfm.models import RoBERTa

@@ -1,16 +1,11 @@
 """Swin's checkpoints (Liu et al. 2021), with the names of transformers and of timm."""
 
-from keras_tfm.convert.arguments import Arguments
-from keras_tfm.convert.family import LABELS, Entry, Family, Head
+from keras_tfm.convert.entries import Entry
+from keras_tfm.convert.family import LABELS, Family, Head
 from keras_tfm.convert.keymap import TRANSPOSED, linear, norm, patches, weight
+from keras_tfm.convert.timm import TimmFamily
 from keras_tfm.heads import Classifier
 from keras_tfm.models import Swin
-
-MODEL = Swin
-ARCHITECTURES = {
-    f"swin_{name}_patch4_window7_224": size
-    for name, size in {"tiny": "T", "small": "S", "base": "B", "large": "L"}.items()
-}
 
 
 def check_windows(config):
@@ -25,27 +20,6 @@ def check_windows(config):
             raise ValueError(f"timm has other windows than `window` {config.window} in a map of {grid}.")
 
 
-ARGUMENTS = Arguments(
-    Swin,
-    fields={
-        "img_size": "image_size",
-        "patch_size": "patch_size",
-        "in_chans": "num_channels",
-        "embed_dim": "dim",
-        "depths": "depths",
-        "num_heads": "num_heads",
-        "window_size": "window",
-        "mlp_ratio": "mlp_ratio",
-        "proj_drop_rate": "dropout",
-        "attn_drop_rate": "attention_dropout",
-        "drop_path_rate": "stochastic_depth",
-    },
-    fixed_entries={"qkv_bias": True, "global_pool": "avg"},
-    fixed_fields={"activation": "gelu", "epsilon": 1e-5, "fixed_windows": False},
-    default_entries={"drop_path_rate": 0.1},
-    check=check_windows,
-)
-config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 BLOCK = "stage_{}_block_{}"
 ATTENTION = f"{BLOCK}/attention/branch/attention"
 PARTS = ("query", "key", "value")
@@ -150,4 +124,31 @@ FAMILY = Family(
         ),
     },
     buffers=(r".*\.relative_position_index",),
+)
+
+
+TIMM = TimmFamily(
+    model=Swin,
+    rows=timm_rows,
+    architectures={
+        f"swin_{name}_patch4_window7_224": size
+        for name, size in {"tiny": "T", "small": "S", "base": "B", "large": "L"}.items()
+    },
+    fields={
+        "image_size": "img_size",
+        "patch_size": "patch_size",
+        "num_channels": "in_chans",
+        "dim": "embed_dim",
+        "depths": "depths",
+        "num_heads": "num_heads",
+        "window": "window_size",
+        "mlp_ratio": "mlp_ratio",
+        "dropout": "proj_drop_rate",
+        "attention_dropout": "attn_drop_rate",
+        "stochastic_depth": "drop_path_rate",
+    },
+    fixed_entries={"qkv_bias": True, "global_pool": "avg"},
+    fixed_fields={"activation": "gelu", "epsilon": 1e-5, "fixed_windows": False},
+    default_entries={"drop_path_rate": 0.1},
+    check=check_windows,
 )

@@ -1,43 +1,20 @@
 """Swin V2's checkpoints (Liu et al. 2022), with the names of transformers and of timm."""
 
-import dataclasses
-
-from keras_tfm.convert.family import LABELS, Entry, Family, Head
+from keras_tfm.convert import swin
+from keras_tfm.convert.entries import Entry
+from keras_tfm.convert.family import LABELS, Family, Head
 from keras_tfm.convert.keymap import TRANSPOSED, linear, weight
-from keras_tfm.convert.swin import ARGUMENTS as SWIN_ARGUMENTS
 from keras_tfm.convert.swin import ATTENTION, PARTS, THEIR_BLOCK, TIMM_BLOCK, common_rows, common_timm_rows
+from keras_tfm.convert.timm import TimmFamily
 from keras_tfm.heads import Classifier
 from keras_tfm.models import SwinV2
 from keras_tfm.training.safetensors import CheckpointError
 
-MODEL = SwinV2
-ARCHITECTURES = {
-    f"swinv2_{name}_{window}": f"{name[0].upper()}/{size}"
-    for names, windows in {
-        ("tiny", "small", "base"): {"window8_256": "8", "window16_256": "16"},
-        ("base", "large"): {
-            "window12_192": "12",
-            "window12to16_192to256": "12to16",
-            "window12to24_192to384": "12to24",
-        },
-    }.items()
-    for name in names
-    for window, size in windows.items()
-}
-PRETRAINED_WINDOWS = (
+PRETRAINED_WINDOWS = Entry(
+    "pretrained_window_sizes",
     lambda value, _: value if any(value) else None,
     lambda config: config.pretrained_windows or (0,) * len(config.depths),
 )
-ARGUMENTS = dataclasses.replace(
-    SWIN_ARGUMENTS,
-    model=SwinV2,
-    fields={
-        **SWIN_ARGUMENTS.fields,
-        "pretrained_window_sizes": Entry("pretrained_windows", *PRETRAINED_WINDOWS),
-    },
-    fixed_entries={**SWIN_ARGUMENTS.fixed_entries, "always_partition": False},
-)
-config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 
 
 def rows(config):
@@ -95,28 +72,39 @@ FAMILY = Family(
     model=SwinV2,
     prefix="swinv2.",
     fields={
-        "image_size": "image_size",
-        "patch_size": "patch_size",
-        "num_channels": "num_channels",
-        "depths": "depths",
-        "dim": "embed_dim",
-        "num_heads": "num_heads",
+        **swin.FAMILY.fields,
         "window": Entry("window_size", lambda value, _: value, window),
-        "pretrained_windows": Entry("pretrained_window_sizes", *PRETRAINED_WINDOWS),
-        "mlp_ratio": "mlp_ratio",
-        "dropout": "hidden_dropout_prob",
-        "attention_dropout": "attention_probs_dropout_prob",
-        "stochastic_depth": "drop_path_rate",
-        "activation": "hidden_act",
-        "epsilon": "layer_norm_eps",
+        "pretrained_windows": PRETRAINED_WINDOWS,
     },
     default_entries={"image_size": 224, "window_size": 7},
-    fixed_entries={"use_absolute_embeddings": False, "qkv_bias": True},
-    fixed_fields={"fixed_windows": False},
+    fixed_entries=swin.FAMILY.fixed_entries,
+    fixed_fields=swin.FAMILY.fixed_fields,
     rows=rows,
     heads={
         "Swinv2ForImageClassification": Head(
             Classifier, linear("head/output", "classifier"), {"hidden_dim": None}, {"num_classes": LABELS}
         ),
     },
+)
+TIMM = TimmFamily(
+    model=SwinV2,
+    rows=timm_rows,
+    architectures={
+        f"swinv2_{name}_{window}": f"{name[0].upper()}/{size}"
+        for names, windows in {
+            ("tiny", "small", "base"): {"window8_256": "8", "window16_256": "16"},
+            ("base", "large"): {
+                "window12_192": "12",
+                "window12to16_192to256": "12to16",
+                "window12to24_192to384": "12to24",
+            },
+        }.items()
+        for name in names
+        for window, size in windows.items()
+    },
+    fields={**swin.TIMM.fields, "pretrained_windows": PRETRAINED_WINDOWS},
+    fixed_entries={**swin.TIMM.fixed_entries, "always_partition": False},
+    fixed_fields=swin.TIMM.fixed_fields,
+    default_entries=swin.TIMM.default_entries,
+    check=swin.check_windows,
 )

@@ -1,6 +1,7 @@
 """T5's checkpoints (Raffel et al. 2020), v1.0 and v1.1, with the head of conditional generation."""
 
-from keras_tfm.convert.family import Entry, Family, Head, first_of, their_activation
+from keras_tfm.convert.entries import Entry, their_activation
+from keras_tfm.convert.family import Family, Head, first_of
 from keras_tfm.convert.keymap import attention, context_attention, embedding, feedforward, linear, weight
 from keras_tfm.heads import LanguageModel
 from keras_tfm.models import T5

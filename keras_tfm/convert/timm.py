@@ -1,32 +1,24 @@
 """Classifiers from and to timm's folders: a config.json that names an "architecture", and model.safetensors.
 
-The file of a family has these names (see `Family` below): `MODEL`, our class; `ARCHITECTURES`, {timm's name:
-our size}; `ARGUMENTS`, the table of the constructor's arguments in timm; `config_of(arguments)`, our
-configuration for them, and `arguments_of(config)`, the reverse; `rows(config)`, the table of weights with
-the classifier's, or `timm_rows` if `rows` has the names of transformers. If a table cannot express how
-weights differ, `from_timm_weights(config, tensors)` prepares them for it, and `to_timm_weights` is the
-reverse.
+The file of a family holds a `TimmFamily`, TIMM. The entries that it converts are the arguments of timm's
+class; a folder contains those that differ from its architecture's.
 """
 
 import dataclasses
 import importlib
-import json
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from keras_tfm.configs import refuse_sizes
+from keras_tfm.configs import brief
 from keras_tfm.convert import keymap
-from keras_tfm.convert.arguments import HEAD_ARGUMENTS, Arguments
+from keras_tfm.convert.entries import Entries, names_of
 from keras_tfm.convert.family import MAX_LABELS, files_of
-from keras_tfm.convert.folder import WEIGHTS, find_folder, read_config, read_weights
-from keras_tfm.convert.keymap import read_state
+from keras_tfm.convert.folder import find_folder, read_config, read_weights, write_folder
 from keras_tfm.convert.timm_preprocessing import timm_entries
 from keras_tfm.heads import Classifier, DistilledClassifier
-from keras_tfm.training.folder import MARK, Path, new_folder
+from keras_tfm.training.folder import Path
 from keras_tfm.training.quantization import quantization_of
 from keras_tfm.training.safetensors import CheckpointError
-from keras_tfm.training.weights import write_tensors
-from keras_tfm.version import __version__
 
 # The beginnings of timm's names, by the file of the family.
 FAMILIES = {
@@ -51,25 +43,74 @@ FAMILIES = {
 HEAD = ("head/", "distilled_head/")
 # Tensors of timm's modules that are not weights: they follow from the configuration, or count batches.
 BUFFERS = ("relative_position_index", "attn_mask", "num_batches_tracked", "attention_bias_idxs")
+HEAD_ARGUMENTS = ("num_classes", "drop_rate")  # arguments of the classifier, for every backbone
 
 
-class Family(Protocol):
-    """The names that the file of a family defines."""
+def as_they_are(_, tensors):
+    """The tensors, unchanged: the default for `read_tensors` and `write_tensors`."""
+    return tensors
 
-    MODEL: Any
-    ARCHITECTURES: dict[str, str]
-    ARGUMENTS: Arguments
-    config_of: Callable
-    arguments_of: Callable
-    rows: Callable
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TimmFamily(Entries):
+    """The conversion of one family of timm's classifiers; its `rows` include the classifier's.
+
+    Other entries than the declared ones are refused, as are derived ones with other values than follow from
+    our configuration. Fixed ones are their defaults, and not written.
+
+    Args:
+        architectures: {timm's name: our size}, of which only the image's size may differ.
+        default_entries: stochastic depth is 0 in timm, whatever our sizes have.
+        named_entries: those that follow from the architecture's name: a folder does not contain them.
+        has_image_size: whether `img_size` is an argument of timm's class; all folders contain the size.
+        read_tensors: `read_tensors(config, tensors)` prepares timm's for the rows, where a table cannot
+            express how they differ.
+        write_tensors: the reverse.
+    """
+
+    architectures: Mapping[str, str]
+    default_entries: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"drop_path_rate": 0.0})
+    named_entries: tuple[str, ...] = ()
+    has_image_size: bool = True
+    read_tensors: Callable = as_they_are
+    write_tensors: Callable = as_they_are
+
+    @property
+    def their_class(self):
+        return "timm's class"
+
+    def size_of(self, architecture):
+        """Our configuration of the `architecture` with this name."""
+        return self.model.sizes[self.architectures[architecture]]
+
+    def read_config(self, entries, path="config.json"):
+        """Our configuration for timm's arguments; CheckpointError for those of another model."""
+        entries = {name: value for name, value in entries.items() if name not in HEAD_ARGUMENTS}
+        fields = (name for theirs in self.fields.values() for name in names_of(theirs))
+        known = dict.fromkeys([*fields, *self.derived_entries, *self.fixed_entries])
+        for name, value in entries.items():
+            if name not in known:
+                raise CheckpointError(path, name, f"an argument out of {', '.join(known)}", brief(value))
+        config = super().read_config(entries, path)
+        for name, function in self.derived_entries.items():
+            if name not in self.named_entries and entries.get(name, value := function(config)) != value:
+                raise CheckpointError(path, name, repr(value), brief(entries[name]))
+        return config
+
+    def write_config(self, config):
+        """timm's arguments for our configuration; ValueError for one that timm does not have."""
+        entries = super().write_config(config)
+        if not self.has_image_size:
+            del entries["img_size"]
+        return entries
 
 
 def family_of(architecture):
-    """The file of the family with timm's `architecture`, or None; few other files are imported."""
+    """The `TimmFamily` with timm's `architecture`, or None; few other files are imported."""
     for name, prefixes in FAMILIES.items():
         if architecture.startswith(prefixes):
-            family: Any = importlib.import_module(f"keras_tfm.convert.{name}")
-            if architecture in family.ARCHITECTURES:
+            family = importlib.import_module(f"keras_tfm.convert.{name}").TIMM
+            if architecture in family.architectures:
                 return family
     return None
 
@@ -104,26 +145,21 @@ def from_timm(name: Path, with_head: bool = True) -> Any:
         raise CheckpointError(path, "architecture", f"a known one out of {known}", architecture[:80])
     tensors, file = read_weights(folder)
     arguments, num_classes, dropout = _arguments(entries, path)
-    size = family.MODEL.sizes[family.ARCHITECTURES[architecture]]
-    try:
-        usual = {**family.arguments_of(size), **family.ARGUMENTS.default_entries}
-        said = {k: x for k, x in arguments.items() if x is not None or k in usual}
-        config = family.config_of({k: x for k, x in usual.items() if k not in said} | said)
-        refuse_sizes(config, [tensor.shape for tensor in tensors.values()])
-        rows = rows_of(family, config)
-        buffers = [key for key in tensors if key.endswith(BUFFERS)]
-        tensors = getattr(family, "from_timm_weights", as_they_are)(config, tensors)
-        with keymap.checked_by(tensors, rows, file):
-            model = family.MODEL(config)
-            if num_classes and with_head:
-                model = _head_class(model)(model, num_classes, dropout=dropout)
-    except CheckpointError as error:
-        place = path if error.path == "timm" else error.path
-        raise CheckpointError(place, error.key, error.expected, error.got) from None
-    except (ValueError, TypeError) as error:
-        raise CheckpointError(path, "model_args", "timm's arguments", str(error)) from None
-    left = [key for row in rows if row.ours.startswith(HEAD) for key in row.theirs] if not with_head else []
-    read_state(model, tensors, rows, [*left, *buffers], file)
+    usual = family.write_config(family.size_of(architecture)) | family.default_entries
+    said = {name: value for name, value in arguments.items() if value is not None or name in usual}
+    config = family.read_config({k: x for k, x in usual.items() if k not in said} | said, path)
+    rows = family.rows_of(config)
+    unread = [key for key in tensors if key.endswith(BUFFERS)]
+    if not with_head:
+        unread += [key for row in rows if row.ours.startswith(HEAD) for key in row.theirs]
+
+    def make(config):
+        model = family.model(config)
+        return _head_class(model)(model, num_classes, dropout=dropout) if num_classes and with_head else model
+
+    tensors = family.read_tensors(config, tensors)
+    model, read = family.read_model(make, config, tensors, rows, path, file)
+    keymap.check_unread(tensors, read, unread, file)
     return model
 
 
@@ -166,31 +202,28 @@ def save_timm(
     if family is None or type(model) is not _head_class(backbone) or not linear:
         kind = type(model).__name__ if backbone is None else f"{type(model).__name__} around {backbone.name}"
         raise TypeError(f"{kind} has no counterpart in timm.")
-    config, sizes = backbone.config, family.ARCHITECTURES
-    if architecture is not None and architecture not in sizes:
-        raise ValueError(f"`architecture` must be one of {', '.join(sizes)}; it is {architecture!r}.")
-    arguments, named = family.arguments_of(config), family.ARGUMENTS.named
+    config, names = backbone.config, family.architectures
+    if architecture is not None and architecture not in names:
+        raise ValueError(f"`architecture` must be one of {', '.join(names)}; it is {architecture!r}.")
+    arguments = family.write_config(config)
     architecture = architecture or _architecture(family, config, arguments)
-    usual = family.arguments_of(family.MODEL.sizes[sizes[architecture]])
-    for name in named:
-        if arguments[name] != usual[name]:
+    usual = family.write_config(family.size_of(architecture))
+    for name in family.named_entries:
+        if (value := arguments.pop(name)) != usual[name]:
             expected = f"`{name}` {usual[name]} for {architecture}"
-            raise ValueError(f"timm's function computes only {expected}; it is {arguments[name]}.")
-    arguments = {name: x for name, x in arguments.items() if name not in named}
-    image_shape = backbone.input["images"].shape[1:]
-    rows = rows_of(family, config)
+            raise ValueError(f"timm's function computes only {expected}; it is {value}.")
+    rows = family.rows_of(config)
     heads = [row.theirs[0].removesuffix(".weight") for row in rows if row.ours in HEAD_KERNELS]
     entries = {
         "architecture": architecture,
         "num_classes": model.num_classes,
         "model_args": {**arguments, "drop_rate": model.dropout},
         "pretrained_cfg": {
-            **timm_entries(preprocessing, image_shape),
+            **timm_entries(preprocessing, backbone.input["images"].shape[1:]),
             "num_classes": model.num_classes,
-            "fixed_input_size": "img_size" in arguments,
+            "fixed_input_size": family.has_image_size,
             "classifier": heads[: 1 + (type(model) is DistilledClassifier)],
         },
-        MARK: __version__,
     }
     if class_names is not None:
         entries["label_names"] = [str(name) for name in class_names]
@@ -198,24 +231,10 @@ def save_timm(
             raise ValueError(
                 f"`class_names` must be {model.num_classes}, one for each class; they are {len(class_names)}."
             )
-    with new_folder(folder, overwrite) as work:
-        text = json.dumps(entries, indent=2, ensure_ascii=False)
-        (work / "config.json").write_text(text + "\n", "utf-8")
-        tensors = getattr(family, "to_timm_weights", as_they_are)(config, keymap.save(model, rows))
-        write_tensors(tensors, work / WEIGHTS, {"format": "pt"})
+    write_folder(folder, overwrite, entries, family.write_tensors(config, keymap.save(model, rows)))
 
 
 HEAD_KERNELS = tuple(f"{part}output/kernel" for part in HEAD)
-
-
-def rows_of(family, config):
-    """The table with timm's names in a family's file."""
-    return (family.timm_rows if hasattr(family, "timm_rows") else family.rows)(config)
-
-
-def as_they_are(_, tensors):
-    """The tensors, unchanged: the default for `from_timm_weights` and `to_timm_weights`."""
-    return tensors
 
 
 def _arguments(entries, path):
@@ -234,18 +253,17 @@ def _arguments(entries, path):
     size = source.get("input_size")
     if isinstance(size, list) and len(size) == 3:
         arguments = {"img_size": size[1:], "in_chans": size[0], **arguments}
-    arguments = {k: x for k, x in arguments.items() if k not in HEAD_ARGUMENTS}
     return arguments, num_classes, dropout
 
 
 def _architecture(family, config, arguments):
     """timm's name for the size of our `config`, or the first one whose fixed properties fit."""
-    sizes = {name: family.MODEL.sizes[size] for name, size in family.ARCHITECTURES.items()}
+    sizes = {name: family.size_of(name) for name in family.architectures}
     free = {"image_size", "stochastic_depth"} & {field.name for field in dataclasses.fields(config)}
-    own = {name: getattr(config, name) for name in free}
-    named = {name: arguments[name] for name in family.ARGUMENTS.named}
-    exact = [name for name, size in sizes.items() if dataclasses.replace(size, **own) == config]
-    fitting = [name for name, size in sizes.items() if named.items() <= family.arguments_of(size).items()]
+    changes = {name: getattr(config, name) for name in free}
+    named = {name: arguments[name] for name in family.named_entries}
+    exact = [name for name, size in sizes.items() if dataclasses.replace(size, **changes) == config]
+    fitting = [name for name, size in sizes.items() if named.items() <= family.write_config(size).items()]
     return next(iter([*exact, *fitting, *sizes]))
 
 
@@ -254,9 +272,9 @@ def _head_class(backbone):
 
 
 def _family_of_model(backbone):
-    """The file of the family of our `backbone`, or None if timm does not have it."""
+    """The `TimmFamily` of our `backbone`, or None if timm does not have it."""
     for name in files_of(backbone):
-        family: Any = importlib.import_module(f"keras_tfm.convert.{name}") if name in FAMILIES else None
-        if family is not None and type(backbone) is family.MODEL:
+        family: Any = importlib.import_module(f"keras_tfm.convert.{name}").TIMM if name in FAMILIES else None
+        if family is not None and type(backbone) is family.model:
             return family
     return None

@@ -1,6 +1,5 @@
 """TNT's checkpoints in timm's format (Han et al. 2021)."""
 
-from keras_tfm.convert.arguments import Arguments
 from keras_tfm.convert.keymap import (
     TRANSPOSED,
     Row,
@@ -10,35 +9,9 @@ from keras_tfm.convert.keymap import (
     norm,
     weight,
 )
+from keras_tfm.convert.timm import TimmFamily
 from keras_tfm.convert.vit import FIRST_OF_ONE
 from keras_tfm.models import TNT
-
-MODEL = TNT
-ARCHITECTURES = {
-    "tnt_s_patch16_224": "S",
-    "tnt_s_legacy_patch16_224": "S-legacy",
-    "tnt_b_patch16_224": "B",
-}
-ARGUMENTS = Arguments(
-    TNT,
-    fields={
-        "img_size": "image_size",
-        "patch_size": "patch_size",
-        "first_stride": "pixel_size",
-        "in_chans": "num_channels",
-        "depth": "num_layers",
-        "embed_dim": "dim",
-        "num_heads_outer": "num_heads",
-        "inner_dim": "inner_dim",
-        "num_heads_inner": "inner_heads",
-        "mlp_ratio": "mlp_ratio",
-        "drop_path_rate": "stochastic_depth",
-        "legacy": "legacy",
-    },
-    fixed_entries={"qkv_bias": False, "global_pool": "token"},
-    fixed_fields={"epsilon": 1e-5, "dropout": 0.0},
-)
-DEFAULTS = {"embed_dim": 768, "num_heads_outer": 12, "inner_dim": 48}  # the defaults of timm's class
 
 
 def pixel_positions(side):
@@ -102,9 +75,28 @@ def _save_parts(array, _):
 TRANSPOSED_PARTS = Transform(TRANSPOSED.load, _save_parts)
 
 
-def config_of(arguments):
-    """The configuration for timm's arguments; CheckpointError for those of another model."""
-    return ARGUMENTS.config_of(DEFAULTS | arguments)
-
-
-arguments_of = ARGUMENTS.arguments_of
+TIMM = TimmFamily(
+    model=TNT,
+    rows=rows,
+    architectures={
+        "tnt_s_patch16_224": "S",
+        "tnt_s_legacy_patch16_224": "S-legacy",
+        "tnt_b_patch16_224": "B",
+    },
+    fields={
+        "image_size": "img_size",
+        "patch_size": "patch_size",
+        "pixel_size": "first_stride",
+        "num_channels": "in_chans",
+        "num_layers": "depth",
+        "dim": "embed_dim",
+        "num_heads": "num_heads_outer",
+        "inner_dim": "inner_dim",
+        "inner_heads": "num_heads_inner",
+        "mlp_ratio": "mlp_ratio",
+        "stochastic_depth": "drop_path_rate",
+        "legacy": "legacy",
+    },
+    fixed_entries={"qkv_bias": False, "global_pool": "token"},
+    fixed_fields={"epsilon": 1e-5, "dropout": 0.0},
+)

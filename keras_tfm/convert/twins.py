@@ -1,15 +1,8 @@
 """Twins's checkpoints in timm's format (Chu et al. 2021)."""
 
-from keras_tfm.convert.arguments import Arguments
 from keras_tfm.convert.keymap import convolution, depthwise_kernel, linear, norm, patches
+from keras_tfm.convert.timm import TimmFamily
 from keras_tfm.models import Twins
-
-MODEL = Twins
-ARCHITECTURES = {
-    f"twins_{kind.lower()}_{name}": f"{kind}-{size}"
-    for kind in ("PCPVT", "SVT")
-    for name, size in {"small": "S", "base": "B", "large": "L"}.items()
-}
 
 
 def check_windows(config):
@@ -17,29 +10,6 @@ def check_windows(config):
     for grid, window in zip(config.grids, config.windows or (), strict=False):
         if min(grid) < window:
             raise ValueError(f"timm pads a map of {grid} for `windows` of {window}; ours are the map's then.")
-
-
-ARGUMENTS = Arguments(
-    Twins,
-    fields={
-        "img_size": "image_size",
-        "patch_size": "patch_size",
-        "in_chans": "num_channels",
-        "embed_dims": "dims",
-        "depths": "depths",
-        "num_heads": "num_heads",
-        "mlp_ratios": "mlp_ratios",
-        "sr_ratios": "reductions",
-        "wss": "windows",
-        "proj_drop_rate": "dropout",
-        "attn_drop_rate": "attention_dropout",
-        "drop_path_rate": "stochastic_depth",
-    },
-    fixed_entries={"pos_drop_rate": 0.0, "global_pool": "avg"},
-    fixed_fields={"epsilon": 1e-6},
-    check=check_windows,
-)
-config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 
 
 def rows(config):
@@ -66,3 +36,31 @@ def rows(config):
         patch_size = 2 if stage else config.patch_size
         table += patches(f"stage_{stage}_embedding", f"patch_embeds.{stage}.proj", patch_size)
     return table
+
+
+TIMM = TimmFamily(
+    model=Twins,
+    rows=rows,
+    architectures={
+        f"twins_{kind.lower()}_{name}": f"{kind}-{size}"
+        for kind in ("PCPVT", "SVT")
+        for name, size in {"small": "S", "base": "B", "large": "L"}.items()
+    },
+    fields={
+        "image_size": "img_size",
+        "patch_size": "patch_size",
+        "num_channels": "in_chans",
+        "dims": "embed_dims",
+        "depths": "depths",
+        "num_heads": "num_heads",
+        "mlp_ratios": "mlp_ratios",
+        "reductions": "sr_ratios",
+        "windows": "wss",
+        "dropout": "proj_drop_rate",
+        "attention_dropout": "attn_drop_rate",
+        "stochastic_depth": "drop_path_rate",
+    },
+    fixed_entries={"pos_drop_rate": 0.0, "global_pool": "avg"},
+    fixed_fields={"epsilon": 1e-6},
+    check=check_windows,
+)

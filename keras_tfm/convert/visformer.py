@@ -1,6 +1,5 @@
 """Visformer's checkpoints in timm's format (Chen et al. 2021)."""
 
-from keras_tfm.convert.arguments import Arguments
 from keras_tfm.convert.keymap import (
     POINTWISE,
     Transform,
@@ -10,40 +9,16 @@ from keras_tfm.convert.keymap import (
     patches,
     weight,
 )
+from keras_tfm.convert.timm import TimmFamily
 from keras_tfm.models import Visformer
 from keras_tfm.models.vision.visformer import PATCHES
 from keras_tfm.training.safetensors import CheckpointError
 
-MODEL = Visformer
-ARCHITECTURES = {"visformer_tiny": "Ti", "visformer_small": "S"}
 # Positions (1, D, rows, columns).
 PLANE = Transform(
     lambda array: array[0].transpose(1, 2, 0), lambda array, _: [array.transpose(2, 0, 1)[None]]
 )
 NORMS = {"norm_layer", "embed_norm"}
-ARGUMENTS = Arguments(
-    Visformer,
-    fields={
-        "img_size": "image_size",
-        "in_chans": "num_channels",
-        "init_channels": "stem_dim",
-        "embed_dim": "dim",
-        "depth": "depths",
-        "num_heads": "num_heads",
-        "group": "groups",
-        "mlp_ratio": "mlp_ratio",
-        "drop_path_rate": "stochastic_depth",
-    },
-    fixed_entries={
-        "patch_size": 16,
-        "global_pool": "avg",
-        "attn_stage": "011",
-        "spatial_conv": "100",
-        "conv_init": True,
-    },
-    fixed_fields={"dropout": 0.0},
-)
-arguments_of = ARGUMENTS.arguments_of
 
 
 def rows(config):
@@ -80,10 +55,38 @@ def _attending(ours, theirs):
     ]
 
 
-def config_of(arguments):
-    """The configuration for timm's arguments; CheckpointError for those of another model."""
-    for name in NORMS & arguments.keys():
-        if "BatchNorm2d" not in str(arguments[name]):
-            raise CheckpointError("timm", name, "BatchNorm2d", repr(arguments[name]))
-    own = {name: value for name, value in arguments.items() if name not in {*NORMS, "conv_init"}}
-    return ARGUMENTS.config_of(own)
+class VisformerFamily(TimmFamily):
+    """Refuses other norms than those of batches; how timm draws kernels changes nothing."""
+
+    def read_config(self, entries, path="config.json"):
+        for name in NORMS & entries.keys():
+            if "BatchNorm2d" not in str(entries[name]):
+                raise CheckpointError(path, name, "BatchNorm2d", repr(entries[name]))
+        return super().read_config(
+            {name: value for name, value in entries.items() if name not in {*NORMS, "conv_init"}}, path
+        )
+
+
+TIMM = VisformerFamily(
+    model=Visformer,
+    rows=rows,
+    architectures={"visformer_tiny": "Ti", "visformer_small": "S"},
+    fields={
+        "image_size": "img_size",
+        "num_channels": "in_chans",
+        "stem_dim": "init_channels",
+        "dim": "embed_dim",
+        "depths": "depth",
+        "num_heads": "num_heads",
+        "groups": "group",
+        "mlp_ratio": "mlp_ratio",
+        "stochastic_depth": "drop_path_rate",
+    },
+    fixed_entries={
+        "patch_size": 16,
+        "global_pool": "avg",
+        "attn_stage": "011",
+        "spatial_conv": "100",
+    },
+    fixed_fields={"dropout": 0.0},
+)

@@ -10,7 +10,8 @@ import numpy as np
 
 from keras_tfm.convert import bart, dinov2, gpt2
 from keras_tfm.convert.deit import FAMILY as DEIT
-from keras_tfm.convert.family import Entry, Family, Head
+from keras_tfm.convert.entries import Entry
+from keras_tfm.convert.family import Family, Head
 from keras_tfm.convert.keymap import batch_counts, embedding, linear, norm
 from keras_tfm.convert.swin import FAMILY as SWIN
 from keras_tfm.convert.swin_v2 import FAMILY as SWIN_V2

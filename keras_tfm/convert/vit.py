@@ -4,12 +4,11 @@ Those of transformers have the pooling layer of `ViTModel`, or a classifier. tim
 is a ViT too.
 """
 
-import dataclasses
-
 from keras_tfm.configs import brief
-from keras_tfm.convert.arguments import Arguments
+from keras_tfm.convert.entries import Entry, ratios
 from keras_tfm.convert.family import LABELS, Family, Head
 from keras_tfm.convert.keymap import Transform, attention, feedforward, linear, norm, patches, weight
+from keras_tfm.convert.timm import TimmFamily
 from keras_tfm.heads import Classifier
 from keras_tfm.models import ViT
 from keras_tfm.training.safetensors import CheckpointError
@@ -83,27 +82,27 @@ def timm_rows(config):
     ]
 
 
-def config_of(arguments):
-    """The configuration for timm's arguments; CheckpointError for those of another model."""
-    own = {name: x for name, x in arguments.items() if name not in POOLING_ARGUMENTS}
-    pooling = tuple(arguments.get(name, x) for name, x in POOLING_ARGUMENTS.items())
-    if pooling not in POOLINGS.values():
-        known = " or ".join(map(str, POOLINGS.values()))
-        raise CheckpointError("timm", ", ".join(POOLING_ARGUMENTS), known, brief(pooling))
-    config = ARGUMENTS.config_of(own)
-    return dataclasses.replace(config, pooling=next(x for x in POOLINGS if POOLINGS[x] == pooling))
+def read_pooling(value, _):
+    """Our `pooling` for timm's `global_pool`."""
+    pooling = next((name for name, values in POOLINGS.items() if values["global_pool"] == value), None)
+    if pooling is None:
+        expected = ", ".join(str(values["global_pool"]) for values in POOLINGS.values())
+        raise CheckpointError("config.json", "global_pool", f"one of {expected}", brief(value))
+    return pooling
 
 
-def arguments_of(config):
-    """timm's arguments for a configuration; ValueError for one that timm does not have."""
-    if config.pooling not in POOLINGS:
-        known = ", ".join(POOLINGS)
-        raise ValueError(f"timm's class computes only `pooling` {known}; it is {config.pooling!r}.")
-    pooling = zip(POOLING_ARGUMENTS, POOLINGS[config.pooling], strict=True)
-    return {**ARGUMENTS.arguments_of(config), **dict(pooling)}
+def write_pooling(name):
+    """A function of our configuration: timm's argument `name` for its `pooling`; ValueError for another."""
+
+    def write(config):
+        if config.pooling not in POOLINGS:
+            known = ", ".join(POOLINGS)
+            raise ValueError(f"timm's class computes only `pooling` {known}; it is {config.pooling!r}.")
+        return POOLINGS[config.pooling][name]
+
+    return write
 
 
-MODEL = ViT
 ARCHITECTURES = {
     f"vit_{name}_patch{size.partition('/')[2]}_{side}": size
     for name, sizes in {
@@ -125,40 +124,39 @@ ARCHITECTURES |= {
     "deit_base_patch16_384": "B/16",
 }
 TIMM_FIELDS = {
-    "img_size": "image_size",
+    "image_size": "img_size",
     "patch_size": "patch_size",
-    "in_chans": "num_channels",
-    "embed_dim": "dim",
-    "depth": "num_layers",
+    "num_channels": "in_chans",
+    "dim": "embed_dim",
+    "num_layers": "depth",
     "num_heads": "num_heads",
-    "proj_drop_rate": "dropout",
-    "attn_drop_rate": "dropout",
-    "pos_drop_rate": "dropout",
-    "drop_path_rate": "stochastic_depth",
+    "dropout": ("proj_drop_rate", "attn_drop_rate", "pos_drop_rate"),
+    "stochastic_depth": "drop_path_rate",
     "qkv_bias": "qkv_bias",
+    **ratios("mlp_ratio", ["intermediate_dim"], "dim", "embed_dim"),
 }
-ARGUMENTS = Arguments(
-    ViT,
-    fields=TIMM_FIELDS,
-    ratios={"mlp_ratio": ("intermediate_dim", "dim")},
-    fixed_entries={
-        "qk_norm": False,
-        "pos_embed": "learn",
-        "no_embed_class": False,
-        "reg_tokens": 0,
-        "pre_norm": False,
-        "final_norm": True,
-        "dynamic_img_size": False,
-    },
+TIMM_FIXED = {
+    "qk_norm": False,
+    "pos_embed": "learn",
+    "pre_norm": False,
+    "final_norm": True,
+    "dynamic_img_size": False,
+}
+# How a token or the patches are pooled: timm's arguments by our `pooling`.
+POOLINGS = {
+    "class": {"global_pool": "token", "class_token": True, "fc_norm": None},
+    "mean": {"global_pool": "avg", "class_token": False, "fc_norm": False},
+    "attention": {"global_pool": "map", "class_token": False, "fc_norm": None},
+}
+TIMM = TimmFamily(
+    model=ViT,
+    rows=timm_rows,
+    architectures=ARCHITECTURES,
+    fields={**TIMM_FIELDS, "pooling": Entry("global_pool", read_pooling, write_pooling("global_pool"))},
+    derived_entries={name: write_pooling(name) for name in ("class_token", "fc_norm")},
+    fixed_entries={**TIMM_FIXED, "no_embed_class": False, "reg_tokens": 0},
     fixed_fields={"activation": "gelu", "epsilon": 1e-6, "pooler": False},
 )
-# How a token or the patches are pooled: timm's arguments, and their values by our `pooling`.
-POOLING_ARGUMENTS = {"global_pool": "token", "class_token": True, "fc_norm": None}
-POOLINGS = {
-    "class": ("token", True, None),
-    "mean": ("avg", False, False),
-    "attention": ("map", False, None),
-}
 
 FIELDS = {
     "image_size": "image_size",

@@ -1,6 +1,6 @@
 """XCiT's checkpoints in timm's format (El-Nouby et al. 2021)."""
 
-from keras_tfm.convert.arguments import Arguments
+from keras_tfm.convert.entries import ratios
 from keras_tfm.convert.keymap import (
     POINTWISE,
     batch_norm,
@@ -10,32 +10,10 @@ from keras_tfm.convert.keymap import (
     norm,
     weight,
 )
+from keras_tfm.convert.timm import TimmFamily
 from keras_tfm.models import XCiT
 
-MODEL = XCiT
 _NAMES = {"N": "nano", "T": "tiny", "S": "small", "M": "medium", "L": "large"}
-ARCHITECTURES = {
-    f"xcit_{_NAMES[size[0]]}_{size[1:3]}_p16_{side}": size for size in XCiT.sizes for side in (224, 384)
-}
-ARGUMENTS = Arguments(
-    XCiT,
-    fields={
-        "img_size": "image_size",
-        "patch_size": "patch_size",
-        "in_chans": "num_channels",
-        "embed_dim": "dim",
-        "depth": "num_layers",
-        "num_heads": "num_heads",
-        "cls_attn_layers": "num_class_layers",
-        "eta": "layer_scale",
-        "tokens_norm": "normalize_patches",
-        "drop_path_rate": "stochastic_depth",
-    },
-    ratios={"mlp_ratio": ("intermediate_dim", "dim")},
-    fixed_entries={"qkv_bias": True, "use_pos_embed": True, "global_pool": "token"},
-    fixed_fields={"epsilon": 1e-6},
-)
-config_of, arguments_of = ARGUMENTS.config_of, ARGUMENTS.arguments_of
 
 BLOCK, CLASS_BLOCK = "blocks.{}", "cls_attn_blocks.{}"
 ATTENTION, NEIGHBOURS = "block_{}/attention/branch", "block_{}/neighbours/branch/layer"
@@ -78,3 +56,27 @@ for part, number in (("attention", 1), ("neighbours", 3), ("feedforward", 2)):
 def rows(_):
     """The table, the same for every configuration."""
     return ROWS
+
+
+TIMM = TimmFamily(
+    model=XCiT,
+    rows=rows,
+    architectures={
+        f"xcit_{_NAMES[size[0]]}_{size[1:3]}_p16_{side}": size for size in XCiT.sizes for side in (224, 384)
+    },
+    fields={
+        "image_size": "img_size",
+        "patch_size": "patch_size",
+        "num_channels": "in_chans",
+        "dim": "embed_dim",
+        "num_layers": "depth",
+        "num_heads": "num_heads",
+        "num_class_layers": "cls_attn_layers",
+        "layer_scale": "eta",
+        "normalize_patches": "tokens_norm",
+        "stochastic_depth": "drop_path_rate",
+        **ratios("mlp_ratio", ["intermediate_dim"], "dim", "embed_dim"),
+    },
+    fixed_entries={"qkv_bias": True, "use_pos_embed": True, "global_pool": "token"},
+    fixed_fields={"epsilon": 1e-6},
+)

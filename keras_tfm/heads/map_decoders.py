@@ -42,9 +42,9 @@ class MLPDecoder(Layer):
         self.projections = [Dense(self.dim, name=f"projection_{i}") for i in range(len(maps_shape))]
         for projection, shape in zip(self.projections, maps_shape, strict=True):
             projection.build(shape)
-        self.fuse = Dense(self.dim, use_bias=False)
+        self.fuse = Dense(self.dim, use_bias=False, name="fuse")
         self.fuse.build((None, len(maps_shape) * self.dim))
-        self.norm = BatchNormalization()
+        self.norm = BatchNormalization(name="norm")
         self.norm.build(self.compute_output_shape(maps_shape))
 
     def call(self, maps, training=None):

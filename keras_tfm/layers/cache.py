@@ -108,10 +108,12 @@ class KeyValueCache(NamedTuple):
             raise ValueError(
                 f"The cache has room for `max_length` = {room} positions; a step ends at {int(end)}."
             )
-        is_own = ops.arange(batch_size)[:, None] % size == ops.arange(size)  # (B, G)
         if mask is None:
             mask = ops.ones((batch_size, length), "bool")
-        mask = ops.logical_and(ops.cast(mask, "bool")[:, :, None], is_own[:, None])  # (B, T, G)
+        mask = ops.expand_dims(ops.cast(mask, "bool"), 2)  # (B, T, 1)
+        if size > 1:
+            is_own = ops.arange(batch_size)[:, None] % size == ops.arange(size)  # (B, G)
+            mask = ops.logical_and(mask, is_own[:, None])  # (B, T, G)
 
         def entries(x):
             x = self.group(x)  # (N, H, T G, K)

@@ -5,7 +5,8 @@ from typing import Any
 
 import keras
 
-from keras_tfm.layers.base import Layer, has_automatic_name
+from keras_tfm.layers.base import Layer
+from keras_tfm.precision import has_automatic_name
 
 
 class Chain(Layer):

@@ -94,7 +94,6 @@ class LearningTask(Task):
     training: ClassVar[Learning] = Learning()
     kept: ClassVar[type[Kept]] = Kept  # the options for the folder of a run
     model_options: ClassVar[type[ModelOptions]] = ModelOptions
-    help: ClassVar[str]  # what it does, in one line: "train a model that …"
     files: ClassVar[str]  # which files it reads, in one line
     start: ClassVar[str | None] = None  # what --from takes; None if training always starts with fresh weights
     has_devices: ClassVar[bool] = False  # whether it can train under a tf.distribute strategy

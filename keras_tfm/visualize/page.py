@@ -26,6 +26,7 @@ ABOUT_PATTERNS = {
     "next": "The weight on the token behind the one that reads, the mean over all tokens.",
     "previous": "The weight on the token before the one that reads, the mean over all tokens.",
     "same_word": "The weight on the other places of the same token, over tokens that are there twice.",
+    "same_word_other_segment": "The weight on the same token in the other one of two texts, if it is there.",
     "same_segment": "The weight within the same one of two texts, the mean over all tokens.",
     "null": "The weight on special tokens, such as [SEP], the mean over all tokens.",
     "broad": "How many tokens share the weight: 0 for one at a time, 1 for all alike.",

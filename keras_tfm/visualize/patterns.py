@@ -1,7 +1,8 @@
 """What the heads of an encoder look at: the next token, the previous one, the same word, separators, all.
 
-Clark et al. 2019, "What Does BERT Look At?", and Vig 2019, "A Multiscale Visualization of Attention in the
-Transformer Model", describe these patterns.
+The patterns are described by Clark et al. 2019, "What Does BERT Look At?", and Vig 2019, "A Multiscale
+Visualization of Attention in the Transformer Model". One pattern of Vig's is left out: attention to the words
+that predict a word cannot be read off the weights; `input_attribution` measures what a prediction depends on.
 """
 
 import dataclasses
@@ -12,7 +13,8 @@ import numpy as np
 
 from keras_tfm.visualize.record import by_layer, in_rows
 
-PATTERNS = ("next", "previous", "same_word", "same_segment", "null", "broad")
+# Of two patterns that fit alike the first is a head's: the more specific one of the same word comes first.
+PATTERNS = ("next", "previous", "same_word_other_segment", "same_word", "same_segment", "null", "broad")
 SPECIAL = frozenset(
     ("[CLS]", "[SEP]", "[PAD]", "[START]", "[END]", "<s>", "</s>", "<pad>", "<cls>", "<sep>", "<|endoftext|>")
 )
@@ -22,12 +24,13 @@ SPECIAL = frozenset(
 class Patterns:
     """How much of each head's attention goes where: arrays (L, H) from 0 to 1, means over the queries.
 
-    Each is a share of the weight: `next` and `previous` on the token behind and before, `same_word` on the
-    other places of the query's token, for tokens that are there twice and not special, `same_segment` within
-    the query's own segment, `null` on special tokens. `broad` is (e^entropy - 1) / (keys - 1): 0 for a head
-    that looks at one key at a time, 1 for one that looks at all alike. NaN where there is nothing to measure:
-    no token twice, one segment, one visible key, a layer of fewer heads. `even` is {pattern: (L,)}, what
-    attention to all keys alike would score.
+    `next` and `previous` are the weight on the token behind and before, `same_word` the weight on the other
+    places of the query's token, for tokens that are there twice and not special,
+    `same_word_other_segment` the weight on its places in other segments, `same_segment` the weight within the
+    query's own segment, `null` the weight on special tokens. `broad` is (e^entropy - 1) / (keys - 1): 0 for a
+    head that looks at one key at a time, 1 for one that looks at all alike. NaN where there is nothing to
+    measure: no token twice, one segment, one visible key, a layer of fewer heads. `even` is {pattern: (L,)},
+    what attention to all keys alike would score.
 
     >>> weights = np.array([[[0.1, 0.8, 0.1], [0.1, 0.1, 0.8], [0.4, 0.3, 0.3]]])  # one head
     >>> patterns = keras_tfm.visualize.attention_patterns(weights, ["the", "cat", "sat"])
@@ -38,6 +41,7 @@ class Patterns:
     layers: Sequence[str]
     next: np.ndarray
     previous: np.ndarray
+    same_word_other_segment: np.ndarray
     same_word: np.ndarray
     same_segment: np.ndarray
     null: np.ndarray
@@ -148,6 +152,7 @@ def _measure(
     keys = {  # pattern: (which keys (n, n) of a query, which queries count)
         "next": (place[None] == place[:, None] + 1, place < length - 1),
         "previous": (place[None] == place[:, None] - 1, place > 0),
+        "same_word_other_segment": (same & ~within, (same & ~within).any(-1)),
         "same_word": (same, same.any(-1)),
         "same_segment": (within, several),
         "null": (np.broadcast_to(is_special, within.shape), everywhere),

@@ -98,10 +98,10 @@ def test_what_is_absent_means_what_transformers_makes_of_it(tmp_path):
             {"max_position_embeddings": "18"},
             "max_position_embeddings: expected a value of its kind, got '18'",
         ),
-        ({"max_position_embeddings": 1}, "max_position_embeddings: expected a value like 512, got -1"),
+        ({"max_position_embeddings": 1}, "max_position_embeddings: expected at least 1, got -1"),
         ({"max_position_embeddings": 40}, r"position_embeddings.weight: expected the shape \(40, 8\)"),
-        ({"pad_token_id": None}, "pad_token_id: expected a value like 1, got None"),
-        ({"pad_token_id": 30}, "max_position_embeddings: expected a value like 512, got -13"),
+        ({"pad_token_id": None}, "pad_token_id: expected a whole number, got None"),
+        ({"pad_token_id": 30}, "max_position_embeddings: expected at least 1, got -13"),
     ],
 )
 def test_wrong_configurations_of_roberta(entries, message, tmp_path):
@@ -161,9 +161,9 @@ def test_another_epsilon_is_not_distilberts(tmp_path):
     ("entries", "message"),
     [
         ({"num_hidden_groups": 9_999}, "`num_groups` is 9,999, and there are 41 weights"),
-        ({"num_hidden_groups": 10**9}, "`num_groups` must be at most 10,000; it is 1000000000"),
-        ({"num_hidden_layers": 10**9}, "`num_layers` must be at most 256; it is 1000000000"),
-        ({"num_hidden_groups": 0}, "`num_groups` must be at least 1; it is 0"),
+        ({"num_hidden_groups": 10**9}, "num_hidden_groups: expected at most 10,000, got 1000000000"),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers: expected at most 256, got 1000000000"),
+        ({"num_hidden_groups": 0}, "num_hidden_groups: expected at least 1, got 0"),
         ({"num_hidden_groups": 1}, "albert_layer_groups.1.* expected no such weight"),
         ({"embedding_size": 7}, "`embedding_dim` is 7, and no weight has such an axis"),
     ],
@@ -198,7 +198,7 @@ def test_a_few_blocks_are_many_layers(tmp_path):
             {"position_buckets": 4, "max_relative_positions": 3},
             "`num_buckets` must be 0, or even, .* = 4; it is 4",
         ),
-        ({"max_relative_positions": 2**30}, "`max_distance` must be at most 1,048,576"),
+        ({"max_relative_positions": 2**30}, "max_relative_positions: expected at most 1,048,576"),
         (
             {"type_vocab_size": 2**16},
             r"token_type_embeddings.weight: expected a tensor for .* \(65536, 8\), got none",

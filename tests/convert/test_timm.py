@@ -15,7 +15,7 @@ from keras_tfm.convert import (
     save_timm,
     timm_preprocessing_of,
 )
-from keras_tfm.convert.arguments import ratio_of
+from keras_tfm.convert.entries import ratio_of
 from keras_tfm.convert.preprocessing import label_names
 from keras_tfm.convert.timm import FAMILIES, family_of
 from keras_tfm.heads import Classifier, DistilledClassifier
@@ -168,12 +168,12 @@ def test_registers(tmp_path):
 def test_every_size_has_a_name_and_every_name_a_size():
     assert [*FAMILIES] == sorted(FAMILIES) and {name.partition(",")[0] for name in MODELS} == {*FAMILIES}
     for file in FAMILIES:
-        family = importlib.import_module(f"keras_tfm.convert.{file}")
-        for name, size in family.ARCHITECTURES.items():
+        family = importlib.import_module(f"keras_tfm.convert.{file}").TIMM
+        for name in family.architectures:
             assert family_of(name) is family
-            config = family.MODEL.sizes[size]
-            assert family.config_of(family.arguments_of(config)) == config
-    assert family_of("deit_tiny_patch16_224").MODEL is ViT
+            config = family.size_of(name)
+            assert family.read_config(family.write_config(config)) == config
+    assert family_of("deit_tiny_patch16_224").model is ViT
     assert family_of("resnext50_32x4d") is None and family_of("vit_base_patch16_clip_224") is None
 
 
@@ -236,13 +236,14 @@ def test_preprocessing_that_is_not_said_is_that_of_timm(folder):
         ({"num_classes": -1}, "num_classes: expected 0 to"),
         ({"num_classes": 4}, "head.weight"),
         ({"model_args": 3}, "model_args: expected an object"),
-        ({"model_args": {"embed_dim": 2**30}}, "model_args"),
-        ({"model_args": {"embed_dim": "8"}}, "model_args|mlp_ratio"),
-        ({"model_args": {"depth": 10**9}}, "model_args"),
+        ({"model_args": {"embed_dim": 2**30}}, "expected a configuration of ViT, got `dim` is 1,073,741,824"),
+        ({"model_args": {"embed_dim": "8"}}, "embed_dim: expected a whole number, got '8'"),
+        ({"model_args": {"depth": 10**9}}, "depth: expected at most 10,000, got 1000000000"),
         ({"model_args": {"qkv_bias": False}}, "blocks.0.attn.qkv.bias: expected no such weight"),
         ({"model_args": {"pre_norm": True}}, "pre_norm: expected False, got True"),
         ({"model_args": {"init_values": 1e-5}}, "init_values: expected an argument out of"),
-        ({"model_args": {"global_pool": "avg"}}, "global_pool"),
+        ({"model_args": {"global_pool": "avg"}}, "class_token: expected False, got True"),
+        ({"model_args": {"global_pool": "all"}}, "global_pool: expected one of token, avg, map, got 'all'"),
         ({"model_args": {"drop_rate": 2}}, "drop_rate"),
     ],
 )

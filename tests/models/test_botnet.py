@@ -86,8 +86,7 @@ def test_every_cell_sees_all():
 
 
 def test_arguments_of_timm():
-    for config_of in (botnet.config_of, class_config_of):
-        assert config_of({}) == BoTNet.sizes[botnet.ARCHITECTURES["botnet26t_256"]]
+    assert class_config_of({}) == botnet.TIMM.size_of("botnet26t_256") == BoTNet.sizes["26T"]
     with pytest.raises(CheckpointError, match="bottlenecks, then some that attend"):
         parts = [{"type": kind, "d": 1, "c": 8, "s": 1, "br": 0.5} for kind in ("self_attn", "bottle")]
         class_config_of({"blocks": [parts]})

@@ -8,7 +8,7 @@ import pytest
 from keras import ops
 
 from keras_tfm.convert import keymap
-from keras_tfm.convert.cait import ARCHITECTURES, config_of, rows
+from keras_tfm.convert.cait import TIMM, rows
 from keras_tfm.heads import Classifier
 from keras_tfm.models import CaiT, CaiTConfig
 from keras_tfm.training.safetensors import CheckpointError
@@ -102,16 +102,16 @@ def test_names_of_timm():
         "drop_path_rate": 0.1,
         "num_classes": 5,
     }
-    assert config_of(arguments) == SMALL
+    assert TIMM.read_config(arguments) == SMALL
     again, _ = read_cait(arguments, weights)
     for a, b in zip(again.get_weights(), model.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
     assert weights["blocks_token_only.0.mlp.fc1.weight"].shape == (20, 8)
-    usual = config_of(arguments | {"mlp_ratio_token_only": 1.5})
+    usual = TIMM.read_config(arguments | {"mlp_ratio_token_only": 1.5})
     assert usual == dataclasses.replace(SMALL, class_intermediate_dim=None)
     with pytest.raises(CheckpointError, match="mlp_ratio_token_only: expected a multiple of `embed_dim`"):
-        config_of(arguments | {"mlp_ratio_token_only": "4.0"})
-    assert {*ARCHITECTURES.values()} == {*CaiT.sizes}
+        TIMM.read_config(arguments | {"mlp_ratio_token_only": "4.0"})
+    assert {*TIMM.architectures.values()} == {*CaiT.sizes}
 
 
 def test_refusals():

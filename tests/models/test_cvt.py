@@ -103,7 +103,7 @@ def test_folders_of_transformers_both_ways(saved):
     [
         ("depth", [1, 2, 500], "`depths` is 500, and there are 221 weights"),
         ("embed_dim", [4, 9, 8], "`dims` is 9, and no weight has such an axis"),
-        ("embed_dim", [4, 6], "`dims` must be a list of 3"),
+        ("embed_dim", [4, 6], "embed_dim: expected a list of 3"),
         ("stride_kv", [1, 1, 1], "stride_kv"),
     ],
 )

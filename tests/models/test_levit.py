@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_tfm.heads import DistilledClassifier
+from keras_tfm.convert import from_huggingface, save_huggingface
+from keras_tfm.heads import Classifier, DistilledClassifier
 from keras_tfm.models import LeViT, LeViTConfig
 from tests import contract
 from tests.contract import Case, floats
+from tests.models.folders import assert_same, check_both_ways, check_refusal
 
 SMALL = LeViTConfig(
     (32, 48), num_channels=1, dims=(8, 12), num_layers=(1, 1), num_heads=(2, 3), key_dim=4, distilled=True
@@ -100,3 +102,31 @@ def test_refusals():
         LeViT(dataclasses.replace(SMALL, num_heads=(2, 3, 4)))
     with pytest.raises(ValueError, match="`dims` must be multiples of 8 and of `key_dim`"):
         LeViT(dataclasses.replace(SMALL, dims=(12, 12)))
+
+
+THREE_STAGES = LeViTConfig(
+    32, num_channels=1, dims=(8, 8, 16), num_layers=(1, 2, 1), num_heads=(1, 2, 3), key_dim=4
+)
+
+
+def test_folders_of_transformers_both_ways(tmp_path):
+    distilled = dataclasses.replace(THREE_STAGES, distilled=True)
+    check_both_ways(DistilledClassifier(LeViT(distilled), 3), tmp_path / "distilled")
+    check_both_ways(Classifier(LeViT(THREE_STAGES), 3), tmp_path / "plain")
+    check_both_ways(LeViT(THREE_STAGES), tmp_path / "backbone")
+    backbone = LeViT.from_huggingface(tmp_path / "distilled")
+    assert_same(backbone, from_huggingface(tmp_path / "distilled").backbone)
+
+
+def test_what_transformers_computes_otherwise(tmp_path):
+    for changes, message in (
+        ({"image_size": (32, 48)}, r"squares of a multiple of 16 pixels; `image_size` is \(32, 48\)"),
+        ({"image_size": 40}, "squares of a multiple of 16 pixels; `image_size` is 40"),
+        ({"dims": (8, 8), "num_layers": (1, 1), "num_heads": (1, 1)}, "LevitModel has three stages"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            save_huggingface(LeViT(dataclasses.replace(THREE_STAGES, **changes)), tmp_path / "other")
+    save_huggingface(LeViT(THREE_STAGES), tmp_path / "folder")
+    check_refusal(tmp_path / "folder", {"key_dim": [4, 4, 8]}, "key_dim: expected a value of its kind")
+    check_refusal(tmp_path / "folder", {"mlp_ratio": [2, 4, 2]}, r"mlp_ratio: expected \[2, 2, 2\]")
+    check_refusal(tmp_path / "folder", {"depths": [1, 2, 300]}, "`num_layers` is 300")

@@ -73,11 +73,11 @@ def test_stochastic_depth_grows_with_the_depth():
 
 
 def test_arguments_of_timm():
-    assert mlp_mixer.ARCHITECTURES["mixer_b16_224"] == "B/16"
+    assert mlp_mixer.TIMM.architectures["mixer_b16_224"] == "B/16"
     arguments = {"patch_size": 16, "num_blocks": 12, "embed_dim": 768}
-    assert mlp_mixer.config_of(arguments) == MLPMixer.sizes["B/16"]
+    assert mlp_mixer.TIMM.read_config(arguments) == MLPMixer.sizes["B/16"]
     with pytest.raises(CheckpointError, match="block_layer: expected an argument out of"):
-        mlp_mixer.config_of({"block_layer": "ResBlock"})
+        mlp_mixer.TIMM.read_config({"block_layer": "ResBlock"})
 
 
 def test_refusals():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_tfm.convert import keymap
-from keras_tfm.convert.pit import ARCHITECTURES, config_of, rows
+from keras_tfm.convert.pit import TIMM, rows
 from keras_tfm.heads import Classifier, DistilledClassifier
 from keras_tfm.models import PiT, PiTConfig
 from keras_tfm.training.safetensors import CheckpointError
@@ -96,13 +96,13 @@ def test_names_of_timm():
         "drop_path_rate": 0.1,
         "num_classes": 5,
     }
-    assert config_of(arguments) == SMALL
+    assert TIMM.read_config(arguments) == SMALL
     again, _ = read_pit(arguments, weights)
     for a, b in zip(again.get_weights(), model.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
     with pytest.raises(CheckpointError, match="stem_type"):
-        config_of(arguments | {"stem_type": "deep"})
-    assert {*ARCHITECTURES.values()} == {*PiT.sizes}
+        TIMM.read_config(arguments | {"stem_type": "deep"})
+    assert {*TIMM.architectures.values()} == {*PiT.sizes}
 
 
 def test_stochastic_depth_grows_with_the_depth():

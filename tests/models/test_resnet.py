@@ -99,7 +99,7 @@ def test_folders_of_transformers_both_ways(make, tmp_path):
     [
         ("hidden_sizes", [16, 12], "`dims` is 16, and no weight has such an axis"),
         ("depths", [1, 300], "`depths` is 300, and there are 72 weights"),
-        ("layer_type", "other", "`block` must be one of basic, bottleneck"),
+        ("layer_type", "other", "layer_type: expected one of basic, bottleneck"),
         ("downsample_in_bottleneck", True, "downsample_in_bottleneck"),
     ],
 )
@@ -118,7 +118,8 @@ def test_names_of_timm():
     for a, b in zip(again.get_weights(), model.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
     assert outputs["features/stage_1"].shape == (None, 5, 5, 128)
-    assert resnet.config_of({"block": "BasicBlock", "layers": [2, 2, 2, 2]}) == ResNet.sizes["18"]
+    arguments = {"block": "BasicBlock", "layers": [2, 2, 2, 2], "channels": [64, 128, 256, 512]}
+    assert resnet.TIMM.read_config(arguments) == ResNet.sizes["18"]
 
 
 def test_refusals(tmp_path):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from keras_tfm.convert import keymap, save_huggingface
-from keras_tfm.convert.swin_v2 import ARCHITECTURES, timm_rows
+from keras_tfm.convert.swin_v2 import TIMM, timm_rows
 from keras_tfm.heads import Classifier
 from keras_tfm.models import SwinV2, SwinV2Config
 from keras_tfm.models.vision.swin_v2 import ContinuousPositionBias, CosineAttention
@@ -41,8 +41,8 @@ def test_parameters_of_the_published_sizes(no_allocation):
 
 
 def test_sizes():
-    assert {*ARCHITECTURES.values()} == {*SwinV2.sizes}
-    config = SwinV2.sizes[ARCHITECTURES["swinv2_large_window12to24_192to384"]]
+    assert {*TIMM.architectures.values()} == {*SwinV2.sizes}
+    config = TIMM.size_of("swinv2_large_window12to24_192to384")
     assert (config.dim, config.image_size, config.window) == (192, 384, 24)
     assert config.pretrained_windows == (12, 12, 12, 6)
 

@@ -85,7 +85,7 @@ def test_names_of_timm(config):
     weights = keymap.save(model, tnt.rows(config))
     assert weights["blocks.0.attn_in.qk.weight"].shape == (8, 4)
     assert weights["pixel_pos"].shape == (1, 4, 2, 2)
-    arguments = tnt.arguments_of(config)
+    arguments = tnt.TIMM.write_config(config)
     again, _ = read_tnt(arguments | {"num_classes": 3}, weights)
     for a, b in zip(again.get_weights(), model.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -93,10 +93,10 @@ def test_names_of_timm(config):
 
 def test_arguments_of_timm():
     arguments = {"patch_size": 16, "embed_dim": 384, "inner_dim": 24, "num_heads_outer": 6}
-    size = TNT.sizes[tnt.ARCHITECTURES["tnt_s_patch16_224"]]
-    assert tnt.config_of(arguments | {"drop_path_rate": 0.1}) == size
+    size = tnt.TIMM.size_of("tnt_s_patch16_224")
+    assert tnt.TIMM.read_config(arguments | {"drop_path_rate": 0.1}) == size
     with pytest.raises(CheckpointError, match="qkv_bias"):
-        tnt.config_of({"qkv_bias": True})
+        tnt.TIMM.read_config({"qkv_bias": True})
 
 
 def test_refusals():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from keras_tfm.convert import keymap
-from keras_tfm.convert.twins import ARCHITECTURES, config_of, rows
+from keras_tfm.convert.twins import TIMM, rows
 from keras_tfm.heads import Classifier
 from keras_tfm.models import Twins, TwinsConfig
 from keras_tfm.training.safetensors import CheckpointError
@@ -111,9 +111,10 @@ def test_names_of_timm():
     assert again.backbone.config == SVT
     for a, b in zip(again.get_weights(), model.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
-    assert {*ARCHITECTURES.values()} == {*Twins.sizes} and ARCHITECTURES["twins_svt_base"] == "SVT-B"
+    assert {*TIMM.architectures.values()} == {*Twins.sizes}
+    assert TIMM.size_of("twins_svt_base") == Twins.sizes["SVT-B"]
     with pytest.raises(CheckpointError, match="norm_layer"):
-        config_of(arguments | {"norm_layer": "x"})
+        TIMM.read_config(arguments | {"norm_layer": "x"})
 
 
 def test_refusals():

@@ -65,10 +65,10 @@ def test_stochastic_depth_grows_with_the_depth():
 
 def test_arguments_of_timm():
     arguments = {"init_channels": 16, "embed_dim": 192, "num_heads": 3, "norm_layer": "BatchNorm2d"}
-    assert visformer.config_of(arguments) == Visformer.sizes[visformer.ARCHITECTURES["visformer_tiny"]]
+    assert visformer.TIMM.read_config(arguments) == visformer.TIMM.size_of("visformer_tiny")
     for name, value in (("attn_stage", "111"), ("norm_layer", "LayerNorm2d"), ("vit_stem", True)):
         with pytest.raises(CheckpointError, match=name):
-            visformer.config_of({name: value})
+            visformer.TIMM.read_config({name: value})
 
 
 def test_refusals():

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from keras_tfm import serving, tasks
+from keras_tfm.asking import TASKS
 from keras_tfm.models.base import OUTSIDE
 from keras_tfm.serving import plugins
 from keras_tfm.tasks.images.image_families import ImageOptions
-from keras_tfm.tasks.task import TASKS
 from tests.docs.pages import ROOT, blocks
-from tests.fresh_process import ask, run_fresh
+from tests.fresh_process import UNUSED, ask, run_fresh
 from tests.test_cli import run
 
 PACKAGE = pathlib.Path(__file__).parent / "package"
@@ -137,7 +137,7 @@ def test_all_ways_of_asking_answer_the_same(made, site):
     assert ask(made / "saved_model", text=ASKED)["shape"].tolist() == expected
     fresh = "import sys; from keras_tfm import tasks; print(tasks.load(sys.argv[2]).predict(sys.argv[3:]))"
     result = run_fresh(
-        f"import sys; sys.path.insert(0, sys.argv[1]); {fresh}", site, made / "run", *ASKED, blocked=()
+        f"import sys; sys.path.insert(0, sys.argv[1]); {fresh}", site, made / "run", *ASKED, blocked=UNUSED
     )
     assert result.stdout.splitlines()[-1:] == [str(expected)], result.stderr
     alone = "from serving import load; print(load(sys.argv[2])(sys.argv[3:])['shape'].tolist())"

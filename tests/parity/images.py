@@ -7,7 +7,8 @@ from keras_tfm import convert
 from keras_tfm.training.safetensors import read_tensors
 from tests.parity.encoders import ACTIVATIONS
 
-NORMS = (torch.nn.LayerNorm, torch.nn.GroupNorm, torch.nn.BatchNorm2d)
+BATCH_NORMS = (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d)
+NORMS = (torch.nn.LayerNorm, torch.nn.GroupNorm, *BATCH_NORMS)
 
 
 def draw_weights(rng, model):
@@ -22,7 +23,7 @@ def draw_weights(rng, model):
                 parameter[0].numel() if isinstance(module, torch.nn.Conv2d) and parameter.ndim == 4 else 0
             )
             torch.nn.init.normal_(parameter, float(is_gamma), min(0.3, fan_in**-0.5) if fan_in else 0.3)
-        if isinstance(module, torch.nn.BatchNorm2d):
+        if isinstance(module, BATCH_NORMS):
             module.running_mean.normal_(0, 0.3)
             module.running_var.uniform_(0.5, 1.5)
 

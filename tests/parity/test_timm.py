@@ -255,13 +255,13 @@ ELSEWHERE = {
 @pytest.mark.parametrize("name", timm_families.FAMILIES)
 def test_architectures_mean_what_they_mean_to_timm(name):
     """Our arguments for each of timm's names, its constructors' defaults among them, are timm's own."""
-    family = importlib.import_module(f"keras_tfm.convert.{name}")
-    for architecture, size in family.ARCHITECTURES.items():
+    family = importlib.import_module(f"keras_tfm.convert.{name}").TIMM
+    for architecture in family.architectures:
         arguments = constructor_arguments(architecture)
         ours = {
-            **family.arguments_of(family.MODEL.sizes[size]),
-            **family.ARGUMENTS.default_entries,
-            **family.ARGUMENTS.fixed_entries,
+            **family.write_config(family.size_of(architecture)),
+            **family.default_entries,
+            **family.fixed_entries,
         }
         for argument in ours.keys() - ELSEWHERE:
             theirs, value = arguments[argument], ours[argument]

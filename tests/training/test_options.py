@@ -10,13 +10,14 @@ import pytest
 from keras_tfm import tasks
 from keras_tfm.configs import Option, rules_of
 from keras_tfm.tasks.images.image_classifier import ImageTraining
+from keras_tfm.tasks.task import task_classes
 from keras_tfm.tasks.text.translator import Seq2SeqTraining
 from keras_tfm.training.options import FineTuning, Run, Training
 from keras_tfm.training.record import read_record, results, write_record
 from keras_tfm.training.safetensors import CheckpointError
 from keras_tfm.training.schedules import make_schedule
 
-TRAINABLE = [task for task in tasks.TASKS.values() if issubclass(task, tasks.LearningTask)]
+TRAINABLE = [task for task in task_classes().values() if issubclass(task, tasks.LearningTask)]
 
 NAN = float("nan")
 

@@ -148,7 +148,7 @@ class Merging(Layer):
         self.dim = dim
 
     def build(self, x_shape):
-        self.norm = LayerNormalization(EPSILON)
+        self.norm = LayerNormalization(EPSILON, name="norm")
         self.norm.build(x_shape)
         self.convolution = Convolution(self.dim, 3, 2, groups=x_shape[-1], name="convolution")
         self.convolution.build(x_shape)

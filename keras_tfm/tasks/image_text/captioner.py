@@ -12,7 +12,6 @@ import numpy as np
 import sacrebleu
 import tensorflow as tf
 
-from keras_tfm.asking import ASKED
 from keras_tfm.configs import Between, Count, Length, Option, meant
 from keras_tfm.data.batches.image_texts import CaptionBatches
 from keras_tfm.data.sources.image_texts import ImageTexts, identities
@@ -157,7 +156,6 @@ class Captioner(ImageTextTask):
     """
 
     name = "caption"
-    help = ASKED["caption"].help
     digits = 2
     training = CaptionTraining(epochs=30, patience=None, schedule="cosine", weight_decay=0.05)
     given_weights = types.MappingProxyType({"learning_rate": 1e-4})

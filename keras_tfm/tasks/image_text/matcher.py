@@ -12,7 +12,6 @@ import numpy as np
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.asking import ASKED
 from keras_tfm.configs import Config, Length, Option
 from keras_tfm.data.batches.encoding import model_inputs
 from keras_tfm.data.batches.image_texts import ImageTextBatches
@@ -144,7 +143,6 @@ class ImageTextMatcher(ImageTextTask):
     """
 
     name = "match-images"
-    help = ASKED["match-images"].help
     training = MatchTraining(epochs=30, patience=None, schedule="cosine", weight_decay=0.1)
     given_weights = types.MappingProxyType({"learning_rate": 1e-5})
     model_options = MatcherOptions

@@ -12,7 +12,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.asking import ASKED
 from keras_tfm.configs import Between, Option, Size
 from keras_tfm.data.batches.canvas import CanvasBatches
 from keras_tfm.data.batches.targets import object_targets
@@ -126,7 +125,6 @@ class Detector(CanvasTask):
         "or a transformers folder or hub id"
     )
     files = KINDS
-    asking, input_files, help = ASKED["detect"]
     examples_class = Objects
     training = DetectionTraining(
         epochs=50, patience=None, learning_rate=3e-4, schedule="cosine", weight_decay=1e-4

@@ -12,7 +12,6 @@ import numpy as np
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.asking import ASKED
 from keras_tfm.configs import Between, Natural, Option, Rate, Size
 from keras_tfm.data.batches.augmentation import Augmentation
 from keras_tfm.data.batches.epochs import HeldOut
@@ -149,7 +148,6 @@ class ImageClassifier(ImageTask, FineTunedTask):
     columns = (2,)
     unit = "images"
     held_out = HeldOut(0.1, least=100)
-    asking, input_files, help = ASKED["classify-images"]
     training = ImageTraining(epochs=30, patience=None, schedule="cosine", weight_decay=0.05)
     given_weights = types.MappingProxyType({"learning_rate": 1e-4})
     gives_new_heads = True

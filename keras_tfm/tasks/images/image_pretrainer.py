@@ -8,7 +8,6 @@ from typing import Annotated, Any, Self
 import keras
 import numpy as np
 
-from keras_tfm.asking import ASKED
 from keras_tfm.configs import Option
 from keras_tfm.data.batches.epochs import Batches, HeldOut, hold_out
 from keras_tfm.data.sources.image_files import ImageFiles
@@ -71,7 +70,6 @@ class ImagePretrainer(ImageTask, TrainableTask):
     """
 
     name = "pretrain-images"
-    help = ASKED["pretrain-images"].help
     start = (
         "a RUN of this task; for dino and updetr also another RUN of images, or a folder or hub id of an "
         "image model"

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.asking import ASKED
+from keras_tfm.asking import IMAGES
 from keras_tfm.data.batches.images import check_images
 from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.images import read_images
@@ -40,7 +40,7 @@ class ImageTask(AskedTask):
     """
 
     reads_lines = False
-    asking, input_files = ASKED["image-vectors"][:2]
+    input_files = IMAGES
     image_shape: tuple[int, int, int]
 
     def take_images(self, backbone: keras.Model) -> None:

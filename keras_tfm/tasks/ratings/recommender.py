@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse
 import tensorflow as tf
 
-from keras_tfm.asking import ASKED, ITEMS
+from keras_tfm.asking import ITEMS
 from keras_tfm.configs import Between, Config, Option, Size
 from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.sources.lines import Inputs
@@ -100,7 +100,6 @@ class Recommender(LearningTask):
 
     name = "recommend"
     files = f"a user, an item and a rating in {TABLES}; other file names are read as .tsv"
-    asking, input_files, help = ASKED["recommend"]
     columns = (3,)
     examples_class = Ratings
     column_kinds = types.MappingProxyType({"users": not_id, "items": not_id})

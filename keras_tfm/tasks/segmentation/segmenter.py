@@ -10,7 +10,6 @@ from typing import Any, Self
 import keras
 import numpy as np
 
-from keras_tfm.asking import ASKED
 from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.coco import read_coco
@@ -86,7 +85,6 @@ class Segmenter(CanvasTask):
         f"need --family {NAMES_OF_SETS}"
     )
     examples_class = Masks
-    asking, input_files, help = ASKED["segment"]
     training = SegmentationTraining(
         epochs=50, patience=None, learning_rate=1e-3, schedule="cosine", weight_decay=0.01
     )

@@ -11,7 +11,6 @@ import numpy as np
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.asking import ASKED
 from keras_tfm.configs import Between, Config, Count, Length, Option, Size
 from keras_tfm.data.batches.arrays import ArrayBatches
 from keras_tfm.data.batches.epochs import HeldOut
@@ -84,7 +83,6 @@ class Forecaster(TrainableTask):
 
     name = "forecast"
     files = f"a column of numbers, oldest first, in {TABLES}"
-    asking, input_files, help = ASKED["forecast"]
     columns = (1,)
     unit = "values"
     digits = 6

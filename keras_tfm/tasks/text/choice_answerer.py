@@ -9,7 +9,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.asking import ASKED
 from keras_tfm.configs import Config, Option
 from keras_tfm.data.sources.choices import Choices, read_choices, read_unlabelled_choices
 from keras_tfm.data.sources.lines import Inputs
@@ -53,7 +52,6 @@ class ChoiceAnswerer(EncoderTask):
 
     name = "choose"
     files = f'{ROWS}: {{"text": "…", "choices": ["…", "…"], "label": 0}}'
-    asking, input_files, help = ASKED["choose"]
     columns = (3,)
     judged_by = ("val_accuracy", "max")
     config_class = ChoiceAnswererConfig

@@ -10,7 +10,6 @@ import numpy as np
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.asking import ASKED
 from keras_tfm.configs import Config, Option
 from keras_tfm.data.batches.epochs import Batches, HeldOut
 from keras_tfm.data.batches.masking import Masking
@@ -101,7 +100,6 @@ class MaskedLanguageModel(AskedTask, TrainableTask):
     """
 
     name = "masked-lm"
-    help = ASKED["masked-lm"].help
     files = (
         "text (plain, .gz, .xz), a paragraph per line, blank lines between documents; folders of .txt files; "
         f"or a text in {ROWS}"

@@ -12,7 +12,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.asking import ASKED
 from keras_tfm.configs import Config, Length, Option
 from keras_tfm.data.batches.windows import longest_question
 from keras_tfm.data.sources.lines import Inputs
@@ -88,7 +87,6 @@ class QuestionAnswerer(EncoderTask):
     name = "answer"
     record_fields = ("answer", "confidence")
     files = f"JSON as in SQuAD 1.1 or 2.0 (plain, .gz, .xz); or a question, a context and answers in {ROWS}"
-    asking, input_files, help = ASKED["answer"]
     columns = (3,)
     unit = "questions"
     training = dataclasses.replace(EncoderTask.training, batch_tokens=12 * 384)

@@ -9,7 +9,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.asking import ASKED
 from keras_tfm.configs import Config, Option
 from keras_tfm.data.sources.labelled import (
     PROBLEMS,
@@ -105,7 +104,6 @@ class TextClassifier(EncoderTask):
 
     name = "classify"
     files = f"a text (or two texts) and its label in {TABLES}"
-    asking, input_files, help = ASKED["classify"]
     columns = (2, 3)
     config_class = TextClassifierConfig
     training = ClassTraining(epochs=15, batch_tokens=1_024, learning_rate=1e-3)

@@ -13,7 +13,6 @@ import numpy as np
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.asking import ASKED
 from keras_tfm.configs import Config, Length, Option
 from keras_tfm.data.batches.blocks import TextBlocks, hold_out_texts
 from keras_tfm.data.batches.epochs import Batches, HeldOut
@@ -109,7 +108,6 @@ class TextGenerator(WritingTask, TrainableTask):
 
     name = "generate"
     files = f"text files (plain, .gz, .xz), each one document; or a text per row in {ROWS}"
-    asking, input_files, help = ASKED["generate"]
     columns = (1,)
     unit = "texts"
     training = LanguageModelTraining(

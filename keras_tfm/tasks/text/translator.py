@@ -13,7 +13,6 @@ import sacrebleu
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.asking import ASKED
 from keras_tfm.configs import Between, Config, Length, Option, meant
 from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.data.batches.packing import PackedPairs
@@ -124,7 +123,6 @@ class Translator(WritingTask, TrainableTask):
 
     name = "translate"
     files = f"two parallel text files; or {TABLES}"
-    asking, input_files, help = ASKED["translate"]
     columns = (2,)
     examples_class = Pairs
     column_kinds = types.MappingProxyType({"sources": not_text, "targets": not_text})

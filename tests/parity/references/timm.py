@@ -4,25 +4,28 @@ from keras import ops
 
 from keras_tfm.convert import cait, levit, mlp_mixer, pit, resnet, swin, swin_v2, tnt, twins, visformer, xcit
 from keras_tfm.convert.keymap import read_state
-from keras_tfm.convert.timm import BUFFERS, rows_of
+from keras_tfm.convert.timm import BUFFERS
 from keras_tfm.heads import Classifier, DistilledClassifier
 from tests.parity.references.state import as_sequences
 from tests.parity.references.variant import features_of
 
 
-def reader(family, features):
-    """The `read` of a `family`; `features(backbone)` are outputs beside the logits."""
+def reader(family, features, **usual):
+    """The `read` of the `family` in a file; `features(backbone)` are outputs beside the logits, and `usual`
+    are defaults of timm's class.
+    """
+    family = family.TIMM
 
     def read(arguments, weights):
         """The model for timm's `arguments` and `weights`, and its outputs by the reference's names."""
-        if family is levit:  # timm has two classes here, and no argument
+        if family is levit.TIMM:  # timm has two classes here, and no argument
             arguments = {**arguments, "distilled": "head_dist.bn.weight" in weights}
-        config = family.config_of(arguments)
-        backbone = family.MODEL(config)
+        config = family.read_config({**usual, **arguments})
+        backbone = family.model(config)
         head = DistilledClassifier if "distilled_output" in backbone.output else Classifier
         model = head(backbone, arguments.get("num_classes", 1000))
         buffers = [key for key in weights if key.endswith(BUFFERS)]
-        read_state(model, weights, rows_of(family, config), buffers)
+        read_state(model, weights, family.rows_of(config), buffers)
         return model, {"logits": model.output, **features(backbone)}
 
     return read
@@ -110,6 +113,7 @@ def of_xcit(backbone):
 
 read_cait, read_levit, read_xcit = reader(cait, of_cait), reader(levit, of_levit), reader(xcit, of_xcit)
 read_mlp_mixer, read_pit = reader(mlp_mixer, of_mlp_mixer), reader(pit, of_pit)
-read_resnet, read_tnt = reader(resnet, of_maps), reader(tnt, of_tnt)
+read_resnet = reader(resnet, of_maps, block="Bottleneck", channels=(64, 128, 256, 512))
+read_tnt = reader(tnt, of_tnt, embed_dim=768, num_heads_outer=12, inner_dim=48)
 read_swin, read_swin_v2 = reader(swin, of_swin), reader(swin_v2, of_swin)
 read_twins, read_visformer = reader(twins, of_twins), reader(visformer, of_visformer)
