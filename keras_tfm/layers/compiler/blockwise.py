@@ -247,7 +247,7 @@ def exponentials(scores, visible):
 
 
 def _broadcast_unknown(x, shape):
-    """`x` with each axis of unknown length expanded to that of `shape`."""
+    """`x` with each axis of unknown length expanded to its length in `shape`."""
     sizes = ops.shape(x)
     return ops.broadcast_to(x, [n if m is None else k for m, k, n in zip(x.shape, sizes, shape, strict=True)])
 
