@@ -40,7 +40,7 @@ def default_policy(policy):
 
 def parts_follow(cls):
     """A class decorator that gives a layer's policy to the sub-layers that it is given, or makes in
-    `__init__` or `build`, and names those of `__init__`.
+    `__init__` or `build`, and names the sub-layers of `__init__`.
 
     A sub-layer keeps its policy if it was made with a dtype, or if it has weights already, such as an
     embedding that a head shares.

@@ -13,7 +13,7 @@ import numpy as np
 
 from keras_tfm.visualize.record import by_layer, in_rows
 
-# Of two patterns that fit alike the first is a head's: the more specific one of the same word comes first.
+# If two patterns fit alike, the first is a head's: the more specific one of the same word comes first.
 PATTERNS = ("next", "previous", "same_word_other_segment", "same_word", "same_segment", "null", "broad")
 SPECIAL = frozenset(
     ("[CLS]", "[SEP]", "[PAD]", "[START]", "[END]", "<s>", "</s>", "<pad>", "<cls>", "<sep>", "<|endoftext|>")

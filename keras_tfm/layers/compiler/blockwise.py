@@ -4,7 +4,7 @@ time.
                keys, in blocks
               +-----+-----+-----+     A row of blocks is one online softmax (Milakov and Gimelshein
     queries,  |  1  |     |     |     2018): it keeps the maximum ("peak"), the sum of the exponentials
-          in  +-----+-----+-----+     and the mean of the values so far, and scales the latter two
+          in  +-----+-----+-----+     and the mean of the values so far, and scales sum and mean
       blocks  |  2  |  3  |     |     down when the maximum grows. A causal row ends at its diagonal.
               +-----+-----+-----+     The gradient goes down the columns, and recomputes the weights
               |  4  |  5  |  6  |     of each block from the maxima and sums of its rows.

@@ -1,6 +1,6 @@
 """Denoising: in training a decoder is also given queries that begin near known objects, and corrects them.
 
-    queries   | object 0, object 1, ... near | the same, further away | again ... | those of the model |
+    queries   | object 0, object 1, ... near | the same, further away | again ... | the model's own |
                  learn the object               learn "no object"
 
 A pair of such parts is a group. Groups neither see each other nor are seen by the model's own queries, so
