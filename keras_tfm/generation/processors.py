@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
+from keras_tfm.configs import Field, FieldError, Refusal
 from keras_tfm.layers.signatures import Tensor
 
 MINUS_INFINITY = float("-inf")
@@ -355,6 +356,6 @@ def require(name, value, is_right=lambda value: True, rule="", whole=False):
     most = 2**31 - 1 if whole else LARGEST
     if isinstance(value, bool) or not isinstance(value, kind) or not abs(value) <= most:
         expected = "a whole number of 32 bits" if whole else "a finite number"
-        raise ValueError(f"`{name}` must be {expected}; it is {value!r}.")
+        raise Refusal(name, expected, f"{value!r}")
     if not is_right(value):
-        raise ValueError(f"`{name}` {rule}; it is {value}.")
+        raise FieldError("{} {}; it is {}.", Field(name), rule, value)

@@ -24,6 +24,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_tfm.configs import FieldError
 from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.heads.object_detector import box_head, check_classes
 from keras_tfm.heads.set_prediction import SetPredictionLoss
@@ -70,7 +71,7 @@ class PatchDetector(ModelWithHead):
         check_classes(num_classes)
         num_queries = backbone.config.num_queries
         if num_patches < 1 or num_queries % num_patches:
-            raise ValueError(f"`num_patches` must divide the {num_queries} queries; it is {num_patches}.")
+            raise FieldError("{num_patches} must divide the {} queries; it is {}.", num_queries, num_patches)
         images, features = backbone.input["images"], backbone.maps[-1]
         reader = keras.Model(images, features, name="patch_reader")
         reader.trainable = False

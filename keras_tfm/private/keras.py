@@ -224,13 +224,13 @@ def built_parts_kept(layer):
     """Within this context, `build` of those parts of `layer` that are built does nothing: they belong to
     others too, or were trained before. Keras would add their weights a second time, and refuse.
     """
-    kept = [(part, vars(part)["build"]) for part in parts_of(layer) if part.built and "build" in vars(part)]
+    builds = [(part, vars(part)["build"]) for part in parts_of(layer) if part.built and "build" in vars(part)]
     try:
-        for part, _ in kept:
+        for part, _ in builds:
             vars(part)["build"] = lambda *_, **__: None
         yield
     finally:
-        for part, build in kept:
+        for part, build in builds:
             vars(part)["build"] = build
 
 

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_tfm.configs import FieldError
 from keras_tfm.jit import computes_in_bfloat16, fuses, jit_compile, slow_bfloat16
 from keras_tfm.private.keras import layers_in, seed_generators_of
 from keras_tfm.training.callbacks import BestWeights, FiniteLoss, Progress
@@ -64,8 +65,8 @@ def in_precision(model: keras.Model, precision: Precision | None) -> Iterator[No
         return
     before, policy = model.dtype_policy, keras.dtype_policies.get(precision)
     if policy.variable_dtype != before.variable_dtype:
-        raise ValueError(
-            f"`precision` must keep the weights in {before.variable_dtype}; it is {precision!r}."
+        raise FieldError(
+            "{precision} must keep the weights in {}; it is {!r}.", before.variable_dtype, precision
         )
     layers = [layer for layer in layers_in(model) if layer.dtype_policy == before]
     try:

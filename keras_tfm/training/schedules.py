@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 from keras import ops
 
+from keras_tfm.configs import Refusal
 from keras_tfm.registry import register
 from keras_tfm.training.options import Training
 
@@ -26,7 +27,7 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
     def __init__(self, peak: float, warmup_steps: int):
         if warmup_steps < 1:
-            raise ValueError(f"`warmup_steps` must be at least 1; it is {warmup_steps}.")
+            raise Refusal("warmup_steps", "at least 1", warmup_steps)
         self.peak = peak
         self.warmup_steps = warmup_steps
 
@@ -157,8 +158,7 @@ def make_schedule(training: Training, num_batches: int) -> WarmupSchedule:
         return kind(training.learning_rate, warmup_steps)
     total_steps = training.epochs * num_batches
     if warmup_steps > total_steps:
-        raise ValueError(
-            f"`warmup_steps` must be at most {total_steps:,}, the steps of all epochs; "
-            f"it is {warmup_steps:,}."
+        raise Refusal(
+            "warmup_steps", f"at most {total_steps:,}, the steps of all epochs", f"{warmup_steps:,}"
         )
     return kind(training.learning_rate, warmup_steps, total_steps + 1)

@@ -66,6 +66,12 @@ class BERTTokenizer(Tokenizer):
     [[5, 6, 7, 8, 1]]
     """
 
+    in_graphs = (
+        "About 500 characters, marks and punctuation of later versions of Unicode, are missing in the tables "
+        "of the tokenizers library, which reads texts in training, in predict and in all other exports: next "
+        "to one of them this graph may divide words otherwise."
+    )
+
     def __init__(
         self,
         vocabulary: Sequence[str],
