@@ -1,6 +1,6 @@
 """CTranslate2: the weights of a model that writes texts, for a C++ engine with decoding loops of its own.
 
-The engine is told of a model part by part, by `ctranslate2.specs`. What it has no part for, and what it
+`ctranslate2.specs` describes a model to the engine, part by part. What it has no part for, and what it
 decodes otherwise than this package, is refused.
 """
 
@@ -120,7 +120,7 @@ def write(model, folder, quantization, start_id, end_id, max_length):
 
 
 def _names(embedding):
-    """CTranslate2 takes and gives strings: those of the ids."""
+    """CTranslate2 takes and gives strings: the ids, written out."""
     return list(map(str, range(embedding.vocabulary_size)))
 
 

@@ -77,7 +77,7 @@ TEXTS = """
 
 
 def described(task, format, quantization, **entries):
-    """The content of serving.json; `entries` are those of the format's kind."""
+    """The content of serving.json; `entries` are what the format's kind adds."""
     return {
         "layout": serving.LAYOUT,
         "keras_tfm": __version__,

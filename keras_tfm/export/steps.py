@@ -101,6 +101,6 @@ def _step(options, stepwise, sizes):
 
 
 def _fixed(shape, rows, length):
-    """A shape whose first axis is that of rows, and whose other unknown sizes are lengths."""
+    """`shape` with `rows` for its first axis and `length` for its other unknown sizes."""
     sizes = [length if size is None else size for size in shape]
     return [rows, *sizes[1:]] if sizes else []

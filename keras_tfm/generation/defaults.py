@@ -18,7 +18,7 @@ class DecodingDefaults(Config):
 
     Args:
         start_id, end_ids, pad_id: token ids where they differ from the tokenizer's.
-        options: fields of `DecodingOptions` except those of sampling, and `max_length` and `min_length`,
+        options: fields of `DecodingOptions` except the sampling options, and `max_length` and `min_length`,
             which include the prompt.
         stop: strings that end a text, for tasks that take them.
     """
@@ -40,7 +40,7 @@ class DecodingDefaults(Config):
         DecodingOptions(**{"max_new_tokens": 1, **{k: x for k, x in options.items() if k not in lengths}})
 
     def choose(self, length: int, **given: Any) -> dict[str, Any]:
-        """The fields of `DecodingOptions` for prompts of `length` tokens; those `given` by the caller come
+        """The fields of `DecodingOptions` for prompts of `length` tokens; fields `given` by the caller come
         first.
 
         There is no "max_new_tokens" if nothing limits the length. A caller who asks for sampling, for

@@ -49,7 +49,7 @@ class DecodingOptions:
 
     Args:
         max_new_tokens: how many tokens are generated at most.
-        beam_size: above 1 for beam search; `length_penalty` and `early_stopping` are those of `BeamSearch`.
+        beam_size: above 1 for beam search; for `length_penalty` and `early_stopping` see `BeamSearch`.
         temperature: divides the logits; see `Temperature`, and `TopK`, `TopP`, `MinP` and `Typical` for
             `top_k`, `top_p`, `min_p` and `typical_p`.
         seed: None draws one at each call from Keras's global generator, which `keras.utils.set_random_seed`
@@ -64,8 +64,8 @@ class DecodingOptions:
         suppressed_ids: tokens that are never generated.
         sequence_bias: (ids, number) for each sequence whose last token gets this number; see `SequenceBias`.
         forbidden_sequences: sequences of ids that are never completed; an end token alone is not forbidden.
-        prompt_repetition_penalty: above 1, tokens of the prompt become likelier by it; of a model with an
-            encoder, which reads tokens, those of the source.
+        prompt_repetition_penalty: above 1, tokens of the prompt become likelier by it, or tokens of the
+            source if the model's encoder reads tokens.
         prompt_no_repeat_ngram_size: how many tokens in a row of the prompt, or source, are not repeated; 0
             for none.
         length_decay: (start, factor) of `LengthDecay`.
@@ -157,8 +157,8 @@ class DecodingOptions:
         A seed of None is still to be drawn.
         """
         names = (*DISTRIBUTION, "seed")
-        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        return {**given, "seed": self.seed} if given and self.contrastive_alpha is None else {}
+        values = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        return {**values, "seed": self.seed} if values and self.contrastive_alpha is None else {}
 
     @property
     def samples(self):

@@ -13,7 +13,7 @@ from typing import Any
 from keras import ops
 
 from keras_tfm.configs import FieldError
-from keras_tfm.layers.base import Layer, own
+from keras_tfm.layers.base import Layer, copy_of
 from keras_tfm.layers.signatures import Initializer, Tensor
 
 
@@ -95,7 +95,7 @@ class PatchRestoring(Layer):
         self.initializer = initializer
 
     def build(self, x_shape, noise_shape):
-        self.mask_token = self.add_weight((1, 1, x_shape[2]), own(self.initializer), name="mask_token")
+        self.mask_token = self.add_weight((1, 1, x_shape[2]), copy_of(self.initializer), name="mask_token")
 
     def call(self, x, noise):
         """(B, prefix + M, D) -> (B, prefix + N, D)."""

@@ -44,7 +44,7 @@ def pays(minutes: float | None, num_shapes: int) -> bool:
 
 
 def seed_draws(model: keras.Model, seed: int) -> None:
-    """Set all seed generators of `model`, above all those of dropout, to states derived from `seed`."""
+    """Set all seed generators of `model`, above all dropout's, to states derived from `seed`."""
     generators = {
         id(generator): generator for layer in layers_in(model) for generator in seed_generators_of(layer)
     }
@@ -110,7 +110,7 @@ def fit_best(
         callbacks: further callbacks.
         change: what `ChangedInputs` does to each batch.
 
-    With a time limit the learning-rate schedule follows the elapsed share of the time. Of several workers
+    With a time limit the learning-rate schedule follows the elapsed share of the time. Among several workers
     only the chief writes files.
     """
     is_chief = worker_index(model.distribute_strategy) == 0
@@ -161,15 +161,15 @@ def _keeping(
 ) -> list[keras.callbacks.Callback]:
     """The callbacks that store a `run`; its folder is created here."""
     folder = pathlib.Path(run.folder)
-    weights, found = folder / "model.safetensors", []
+    weights, callbacks = folder / "model.safetensors", []
     best.load_best = lambda: load_weights(model, weights)
     if is_chief:
         best.on_best = lambda: save_weights(model, weights)
         if not run.resume:
             save(folder, run.overwrite, trained=False)
-        found.append(MetricsFile(folder / "metrics.csv"))
+        callbacks.append(MetricsFile(folder / "metrics.csv"))
         if run.tensorboard:
-            found.append(TensorBoard(folder / "logs"))
+            callbacks.append(TensorBoard(folder / "logs"))
     sum_over_workers(model.distribute_strategy, 0)  # wait until the folder exists
     checkpoint = Checkpoint(
         folder / "checkpoints",
@@ -178,7 +178,7 @@ def _keeping(
         settings={**settings, "precision": precision_of(model)},
         resume=run.resume,
     )
-    return [*found, checkpoint]
+    return [*callbacks, checkpoint]
 
 
 def precision_of(model: keras.Model) -> str:

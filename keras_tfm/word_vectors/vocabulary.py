@@ -21,7 +21,7 @@ class Vocabulary:
     Args:
         words: V different words.
         counts: how often each word occurs, V positive integers.
-        total: how many running words the corpus has, those that are not in `words` included; by default the
+        total: how many running words the corpus has, including words that are not in `words`; by default the
             sum of the counts.
 
     Raises:

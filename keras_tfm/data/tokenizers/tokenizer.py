@@ -121,7 +121,7 @@ def of_ranges(values: tf.Tensor, starts: tf.Tensor, limits: tf.Tensor) -> tf.Rag
 
 
 def beside(first: tf.RaggedTensor, second: tf.RaggedTensor) -> tf.RaggedTensor:
-    """The rows (B, None) of `first`, each followed by that of `second`, as `tf.concat` along axis 1 gives
+    """The rows (B, None) of `first`, each followed by its row of `second`, as `tf.concat` along axis 1 gives
     them in five times as many operations.
 
     >>> from keras_tfm.data.tokenizers.tokenizer import beside

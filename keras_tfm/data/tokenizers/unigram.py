@@ -52,7 +52,7 @@ def train_unigram(lines: list[str], vocabulary_size: int) -> bytes:
 
 
 def chunks(lines: list[str], size: int = 1000) -> Iterator[str]:
-    """Cut lines into training sentences, since SentencePiece skips those of more than 4192 bytes."""
+    """Cut lines into training sentences, since SentencePiece skips sentences of more than 4192 bytes."""
     return (" " + line[start : start + size] for line in lines for start in range(0, len(line), size))
 
 

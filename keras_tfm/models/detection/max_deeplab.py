@@ -140,6 +140,8 @@ class MaxDeepLab(ConfiguredModel):
 class PixelBlock(Layer):
     """ReLU(x + branch(x) + what the cells of x read of a memory), for maps (B, rows, columns, C).
 
+    It is no `Block`: both branches are computed from x and added at once.
+
     Args:
         branch: a layer that may change the shape of the map.
         reading: attention of sequences (B, N, C) to a memory (B, Q, D).
