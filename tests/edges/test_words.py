@@ -1,4 +1,4 @@
-"""What README and the packages' lists of names say is there."""
+"""What README, the guide to the packages and the packages' lists of names say is there."""
 
 import importlib.util
 import inspect
@@ -10,6 +10,7 @@ import pytest
 from keras_tfm.tasks.task import task_classes
 
 README = pathlib.Path(__file__).parents[2] / "README.md"
+PACKAGES = README.parent / "docs" / "guides" / "packages.md"
 
 
 @pytest.mark.parametrize("name", ["data"])
@@ -20,8 +21,8 @@ def test_all_names_are_listed(name):
 
 
 @pytest.mark.skipif(not README.exists(), reason="needs the source tree")
-def test_readme_names_every_task_and_nothing_that_is_not():
-    text = README.read_text("utf-8")
+def test_pages_name_every_task_and_nothing_that_is_not():
+    text = README.read_text("utf-8") + PACKAGES.read_text("utf-8")
     rows = dict(re.findall(r"^\| `(keras_tfm\.\w+)` \| (.*) \|$", text, re.MULTILINE))
     assert len(rows) >= 8
     for task in task_classes().values():
