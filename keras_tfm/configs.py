@@ -126,6 +126,7 @@ Length = Annotated[int, Between(1, 2**20)]
 Whole = Annotated[int, Between(0, 2**16)]  # a number that may be 0
 TokenId = Annotated[int, Between(0, 2**31, is_open=True), InVocabulary()]
 Rate = Annotated[float, Between(0, 1, is_open=True)]
+Positive = Annotated[float, Between(0, is_above=True)]
 
 # For options of training and of the command line.
 Count = Annotated[int, Between(1, 2**31, is_open=True)]

@@ -21,12 +21,11 @@ from keras_tfm.configs import (
     Minutes,
     Natural,
     Option,
+    Positive,
     Refusal,
     parse_json,
 )
 from keras_tfm.training.folder import refuse_pattern
-
-Positive = Annotated[float, Between(0, is_above=True)]
 
 ShareOfArea = Annotated[float, Between(0.01, 1)]
 # Options of tasks that learn from images.

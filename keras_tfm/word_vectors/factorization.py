@@ -14,7 +14,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 import scipy.sparse
 
-from keras_tfm.configs import Between, Config, Size, parse_json
+from keras_tfm.configs import Between, Config, Positive, Size, parse_json
 from keras_tfm.word_vectors.not_fitted import Learns
 from keras_tfm.word_vectors.ridge import inner_products, solve_rows
 
@@ -26,7 +26,7 @@ class FactorizationConfig(Config):
     """`dim` factors for each user and item; `regularization` weighs the squares of factors and biases."""
 
     dim: Size = 32
-    regularization: Annotated[float, Between(0, is_above=True)] = 5.0
+    regularization: Positive = 5.0
     num_sweeps: Annotated[int, Between(1, 2**31, is_open=True)] = 20
     seed: Annotated[int, Between(0, 2**31, is_open=True)] = 0
 
