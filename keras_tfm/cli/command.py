@@ -1,7 +1,7 @@
 """The settings of `keras-tfm train`: from the command line, from --options FILE, and from a RUN that is
 resumed.
 
-RUN/training.json stores them: "options" are the fields of the task's `training`, "command" those of
+RUN/training.json stores them: "options" are the fields of the task's `training`, "command" the fields of
 `Command`.
 """
 

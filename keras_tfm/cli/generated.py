@@ -24,7 +24,7 @@ def add_options(
 ) -> None:
     """Add the options of a configuration to a parser, or to a group of one.
 
-    `defaults`, by field, are shown in the help; they are those of the class unless given. An option without a
+    `defaults`, by field, are shown in the help; they are the class's unless given. An option without a
     default is required. `with_from` are other defaults, of a training with --from. `given` finds what was
     typed.
     """

@@ -96,8 +96,8 @@ class Residual(SameShape):
             self.scale = self.add_weight((x_shape[-1],), initial, name="scale")
 
     def call(self, x, context=None, training=None, **tensors):
-        """Calls the branch on `x`, on `context` if given, and with those of `tensors`, by the names of the
-        branch's arguments, that are not None.
+        """Calls the branch on `x`, on `context` if given, and with all `tensors` that are not None, by the
+        names of the branch's arguments.
         """
         y = self.before(x)
         inputs = (y,) if context is None else (y, context)
@@ -153,7 +153,7 @@ class Block(SameShape):
 
     `parts` are {name: a `Residual`, or another layer that keeps the shape} in the order in which they run;
     one that is None is left out. A part is the attribute of its name, by which `call` hands it its tensors.
-    Those that decode are `Residual`s called "attention", causal self-attention, and "context_attention",
+    Parts that decode are `Residual`s called "attention", causal self-attention, and "context_attention",
     cross-attention.
 
     >>> part, attention = keras_tfm.layers.Residual, keras_tfm.layers.MultiHeadAttention(2)

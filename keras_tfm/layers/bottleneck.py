@@ -4,8 +4,9 @@ Learning").
     x --> norm --+--> branch --> + --> activation -->
                  |_> shortcut _>|
 
-Without a `norm` it is the block of that paper. With a `norm` and without an `activation` it is that of He et
-al. 2016, "Identity Mappings in Deep Residual Networks", where a block without a `shortcut` adds `x` itself.
+Without a `norm` it is the block of that paper. With a `norm` and without an `activation` it is the block of
+He et al. 2016, "Identity Mappings in Deep Residual Networks", where a block without a `shortcut` adds `x`
+itself.
 """
 
 from typing import Any

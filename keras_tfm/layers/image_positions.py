@@ -16,8 +16,8 @@ from keras_tfm.registry import register
 def interpolate_positions(table, grid, new_grid):
     """Learned positions (M + N, D) resized from a `grid` of N = rows x columns to another: (M + N', D).
 
-    The first M rows, those of class tokens, stay as they are. The others are resized bicubically as an
-    image, for fine-tuning at a higher resolution (Dosovitskiy et al. 2021, section 3.2).
+    The first M rows, of class tokens, stay as they are. The others are resized bicubically as an image, for
+    fine-tuning at a higher resolution (Dosovitskiy et al. 2021, section 3.2).
     """
     num_special = table.shape[0] - grid[0] * grid[1]
     plane = ops.reshape(table[num_special:], (*grid, table.shape[1]))  # (rows, columns, D)
@@ -28,7 +28,7 @@ def interpolate_positions(table, grid, new_grid):
 def resize_plane(plane, grid):
     """A plane of vectors (rows, columns, D), resized bicubically to another `grid`.
 
-    The result equals that of `keras.ops.image.resize` with `antialias`, which XLA cannot compile.
+    The result equals what `keras.ops.image.resize` gives with `antialias`, which XLA cannot compile.
     """
     sides = zip(plane.shape[:2], grid, strict=True)
     vertical, horizontal = (ops.cast(cubic_weights(*pair), plane.dtype) for pair in sides)
@@ -52,8 +52,8 @@ def cubic_weights(length, new_length):
 class GridPositionEmbedding(SameShape):
     """x + a learned vector for each cell of a map (B, rows, columns, D).
 
-    `grid` is the side or the (rows, columns) of the table, by default those of the first map. For a map of
-    another size the table is resized bicubically.
+    `grid` is the side or the (rows, columns) of the table, by default the first map's. For a map of another
+    size the table is resized bicubically.
 
     >>> keras_tfm.layers.GridPositionEmbedding()(np.ones((1, 3, 3, 8))).shape
     TensorShape([1, 3, 3, 8])
@@ -86,8 +86,8 @@ class GridSines(keras.initializers.Initializer):
     zeros.
 
     `grid` is (rows, columns). The first quarter of a cell's numbers are sines of its column, the second
-    cosines; then come those of its row. The frequencies are those of `SinePositionEncoding`, and D must be a
-    multiple of four. Masked autoencoders use it (He et al. 2022, the released code).
+    cosines; then come sines and cosines of its row. The frequencies are as in `SinePositionEncoding`, and D
+    must be a multiple of four. Masked autoencoders use it (He et al. 2022, the released code).
 
     >>> keras_tfm.layers.GridSines(grid=(2, 3))((7, 8)).shape
     TensorShape([7, 8])
@@ -118,7 +118,7 @@ class SineGridPositionEncoding(SameShape):
     Each half is the vector of `SinePositionEncoding`, so D must be a multiple of four (Parmar et al. 2018,
     "Image Transformer"; Carion et al. 2020, "End-to-End Object Detection with Transformers", appendix A.4).
     The positions are 0, 1, ... With `normalize` they run from 2 pi / n to 2 pi along an axis of n cells, as
-    in the latter paper; `offset` is taken from them before, 0.5 for the centres of cells. Where a mask hides
+    in Carion et al.; `offset` is taken from them before, 0.5 for the centres of cells. Where a mask hides
     padding, only the visible cells of an axis are counted.
 
     >>> keras_tfm.layers.SineGridPositionEncoding()(np.ones((1, 3, 3, 8))).shape

@@ -25,7 +25,7 @@ def outside_is_nan(indices, size, dtype):
 def angles_of(positions, dim, base=10_000.0, scaling=None):
     """The angles position / base^(2k/dim), for k = 0 .. dim/2 - 1, in float32: (...) -> (..., dim/2).
 
-    `scaling` is that of a `RotaryEmbedding`.
+    `scaling` is as in `RotaryEmbedding`.
     """
     frequencies = scaled(base ** (-np.arange(0, dim, 2) / dim), scaling)
     return ops.cast(positions, "float32")[..., None] * frequencies.astype("float32")
@@ -40,7 +40,7 @@ def scaled(frequencies, scaling):
         return slow
     low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
     turns = scaling["original_max_position_embeddings"] * frequencies / (2 * np.pi)
-    # Frequencies of more than `high` turns within the first length stay, those of fewer than `low` are slow.
+    # Frequencies of more than `high` turns within the first length stay; with fewer than `low` they are slow.
     share = np.clip((turns - low) / (high - low), 0, 1)
     return share * frequencies + (1 - share) * slow
 

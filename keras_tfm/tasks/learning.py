@@ -59,7 +59,7 @@ class ModelOptions(Config):
 
 
 def family_among(families: Mapping[str, Any], name: str, fields: Iterable[str], decodes: bool = False) -> Any:
-    """The class that `families` has by its `name` on the command line, or that of a plugin, whose
+    """The class that `families` has by its `name` on the command line, or a plugin's, whose
     configuration must have these `fields`, and which decodes step by step or does not; ValueError for others.
     """
     added = {} if name in families else {plugin.lower(): plugin for plugin in plugins.installed("family")}
@@ -103,9 +103,9 @@ class LearningTask(Task):
     has_devices: ClassVar[bool] = False  # whether it can train under a tf.distribute strategy
     made_of_examples: ClassVar[bool] = True  # whether `make` and `start_from` need the examples
     gives_new_heads: ClassVar[bool] = False  # whether `from_huggingface` fits a head to examples
-    # {option: default} where a training starts from given weights; `training` holds those for fresh ones
+    # {option: default} where a training starts from given weights; for fresh ones `training` has defaults
     given_weights: ClassVar[Mapping[str, Any]] = types.MappingProxyType({})
-    # {field of the configuration: default} for fresh weights; `config_class` holds those for given ones
+    # {field of the configuration: default} for fresh weights; for given ones `config_class` has defaults
     fresh_fields: ClassVar[Mapping[str, Any]] = types.MappingProxyType({})
     columns: ClassVar[tuple[int, ...]] = ()  # how many columns --columns may name
     examples_class: ClassVar[Any] = None  # a named tuple of columns of equal length, or None: a list of texts
@@ -139,7 +139,7 @@ class LearningTask(Task):
     @classmethod
     @abc.abstractmethod
     def read_files(cls, paths: Sequence[Path], columns: ColumnNames = None, **fields: Any) -> Any:
-        """Read examples from files; `fields` are those of the task's configuration."""
+        """Read examples from files; `fields` are fields of the task's configuration."""
 
     @classmethod
     @abc.abstractmethod
@@ -191,7 +191,7 @@ class LearningTask(Task):
         return {}
 
     def hold_out(self, examples: Any, share: float | None, seed: int, /) -> tuple[Any, Any]:
-        """Split examples into those to train on and those for validation: a share, by default `held_out`."""
+        """Split examples into some to train on and a share for validation, by default `held_out`."""
         held = self.held_out if share is None else HeldOut(share)
         parts = hold_out(len(columns_of(examples)[0]), seed, held, self.classes_in(examples))
         return tuple(rows_of(examples, rows) for rows in parts)
@@ -323,7 +323,7 @@ class LearningTask(Task):
         return training, self.kept(os.fspath(run), **kept)
 
     def _parts(self, examples: Any, validation: Any, seed: int) -> tuple[Any, Any]:
-        """The checked examples to train on, and those for validation."""
+        """The checked examples to train on, and the examples for validation."""
         examples = self.check_examples(examples)
         if validation is not None and not isinstance(validation, float):
             return examples, self.check_examples(validation)

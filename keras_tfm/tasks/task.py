@@ -128,8 +128,8 @@ class Task(abc.ABC):
         return False
 
     def export_endpoints(self, *rest: Any, **options: Any) -> Endpoints:
-        """{endpoint: (function, input signature)} of the SavedModel, of which one is `serving_default`: those
-        of the `signature` with these options.
+        """{endpoint: (function, input signature)} of the SavedModel, of the `signature` with these options;
+        one is `serving_default`.
         """
         from keras_tfm.export.endpoints import endpoints_of
 
@@ -298,7 +298,7 @@ class Task(abc.ABC):
 
         `format` is "saved_model", or without TensorFlow "litert", "onnx", "openvino" or, for tasks that
         answer texts by texts, "ctranslate2", with weights of 8 bits for `quantization="int8"`. `options`
-        become fixed in the export; for tasks that write texts they are those of `generate`.
+        become fixed in the export; for tasks that write texts they are options of `generate`.
 
         Raises:
             ValueError: for a format that does not carry this task or its model's operations, or answers
@@ -341,7 +341,7 @@ def _of_files(cls: type[Task], files: Mapping[str, bytes]) -> Task:
 
 
 def load_any(folder: Path, quantization: str | None = None) -> Any:
-    """The task of any kind that `save` wrote to `folder`; the arguments are those of `Task.load`.
+    """The task of any kind that `save` wrote to `folder`; the arguments are as in `Task.load`.
 
     >>> names, sizes = ["dark", "light"], {"image_size": 8, "patch_size": 4}
     >>> task = keras_tfm.tasks.ImageClassifier.from_size("tiny", names, **sizes)
@@ -466,7 +466,7 @@ class LanguageModelArguments(Config):
 
 
 def describe_language_model(model: LanguageModel) -> dict[str, Any]:
-    """A `LanguageModel` as JSON values: those of its backbone, and the arguments of its head."""
+    """A `LanguageModel` as JSON values: its backbone's, and the arguments of its head."""
     return {**describe_backbone(model.backbone), "head": {"tied": model.tied, "use_bias": model.use_bias}}
 
 

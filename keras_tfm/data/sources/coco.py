@@ -39,15 +39,15 @@ class Coco(NamedTuple):
         """{id of an image: its annotations}; DataError where one of the `keys` is not the id of an image, or
         of a category.
         """
-        found: dict[Id, list[dict]] = defaultdict(list)
+        annotations: dict[Id, list[dict]] = defaultdict(list)
         unknown: list[str] = []
         for number, annotation in enumerate(self.annotations, 1):
             if problem := self.unknown(annotation, keys):
                 unknown.append(f"annotation {number} has {problem}")
             else:
-                found[known_id(annotation["image_id"], self.images)].append(annotation)
+                annotations[known_id(annotation["image_id"], self.images)].append(annotation)
         refuse_unknown(self.path, unknown)
-        return found
+        return annotations
 
     def unknown(self, annotation: dict[str, Any], keys: tuple[str, ...]) -> str | None:
         """Which of the `keys` has no id of an image, or of a category; None if all have."""
@@ -122,7 +122,7 @@ def _name(value: Any) -> Any:
 
 def _by_id(path: str, name: str, items: list[dict], entry: str) -> dict[Id, str]:
     """{id: text of an entry} from COCO's lists; DataError for missing and repeated ids."""
-    found: dict[Id, str] = {}
+    texts: dict[Id, str] = {}
     for number, item in enumerate(items, 1):
         id: Any = as_id(item.get("id"))
         text = item.get(entry)
@@ -130,10 +130,10 @@ def _by_id(path: str, name: str, items: list[dict], entry: str) -> dict[Id, str]
             raise DataError(
                 path, None, f'"{name}", item {number}: expected "id" and "{entry}", got {brief(item)}'
             )
-        if id in found:
+        if id in texts:
             raise DataError(path, None, f'"{name}", item {number}: the id {id!r} occurs before')
-        found[id] = text
-    return found
+        texts[id] = text
+    return texts
 
 
 def read_json(path: str) -> Any:

@@ -42,8 +42,8 @@ def parse_sentences(
     DataError if lines differ in the number of columns, for a blank word or tag, and if a column to read is
     missing.
     """
-    found = _sentences(lines)
-    rows = [row for sentence in found for row in sentence]
+    sentences = _sentences(lines)
+    rows = [row for sentence in sentences for row in sentence]
     if not rows:
         return Sentences([], [])
     first, width = rows[0], len(rows[0].cells)
@@ -53,14 +53,14 @@ def parse_sentences(
             raise DataError(path, row.number, f"expected {expected} columns, got {len(row.cells)}")
     if columns is not None and max(columns) >= width:
         raise DataError(path, first.number, f"expected column {max(columns)} (from 0), got {width} columns")
-    word, tag = columns or _columns(found)
+    word, tag = columns or _columns(sentences)
     if columns is None and all(row.cells[tag] == "_" for row in rows):
         problem = f"expected tags in column {tag} (from 0), which holds _ alone"
         raise DataError(path, first.number, f"{problem}; choose the word and the tag: --columns 0,1")
     for row in rows:
         if not row.cells[word] or not row.cells[tag]:
             raise DataError(path, row.number, f"expected a word and a tag, got {row.cells!r:.60}")
-    words, tags = ([[row.cells[x] for row in sentence] for sentence in found] for x in (word, tag))
+    words, tags = ([[row.cells[x] for row in sentence] for sentence in sentences] for x in (word, tag))
     return Sentences(words, tags)
 
 
@@ -96,11 +96,11 @@ def is_tagged(lines: Iterable[str], labels: Sequence[str]) -> bool:
     """Whether lines are CoNLL columns and not sentences: all have the same number of columns, at least two,
     and each tag is one of `labels`, "O", or of the B-, I- kind.
     """
-    found = _sentences(enumerate(lines, start=1))
-    rows = [row.cells for sentence in found for row in sentence]
+    sentences = _sentences(enumerate(lines, start=1))
+    rows = [row.cells for sentence in sentences for row in sentence]
     if len(set(map(len, rows))) != 1 or len(rows[0]) < 2:
         return False
-    _, tag = _columns(found)
+    _, tag = _columns(sentences)
     return all(_is_tag(row[tag], labels) for row in rows)
 
 
@@ -124,14 +124,14 @@ def _sentences(lines: Iterable[tuple[int, str]]) -> list[list[Line]]:
         is_word = len(row.cells) == width and (mark != "#" or tag in tags or OUTSIDE.fullmatch(tag))
         return width is not None and mark[0] == "#" and not is_word
 
-    found = []
+    sentences = []
     for part in parts:
         part = list(itertools.dropwhile(is_comment, part))
         if width == NUM_OF_UNIVERSAL:
             part = [row for row in part if not RANGE.fullmatch(row.cells[0])]
         if part:
-            found.append(part)
-    return found
+            sentences.append(part)
+    return sentences
 
 
 def _columns(sentences: list[list[Line]]) -> tuple[int, int]:

@@ -110,12 +110,10 @@ def _read_npz(path: str, columns: Sequence[str] | None) -> tuple[np.ndarray, np.
 def _chosen(path: str, names: list[str], columns: Sequence[Any] | None) -> Sequence[str]:
     if columns is None:
         whole = (pair for pair in NAMES if set(pair) <= set(names))
-        found: Sequence[str] | None = next(
-            whole, next((pair[:1] for pair in NAMES if pair[0] in names), None)
-        )
-        if found is None:
+        pair: Sequence[str] | None = next(whole, next((pair[:1] for pair in NAMES if pair[0] in names), None))
+        if pair is None:
             raise DataError(path, None, f"expected arrays images and labels, got {', '.join(names)[:200]!r}")
-        return found
+        return pair
     for name in columns:
         if name not in names:
             raise DataError(path, None, f"expected an array named {name!r}, got {', '.join(names)[:200]}")

@@ -104,13 +104,13 @@ class ImageFiles:
         dark: list[int] = []
 
         def one(row: int) -> None:
-            found = decoded_or_problem(self.sources[row], self.pixels, self.preprocessing)
-            if isinstance(found, str):
-                problems[row] = found
+            image = decoded_or_problem(self.sources[row], self.pixels, self.preprocessing)
+            if isinstance(image, str):
+                problems[row] = image
                 return
             if is_kept:
-                images[row] = found
-            if 0 < found.max() < DARK and has_sixteen_bits(self.sources[row]):
+                images[row] = image
+            if 0 < image.max() < DARK and has_sixteen_bits(self.sources[row]):
                 dark.append(row)
 
         with Bar(total=len(self), desc="reading", unit="image") as bar:

@@ -63,8 +63,8 @@ def read_image_texts(
         if os.path.isdir(path):
             tables = (os.path.join(path, name) for name in METADATA)
             table = next(filter(os.path.exists, tables), None)
-        found = _of_folder(path) if table is None else _of_table(table, chosen)
-        for source, place, text in found:
+        triples = _of_folder(path) if table is None else _of_table(table, chosen)
+        for source, place, text in triples:
             sources.append(source)
             places.append(place)
             texts.append(text)

@@ -115,8 +115,8 @@ def read_unlabelled_images(
     files = files_of(paths)
     beside = {image_arrays.labels_beside(file) for file in files if image_arrays.is_idx(file)}
     files = [file for file in files if file not in beside] or files
-    found = list(read_images(files, shape, columns, preprocessing))
-    images, places = [image for image, _ in found], [place for _, place in found]
+    inputs = list(read_images(files, shape, columns, preprocessing))
+    images, places = [image for image, _ in inputs], [place for _, place in inputs]
     are_arrays = {isinstance(image, np.ndarray) for image in images}
     if len(are_arrays) != 1:
         problem = "expected images, there are none" if not images else "expected arrays alone, or files alone"
@@ -145,13 +145,13 @@ def _read_arrays(
     beside = {image_arrays.labels_beside(file) for file in files if image_arrays.is_idx(file)}
     parts, labels = [], []
     for file in [file for file in files if file not in beside] or files:
-        found = image_arrays.read_arrays(file, parse_layout(columns).names_in(file))
-        if found.labels is None:
+        arrays = image_arrays.read_arrays(file, parse_layout(columns).names_in(file))
+        if arrays.labels is None:
             raise DataError(file, None, "expected labels beside the images, there are none")
-        if not len(found.images):
+        if not len(arrays.images):
             raise DataError(file, None, "expected images, there are none")
-        parts.append(image_arrays.fit_arrays(found.images, *shape, preprocessing))
-        labels += [x.decode() if isinstance(x, bytes) else x for x in found.labels.tolist()]
+        parts.append(image_arrays.fit_arrays(arrays.images, *shape, preprocessing))
+        labels += [x.decode() if isinstance(x, bytes) else x for x in arrays.labels.tolist()]
     return _labelled(np.concatenate(parts), np.array(labels, object), files[0])
 
 
@@ -241,26 +241,26 @@ def read_images(
     layout = dataclasses.replace(layout, columns=layout.columns and layout.columns[:1])
     chosen = Columns(("image",), one_of_each(IMAGES), layout)
     files = files_of(path)
-    for found in files:
-        refuse_special(found)
-        if is_table(found):
-            for row in read_all(found, chosen, "images"):
+    for file in files:
+        refuse_special(file)
+        if is_table(file):
+            for row in read_all(file, chosen, "images"):
                 source = source_of(row)
                 yield source, _place_of(row, source)
-        elif image_arrays.is_array_file(found):
-            arrays = image_arrays.read_arrays(found, layout.names_in(found))
+        elif image_arrays.is_array_file(file):
+            arrays = image_arrays.read_arrays(file, layout.names_in(file))
             fitted = image_arrays.fit_arrays(arrays.images, *shape, preprocessing)
-            yield from ((image, f"{found}, image {number}") for number, image in enumerate(fitted, start=1))
+            yield from ((image, f"{file}, image {number}") for number, image in enumerate(fitted, start=1))
         else:
-            inside = _image_files(pathlib.Path(found))
-            is_alone = inside == [pathlib.Path(found)] and len(files) == 1
+            inside = _image_files(pathlib.Path(file))
+            is_alone = inside == [pathlib.Path(file)] and len(files) == 1
             if is_alone:  # a single path that is no folder is meant to be an image
                 try:
-                    problem = problem_of(read_bytes(found))
+                    problem = problem_of(read_bytes(file))
                 except OSError as error:
                     problem = f"cannot be read: {error.strerror or error}"
                 if problem:
-                    raise DataError(found, None, problem)
+                    raise DataError(file, None, problem)
             yield from ((file, str(file)) for file in inside)
 
 

@@ -134,9 +134,9 @@ def read_unlabelled_texts(path: Path, columns: ColumnNames = None, pairs: bool =
     count = len(names) - 1
 
     def known(cells: list[str]) -> tuple[int, ...] | None:
-        found = known_columns(cells)
-        if found is not None and len(found) > count:
-            return found
+        places = known_columns(cells)
+        if places is not None and len(places) > count:
+            return places
         texts = next((group for group in TEXTS if len(group) == count and set(group) <= set(cells)), None)
         return texts and tuple(map(cells.index, texts))
 
@@ -228,8 +228,8 @@ def read_tagged_words(paths: Paths, columns: ColumnNames = None) -> TaggedWords:
 
 def _listed(sentences: Iterable[tuple[list[str], list[str]]]) -> TaggedWords:
     """The words and the tags of all sentences that have words."""
-    kept = [sentence for sentence in sentences if sentence[0]]
-    return TaggedWords([words for words, _ in kept], [tags for _, tags in kept])
+    nonempty = [sentence for sentence in sentences if sentence[0]]
+    return TaggedWords([words for words, _ in nonempty], [tags for _, tags in nonempty])
 
 
 def read_unlabelled_words(path: Path, labels: Sequence[str], columns: ColumnNames = None) -> Inputs:

@@ -59,10 +59,10 @@ def files_of(paths: Paths) -> list[str]:
     files: list[str] = []
     for path in [os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)]:
         is_pattern = glob.has_magic(path) and not path.startswith(PREPARED) and not os.path.exists(path)
-        found = sorted(glob.glob(path, recursive=True)) if is_pattern else [path]
-        if not found:
+        matches = sorted(glob.glob(path, recursive=True)) if is_pattern else [path]
+        if not matches:
             raise DataError(path, None, "expected files, but nothing matches the pattern")
-        files += found
+        files += matches
     return files
 
 
@@ -82,7 +82,7 @@ def read_input_lines(path: Path) -> Inputs:
     """The lines of a text file (plain, .gz or .xz), of all files of a pattern or folder, or of standard input
     for "-", each with its place.
     """
-    files = [file for found in files_of(path) for file in text_files(found)]
+    files = [file for source in files_of(path) for file in text_files(source)]
     return inputs_in(files, lambda file: as_inputs(numbered_lines(file)))
 
 

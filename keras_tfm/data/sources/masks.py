@@ -103,7 +103,7 @@ def read_masks(
         return unknown_values(values[0] > 0, names, ignored) or Checked([part])
 
     checked = checked_pictures(pictures, files[0], check)
-    counts, is_any = np.sum(counted, axis=0), any(isinstance(found, Checked) for found in checked)
+    counts, is_any = np.sum(counted, axis=0), any(isinstance(part, Checked) for part in checked)
     if (not are_named or not is_any) and (problem := mixed_values(counts)):
         raise DataError(files[0], None, problem)
     if names is None:
@@ -195,10 +195,10 @@ def _names_beside(folder: str) -> dict[int, str] | None:
 
 def _pairs_of(images: pathlib.Path, masks: pathlib.Path) -> list[Picture]:
     """The files of two folders, paired by their names without the suffix, in order."""
-    found, of_masks = (_by_stem(folder) for folder in (images, masks))
+    of_images, of_masks = (_by_stem(folder) for folder in (images, masks))
     return [
-        Picture(found.get(stem), found.get(stem) or of_masks[stem], of_masks.get(stem))
-        for stem in sorted({*found, *of_masks})
+        Picture(of_images.get(stem), of_images.get(stem) or of_masks[stem], of_masks.get(stem))
+        for stem in sorted({*of_images, *of_masks})
     ]
 
 
@@ -206,16 +206,16 @@ def _by_stem(folder: pathlib.Path) -> dict[str, str]:
     """{path relative to the folder, without the suffix: path} of the visible files in it and its
     subfolders.
     """
-    found: dict[str, str] = {}
+    files: dict[str, str] = {}
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder)
         if not path.is_file() or any(part.startswith(".") for part in inside.parts) or path.name == CLASSES:
             continue
         stem = os.fspath(inside.with_suffix(""))
-        if stem in found:
+        if stem in files:
             raise DataError(folder, None, f"expected one file for each stem, got two {brief(stem)}")
-        found[stem] = os.fspath(path)
-    return found
+        files[stem] = os.fspath(path)
+    return files
 
 
 def _json_lines(path: str) -> list[Picture]:

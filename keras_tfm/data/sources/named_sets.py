@@ -136,10 +136,10 @@ def _names_of_labels(metadata: dict[bytes, bytes]) -> dict[str, list[str]]:
     """{column: names of its labels}, if the library `datasets` wrote the Parquet file."""
     try:
         features = parse_json(metadata.get(b"huggingface", b"{}").decode())["info"]["features"]
-        found = {name: _names_in(feature) for name, feature in features.items()}
+        names_of = {name: _names_in(feature) for name, feature in features.items()}
     except (ValueError, KeyError, TypeError, AttributeError):
         return {}
-    return {name: names for name, names in found.items() if names is not None}
+    return {name: names for name, names in names_of.items() if names is not None}
 
 
 def _names_in(feature: Any) -> list[str] | None:

@@ -79,9 +79,9 @@ def read_objects(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRET
     [[0.0, 0.0, 0.5, 1.0]]
     """
     files = files_of(paths)
-    found = [image for file in files for image in found_in(file)]
-    checked = checked_pictures(found, files[0], _checked)
-    images, sizes, parts = read_pictures(found, checked, files[0], shape, canvas, "boxes")
+    pictures = [image for file in files for image in found_in(file)]
+    checked = checked_pictures(pictures, files[0], _checked)
+    images, sizes, parts = read_pictures(pictures, checked, files[0], shape, canvas, "boxes")
     boxes = [_array([box for box, _ in each]) for each in parts]
     return Objects(images, sizes, boxes, [[name for _, name in each] for each in parts])
 
@@ -92,9 +92,9 @@ def _checked(picture: Picture, header: Header) -> Checked | str:
     if isinstance(drawn, str):
         return drawn
     boxes, names = picture.annotation
-    found = _boxes_of(picture.place, boxes, names, picture.stated or header.size)
-    turned = turned_boxes(_array([box for box, _ in found.parts]), drawn.orientation)
-    return found._replace(parts=list(zip(turned, [name for _, name in found.parts], strict=True)))
+    relative = _boxes_of(picture.place, boxes, names, picture.stated or header.size)
+    turned = turned_boxes(_array([box for box, _ in relative.parts]), drawn.orientation)
+    return relative._replace(parts=list(zip(turned, [name for _, name in relative.parts], strict=True)))
 
 
 def _array(boxes: Sequence) -> np.ndarray:
@@ -191,7 +191,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _json_lines(path: str) -> list[Picture]:
-    found = []
+    pictures = []
     base: Callable | None = None
     for line, row in json_lines(path):
         place = f"{path}, line {line}"
@@ -205,8 +205,8 @@ def _json_lines(path: str) -> list[Picture]:
             raise DataError(place, None, f'expected names as "labels", got {brief(labels)}')
         base = base or paths_of(path, row["image"])
         stated = stated_size(row.get("width"), row.get("height"), place)
-        found.append(Picture(base(row["image"], place), place, (boxes, labels), stated))
-    return found
+        pictures.append(Picture(base(row["image"], place), place, (boxes, labels), stated))
+    return pictures
 
 
 def _coco(path: str) -> list[Picture]:

@@ -74,8 +74,8 @@ def read_pictures(
     with warnings that count them and name some. DataError if no picture, or no part, is left.
     """
     outcomes = list(zip(pictures, checked, strict=True))
-    problems = {picture.place: found for picture, found in outcomes if isinstance(found, str)}
-    good = [(picture, found) for picture, found in outcomes if isinstance(found, Checked)]
+    problems = {picture.place: outcome for picture, outcome in outcomes if isinstance(outcome, str)}
+    good = [(picture, outcome) for picture, outcome in outcomes if isinstance(outcome, Checked)]
     if not good:
         place, problem = next(iter(problems.items()))
         raise DataError(place, None, problem)
@@ -87,18 +87,22 @@ def read_pictures(
     images, rows = readable(ImageFiles(sources, shape, canvas, places))
     good = [good[row] for row in rows]
     headers = [header_in(sources[row]) or Header((0, 0)) for row in rows]
-    tell_parts([found for _, found in good], unit)
-    if not any(found.parts for _, found in good):
+    tell_parts([outcome for _, outcome in good], unit)
+    if not any(outcome.parts for _, outcome in good):
         raise DataError(path, None, f"expected {unit}, there are none")
     scaled = []
     for header, (picture, _) in zip(headers, good, strict=True):
         drawn = drawn_on(header, picture.stated)
         scaled.append((picture.place, picture.stated, (header if isinstance(drawn, str) else drawn).stored))
     tell_scaled(scaled)
-    return images, np.array([header.size for header in headers], "int64"), [found.parts for _, found in good]
+    return (
+        images,
+        np.array([header.size for header in headers], "int64"),
+        [outcome.parts for _, outcome in good],
+    )
 
 
 def tell_parts(checked: Sequence[Checked], unit: str) -> None:
     """Warn, in one line, about skipped parts, if there are any."""
-    problems = {place: problem for found in checked for place, problem in found.problems.items()}
-    tell_left_out(problems, len(problems) + sum(len(found.parts) for found in checked), unit)
+    problems = {place: problem for outcome in checked for place, problem in outcome.problems.items()}
+    tell_left_out(problems, len(problems) + sum(len(outcome.parts) for outcome in checked), unit)

@@ -97,12 +97,11 @@ def read_questions(paths: Paths, columns: ColumnNames = None) -> Questions:
         for place, read in asked:
             count += 1
             try:
-                found = read()
+                question, context, answers = read()
             except DataError as error:
                 first = first or error
                 problems[f"{path}, {place}"] = error.problem.removeprefix(place).lstrip(":. ")
                 continue
-            question, context, answers = found
             examples.questions.append(question)
             examples.contexts.append(context)
             examples.answers.append(answers)
@@ -233,8 +232,8 @@ def _parsed(path: str, number: int, text: str) -> Any:
 def _answers(path: str, question: dict, place: str, context: str) -> list[Answer]:
     if question.get("is_impossible", False) is True:
         return []
-    if isinstance(found := question.get("answers"), dict):  # {"text": […], "answer_start": […]}
-        lists = [_value(path, found, f"{place}.answers", key, list) for key in ("text", "answer_start")]
+    if isinstance(answers := question.get("answers"), dict):  # {"text": […], "answer_start": […]}
+        lists = [_value(path, answers, f"{place}.answers", key, list) for key in ("text", "answer_start")]
         if len(lists[0]) != len(lists[1]):
             problem = f"expected a start for each of {len(lists[0])} answers, got {len(lists[1])}"
             raise DataError(path, None, f"{place}.answers: {problem}")

@@ -169,8 +169,8 @@ def one_of_each(*groups: Sequence[str]) -> Found:
     """A function from names of columns to the position of one of each group, or to None if one is missing."""
 
     def find(cells: list[str]) -> tuple[int, ...] | None:
-        found = [[cells.index(name) for name in names if name in cells][:1] for names in groups]
-        return tuple(place for (place,) in found) if all(found) else None
+        places = [[cells.index(name) for name in names if name in cells][:1] for names in groups]
+        return tuple(place for (place,) in places) if all(places) else None
 
     return find
 
@@ -267,10 +267,10 @@ def names_in_first_row(path: str, layout: Layout) -> list[str]:
 
 def refuse_columns_of_text(paths: Paths, columns: ColumnNames) -> None:
     """Raise DataError if `columns` are chosen and none of the files is a table whose columns have names."""
-    found = files_of(paths)
-    if columns is not None and found and not any(map(has_names, found)):
+    files = files_of(paths)
+    if columns is not None and files and not any(map(has_names, files)):
         kinds = "a .jsonl or .parquet file, or tfds:NAME"
-        raise DataError(found[0], None, f"expected {kinds} to choose columns of; this is read as text")
+        raise DataError(files[0], None, f"expected {kinds} to choose columns of; this is read as text")
 
 
 def parse_layout(columns: ColumnNames, counts: Sequence[int] = (2,)) -> Layout:

@@ -50,7 +50,7 @@ class SegmentSets:
 
     >>> masks = np.eye(2, dtype="bool")[:, None]  # two segments of one pixel each
     >>> sets = keras_tfm.data.SegmentSets.of([masks], [["cat", "dog"]])
-    >>> [(found.tolist(), labels) for found, labels in sets]
+    >>> [(masks.tolist(), labels) for masks, labels in sets]
     [([[[True, False]], [[False, True]]], ['cat', 'dog'])]
     """
 
@@ -81,10 +81,10 @@ class SegmentSets:
         """
         names = sorted({name for each in labels for name in each}) if names is None else names
         segments = [
-            [(name, packed(mask)) for mask, name in zip(found, each, strict=True)]
-            for found, each in zip(masks, labels, strict=True)
+            [(name, packed(mask)) for mask, name in zip(image_masks, each, strict=True)]
+            for image_masks, each in zip(masks, labels, strict=True)
         ]
-        return cls([found.shape[1:] for found in masks], segments, names, **fields)
+        return cls([image_masks.shape[1:] for image_masks in masks], segments, names, **fields)
 
     def __len__(self) -> int:
         return len(self.segments)
@@ -220,7 +220,7 @@ def _panoptic(content: Coco, folder: str | None) -> list[Picture]:
     by_image = content.by_image(("image_id",))
     first = next((item.get("file_name") for item in content.annotations), None)
     masks = pathlib.Path(folder) if folder is not None else _folder_of_masks(path, first)
-    found, unknown, num_crowds = [], [], 0
+    pictures, unknown, num_crowds = [], [], 0
     for id, image, place in content.paths():
         annotations = by_image[id]
         if not annotations:
@@ -247,10 +247,10 @@ def _panoptic(content: Coco, folder: str | None) -> list[Picture]:
             names[number] = None if is_crowd(item) else content.name_of(item)
         num_crowds += sum(name is None for name in names.values())
         annotation = Panoptic(names, path_within(masks, file, place))
-        found.append(Picture(image, place, annotation, content.sizes[id]))
+        pictures.append(Picture(image, place, annotation, content.sizes[id]))
     refuse_unknown(path, unknown)
     tell_crowds(path, num_crowds)
-    return found
+    return pictures
 
 
 def _folder_of_masks(path: str, first: Any) -> pathlib.Path:

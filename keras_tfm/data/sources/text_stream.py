@@ -133,10 +133,10 @@ class TextStream:
         if len(kept) >= MANY or not plain:
             for number in np.random.default_rng(seed).permutation(len(kept))[: len(kept) // 2]:
                 segment = self.segments[number]
-                if segment.num_bytes <= (budget if texts else most) and (found := self._all_texts(segment)):
+                if segment.num_bytes <= (budget if texts else most) and (more := self._all_texts(segment)):
                     budget -= segment.num_bytes
                     kept.remove(segment)
-                    texts += found
+                    texts += more
         if not texts and plain:
             whole = sum(segment.num_bytes for segment in plain)
             for number, segment in enumerate(kept):
@@ -205,8 +205,8 @@ class TextStream:
             flags = tf.concat([[is_start], tf.ones_like(texts[1:], tf.bool)], axis=0)
             is_text = ~tf.strings.regex_full_match(texts, f"[{SPACE}]*")
             rest = tf.strings.substr(text, place, -1)
-            texts, found = tf.boolean_mask(texts, is_text), tf.boolean_mask(flags, is_text)
-            return (rest, flags[-1] & ~is_text[-1]), (texts, found)
+            texts, is_first = tf.boolean_mask(texts, is_text), tf.boolean_mask(flags, is_text)
+            return (rest, flags[-1] & ~is_text[-1]), (texts, is_first)
 
         pieces = chunks.concatenate(last).scan((tf.constant(b""), tf.cast(starts, tf.bool)), cut)
         pieces = pieces.filter(lambda texts, _: tf.size(texts) > 0)
@@ -230,8 +230,8 @@ class TextStream:
         data = segment.read(place, min(LONGEST, segment.end - place))
         if self.separator:
             mark = self.separator.encode()
-            found = data.find(mark)
-            return (place + found + len(mark), True) if found >= 0 else None
+            offset = data.find(mark)
+            return (place + offset + len(mark), True) if offset >= 0 else None
         skipped = next((i for i, byte in enumerate(data[:4]) if byte & 0xC0 != 0x80), 0)
         # Malformed bytes stay as many as they are when the text is encoded again.
         pause = PAUSE.search(text := data[skipped:].decode("utf-8", "surrogateescape"))

@@ -92,12 +92,12 @@ def _image(root: ElementTree.Element, folder: pathlib.Path, name: str, stems: St
 
 def _stems(folder: pathlib.Path) -> Stems:
     """The images in a folder by their names without suffix."""
-    found: dict[str, list[str]] = defaultdict(list)
+    stems: dict[str, list[str]] = defaultdict(list)
     files = sorted(os.listdir(folder)) if folder.is_dir() else []
     for path in map(pathlib.PurePath, files):
         if path.suffix.lower() in SUFFIXES and not path.name.startswith("."):
-            found[path.stem.casefold()].append(path.name)
-    return found
+            stems[path.stem.casefold()].append(path.name)
+    return stems
 
 
 def read_xml(path: str) -> ElementTree.Element:

@@ -87,5 +87,5 @@ def _columns(path: str, layout: Layout, has_tags: bool) -> Columns:
 def _header_in(path: str, layout: Layout) -> list[str] | None:
     """Which of "sentence", "word" and "tag" a header names; None unless these are the word and another."""
     cells = [name.lower() for name in names_in_first_row(path, layout)]
-    found = [name for name, names in GROUPS.items() if any(cell in names for cell in cells)]
-    return found if "word" in found and len(found) > 1 else None
+    kinds = [name for name, names in GROUPS.items() if any(cell in names for cell in cells)]
+    return kinds if "word" in kinds and len(kinds) > 1 else None

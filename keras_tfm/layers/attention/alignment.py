@@ -106,7 +106,7 @@ class Alignment(Layer):
         """What `call` gives for `query` (B, T, D) and the B contexts in `cache`; in beam search (B G, T, D),
         G beams each.
 
-        `positions` (B, T) are those of the queries, by default 0 .. T-1; only `StaticAlignment` uses them.
+        `positions` (B, T) are the queries' positions, by default 0 .. T-1; only `StaticAlignment` uses them.
         """
         return self.step_projected(self.query(query), cache)
 

@@ -40,7 +40,7 @@ class DistanceEmbedding(Layer):
         num_buckets: 0, or a number of buckets. Then half of them are for single distances, and the others
             grow with the logarithm of the distance ("DeBERTaV3", He et al. 2023, and the released code of
             version 2).
-        epsilon: that of a layer normalisation of the table; None leaves the table as it is.
+        epsilon: of a layer normalisation of the table; None leaves the table as it is.
 
     >>> keras_tfm.layers.DistanceEmbedding(dim=8, max_distance=4)(np.ones((1, 5, 16))).shape
     TensorShape([10, 8])

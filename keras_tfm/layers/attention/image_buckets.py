@@ -73,7 +73,7 @@ def image_buckets(grid, method="product", curve=CURVE, prefix=0):
 class BucketedPosition(PairwisePosition):
     """What both kinds of iRPE have in common: the buckets of a grid's cells after `prefix` tokens. Abstract.
 
-    `method` and `curve` are those of `image_buckets`.
+    `method` and `curve` are as in `image_buckets`.
     """
 
     def __init__(

@@ -213,8 +213,8 @@ class Attention(Layer):
     def step_context(self, query, cache, positions=None):
         """Cross-attention from (B, T, D) to the B contexts that `cache` holds.
 
-        In beam search the queries are (B G, T, D): G beams share each context. `positions` (T,) are those of
-        the queries, by default 0 .. T-1; a layer without a `position` ignores them.
+        In beam search the queries are (B G, T, D): G beams share each context. `positions` (T,) are the
+        queries' positions, by default 0 .. T-1; a layer without a `position` ignores them.
         """
         (heads,) = self.projections.project_query(cache.group(query))  # (B, H, G T, K)
         if self.position is not None:
@@ -300,8 +300,8 @@ class BlockwiseAttention(MultiHeadAttention):
     """Multi-head attention whose memory is linear in the length, in training too: see `blockwise_attention`.
 
     The scores are computed in blocks of at most `block_size` queries and keys, and never held as a whole.
-    Recording the weights with `record_attention` computes them as a whole again. The other arguments are
-    those of `MultiHeadAttention`.
+    Recording the weights with `record_attention` computes them as a whole again. The other arguments are as
+    in `MultiHeadAttention`.
 
     Raises:
         ValueError: if `position` acts on the scores or values. One that only rotates queries and keys is

@@ -11,8 +11,7 @@ from keras_tfm.layers.positions import angles_of
 
 
 class AttentionPosition(Layer):
-    """What a position does inside attention. Abstract: a subclass defines those of the three hooks that it
-    needs.
+    """What a position does inside attention. Abstract: a subclass defines the hooks that it needs, of three.
 
     The hooks are `rotate`, `scores` and `values`. Queries are (B, H, T, K) at `positions` (T,) or (B, T),
     keys (B, H, S, K) at `key_positions` (S,) or (B, S). In cross-attention the positions of both sequences

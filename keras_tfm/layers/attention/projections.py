@@ -27,8 +27,8 @@ class HeadProjections(Layer):
         key_dim: K, the width of a head's queries and keys. By default the queries' width divided by
             `num_heads`, so that the number of weights does not depend on the number of heads.
         value_dim: Kv, the width of a head's values; by default `key_dim`.
-        use_bias: True or False for all three; self-attention also takes the names of those that have a bias,
-            such as ("query", "value").
+        use_bias: True or False for all three; self-attention also takes the names of the projections that
+            have a bias, such as ("query", "value").
         num_key_value_heads: G, the number of heads of keys and values, each for H / G neighbouring heads of
             queries (Ainslie et al. 2023, "GQA"); by default H.
 

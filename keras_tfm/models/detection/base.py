@@ -79,8 +79,8 @@ class SetDetector(ConfiguredModel):
     def around(cls, backbone, **fields):
         """A detector with the weights of `backbone`, a model of images with `maps`.
 
-        `fields` are those of its configuration. ValueError for images of another size for which the
-        backbone has no weights, and for a model without maps.
+        `fields` are fields of its configuration. ValueError for images of another size for which the backbone
+        has no weights, and for a model without maps.
         """
         config = dataclasses.asdict(backbone.config)
         image = {name: config.pop(name) for name in OF_DETECTOR}
@@ -145,7 +145,7 @@ def outputs_of(trace):
 
 
 def references_of(logits):
-    """The `logits` of points (B, Q, 2) as those of boxes without sides, to which a head adds its own: (B, 1,
+    """The `logits` of points (B, Q, 2) as logits of boxes without sides, to which a head adds its own: (B, 1,
     Q, 4).
     """
     return ops.pad(logits[:, None], [(0, 0)] * 3 + [(0, 2)])
@@ -218,7 +218,7 @@ class ObjectQueries(Layer):
 class CoordinateSines(Layer):
     """The sines of coordinates from 0 to 1, turned to angles up to 2 pi: (B, Q, n) -> (B, Q, n `dim`).
 
-    `dim` numbers of each coordinate, those of `SinePositionEncoding`, stand side by side.
+    `dim` numbers of each coordinate, as in `SinePositionEncoding`, stand side by side.
     """
 
     def __init__(self, dim, **kwargs):

@@ -49,8 +49,8 @@ class MaxDeepLabConfig(AroundBackbone):
     memory has `num_queries` vectors of the width `dim`, with `num_heads` and feed-forward layers of
     `intermediate_dim`; the pixels attend with `num_pixel_heads`. The values that are read between the paths
     have the width `reading_dim`, queries and keys half of it; by default all have the reader's width.
-    `pyramid_dim` is the width of the pyramid's maps, `mask_dim` that of the features of pixels. `dropout`
-    acts on what the memory's sub-layers add.
+    `pyramid_dim` is the width of the pyramid's maps, `mask_dim` the width of the features of pixels.
+    `dropout` acts on what the memory's sub-layers add.
     """
 
     image_size: Side | tuple[Side, Side] = 512
@@ -91,8 +91,8 @@ class MaxDeepLab(ConfiguredModel):
 
     Input: `images` (B, H, W, C), floating-point. Outputs: `mask_features` (B, rows, columns, E), of the size
     of the backbone's first map, `decoder_sequence_output` (B, Q, D), the memory, and `decoder_outputs` (B, 1,
-    Q, D), the same. `maps` are those of all stages. The widths of the last stages must be multiples of four
-    times `num_pixel_heads`.
+    Q, D), the same. `maps` are the maps of all stages. The widths of the last stages must be multiples of
+    four times `num_pixel_heads`.
 
     >>> model = keras_tfm.models.MaxDeepLab.from_size("tiny", image_size=32)
     >>> outputs = model({"images": np.zeros((1, 32, 32, 3))})

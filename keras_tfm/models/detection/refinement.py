@@ -44,7 +44,7 @@ def refined(trace, decoder, heads, x, references, shares, position_of, context, 
     its head corrected: the states, (B, L, Q, D), and boxes, (B, L, Q, 4), of all blocks.
 
     `references` (B, Q, 2 or 4) are the first ones, `position_of` is a function of references that returns
-    positions of queries (B, Q, D), `context` are the tensors of cross-attention, and `mask` is that of
+    positions of queries (B, Q, D), `context` are the tensors of cross-attention, and `mask` is the mask of
     self-attention. No gradient passes from a block through its references.
     """
     states, boxes = [], []

@@ -37,7 +37,7 @@ from keras_tfm.models.detection.detr import sizes_with_300_queries
 
 @dataclasses.dataclass(frozen=True)
 class SMCAConfig(SetDetectorConfig):
-    """`SetDetectorConfig`, with 300 queries by default; `num_scales` and `smoothness` are those of
+    """`SetDetectorConfig`, with 300 queries by default; `num_scales` and `smoothness` are as in
     `GaussianBias`.
     """
 
@@ -50,7 +50,7 @@ class SMCA(SetDetector):
     """Images in, one vector for each object query out, and where it looks.
 
     Inputs and outputs as of `DETR`; beside them `references` (B, 1, Q, 4), the logits of a query's centre
-    (x, y), and zeros, to which a head adds those of its boxes.
+    (x, y), and zeros, to which a head adds the logits of its boxes.
 
     >>> model = keras_tfm.models.SMCA.from_size("tiny", image_size=32)
     >>> model({"images": np.zeros((1, 32, 32, 3))})["references"].shape

@@ -21,7 +21,7 @@ from keras_tfm.models.multimodal.dual_encoder import SIDES, ImageHeads, TextHead
 
 @dataclasses.dataclass(frozen=True)
 class ViLBERTConfig(Config):
-    """The sizes of a `ViLBERT`: those of its two streams and of the connections between them.
+    """The sizes of a `ViLBERT`: of its two streams and of the connections between them.
 
     Args:
         connection_dim: the width of a connection's queries, keys and values.

@@ -19,7 +19,7 @@ from keras_tfm.configs import Config, Length, Refusal, Size
 from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.text.recurrent import CELLS
 
-# Of cells, the same in every process and for every model, since weights are kept by their paths.
+# The cells' names, the same in every process and for every model, since weights are kept by their paths.
 NAMES = {"simple": "simple_rnn_cell", "lstm": "lstm_cell", "gru": "gru_cell"}
 
 
@@ -31,7 +31,7 @@ class AutoregressiveConfig(Config):
         window: k, the number of values that it reads.
         kind: "linear", "dense" or "recurrent".
         hidden_dim: the width of the dense layer or of the state; None for a linear model.
-        cell: that of a recurrent model.
+        cell: the cell of a recurrent model.
     """
 
     window: Length = 24

@@ -28,7 +28,7 @@ INITIALIZER = keras.initializers.RandomNormal(stddev=0.02)  # as in the released
 
 @dataclasses.dataclass(frozen=True)
 class BARTConfig(Config):
-    """The sizes of a `BART`; the defaults are those of the large model.
+    """The sizes of a `BART`; the defaults are the large model's.
 
     Args:
         num_decoder_layers: of the decoder; None, here and in the other fields of the decoder, means as in

@@ -15,7 +15,7 @@ from keras_tfm.models.text.decoder import RotaryDecoder, RotaryDecoderConfig
 
 @dataclasses.dataclass(frozen=True)
 class Gemma2Config(RotaryDecoderConfig):
-    """The sizes of a `Gemma2`; the defaults are those of the smallest model.
+    """The sizes of a `Gemma2`; the defaults are the smallest model's.
 
     Args:
         window: how many positions each sees in the first block and every other one.

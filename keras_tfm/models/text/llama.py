@@ -21,7 +21,7 @@ class Llama(RotaryDecoder):
     """Llama: token ids in, hidden states out, every position attending to those before it.
 
     Inputs: `token_ids`, `padding_mask` and `segment_ids`, each (B, T), and output `sequence_output` (B, T, D)
-    are those of `DecoderModel`.
+    are as in `DecoderModel`.
 
     >>> model = keras_tfm.models.Llama.from_size("tiny", vocabulary_size=100)
     >>> model({"token_ids": np.array([[1, 2, 3]])})["sequence_output"].shape

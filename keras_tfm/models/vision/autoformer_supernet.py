@@ -26,7 +26,7 @@ class AutoFormerSupernet(ConfiguredModel):
     `SearchSpace`.
 
     Inputs: `images` (B, H, W, C), floating-point, and `network` (B, 1 + 2 L), int32, from
-    `SearchSpace.encode`, for each example. Outputs: those of `AutoFormer` at the largest width, zero where a
+    `SearchSpace.encode`, for each example. Outputs: as of `AutoFormer` at the largest width, zero where a
     network has no feature. `sub_network` makes the model of one network.
 
     >>> space = keras_tfm.models.SearchSpace(image_size=32, dims=(16,), num_layers=(1,), num_heads=(2,))

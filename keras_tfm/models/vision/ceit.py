@@ -68,7 +68,7 @@ class CeiT(ConfiguredModel):
 
     Input: `images` (B, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class token
     after the last attention and then the last block's patches, and `pooled_output` (B, D), that class token.
-    The hidden states of the stack "class" are the class tokens of all blocks, that of the last block first.
+    The hidden states of the stack "class" are the class tokens of all blocks, the last block's first.
 
     >>> model = keras_tfm.models.CeiT.from_size("T", image_size=32, num_layers=1, dim=16, num_heads=2)
     >>> model(np.ones((1, 32, 32, 3)))["sequence_output"].shape
@@ -133,7 +133,7 @@ def _class_block(config):
     return ClassAttentionBlock(part(attention), part(feedforward_of(config)), name="class_block_0")
 
 
-# The variants of Yuan et al. 2021; B is that of the authors' code.
+# The variants of Yuan et al. 2021; B is from the authors' code.
 CeiT.sizes = {
     "T": CeiTConfig(dim=192, num_heads=3, intermediate_dim=768),
     "S": CeiTConfig(dim=384, num_heads=6, intermediate_dim=1536),

@@ -1,7 +1,7 @@
 """CPVT (Chu et al. 2021, "Conditional Positional Encodings for Vision Transformers").
 
 A ViT without a table of positions. After the first block a depthwise 3 x 3 convolution over the grid of
-patches is added (the "positional encoding generator"). The zeros around the grid tell it where a patch lies.
+patches is added (the "positional encoding generator"). The zeros around the grid show it where a patch lies.
 The authors have published no code.
 """
 
@@ -73,7 +73,7 @@ class CPVT(Variant):
         return model
 
 
-# DeiT's sizes (Touvron et al. 2021), as in Chu et al. 2021; those with GAP have no class token.
+# DeiT's sizes (Touvron et al. 2021), as in Chu et al. 2021; sizes with GAP have no class token.
 _TI = CPVTConfig(dim=192, num_heads=3, intermediate_dim=768)
 _S = CPVTConfig(dim=384, num_heads=6, intermediate_dim=1536)
 CPVT.sizes = {

@@ -1,6 +1,6 @@
 """The Mix Transformer, MiT: the encoder of SegFormer (Xie et al. 2021, "SegFormer").
 
-A pyramid without positions: patches overlap, and a 3 x 3 convolution inside the feed-forward layers tells
+A pyramid without positions: patches overlap, and a 3 x 3 convolution inside the feed-forward layers shows
 cells where they are. The cells attend to a smaller map, and each stage's map is normalised at its end.
 Deviates from the authors' code in the epsilon of the blocks' norms, 1e-5 as in transformers.
 """

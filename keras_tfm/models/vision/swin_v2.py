@@ -68,7 +68,7 @@ class CosineAttention(MultiHeadAttention):
     """Self-attention by the cosines of queries and keys, times a learned factor for each head (equation 2).
 
     The factor is exp(temperature), at first 10 and at most `max_factor`. Keys have no bias. The other
-    arguments are those of `MultiHeadAttention`.
+    arguments are as in `MultiHeadAttention`.
     """
 
     def __init__(

@@ -42,8 +42,8 @@ class TNTConfig(PatchedImageConfig):
         pixel_size: the distance between neighbouring pixels (small patches).
         inner_dim: the width of the pixels.
         inner_heads: the number of heads for the pixels.
-        mlp_ratio: the feed-forward width of the patches as a multiple of `dim`; that of the pixels is four
-            times their width.
+        mlp_ratio: the feed-forward width of the patches as a multiple of `dim`; the pixels' is four times
+            their width.
         legacy: whether it is the authors' first version.
     """
 

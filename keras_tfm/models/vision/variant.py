@@ -65,7 +65,7 @@ def attention_of(config, **parts):
 
 
 def feedforward_of(config, intermediate_dim=None):
-    """The feed-forward layer of a block; the width inside is that of `config` unless given."""
+    """The feed-forward layer of a block; the width inside is `config`'s unless given."""
     width = intermediate_dim or config.intermediate_dim
     return FeedForward(width, config.activation, kernel_initializer=INITIALIZER)
 

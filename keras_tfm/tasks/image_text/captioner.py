@@ -138,9 +138,9 @@ class CaptionTraining(MatchTraining):
 class Captioner(ImageTextTask):
     """Writes a text about an image, by a `LanguageModel` around a `VisionEncoderDecoder`.
 
-    Images are those of `ImageTask`. `fit` and `evaluate` take (images, texts), `data.ImageTexts`; an image
-    may occur several times, each time with another text. Raises ValueError if the tokenizer has more tokens
-    than the model.
+    Images are as in `ImageTask`. `fit` and `evaluate` take (images, texts), `data.ImageTexts`; an image may
+    occur several times, each time with another text. Raises ValueError if the tokenizer has more tokens than
+    the model.
 
         task = Captioner.from_huggingface("vit-gpt2-image-captioning/")
         task.generate(["photo.jpg"], beam_size=4)  # ["a cat sitting on a sofa"]
@@ -268,8 +268,8 @@ class Captioner(ImageTextTask):
     def measure(self, examples: ImageTexts, **options: Any) -> dict[str, Any]:
         """sacreBLEU (cased, 13a), chrF, and the percentage of answers that equal a text of their image.
 
-        Each answer is compared with all texts of its image; equal images count once. `options` are those of
-        `generate`.
+        Each answer is compared with all texts of its image; equal images count once. `options` are arguments
+        of `generate`.
         """
         rows, ids = distinct(identities(examples.images))
         texts: list[list[str]] = [[] for _ in rows]

@@ -148,7 +148,7 @@ def canvas_batches(
     most_area: float = 1.0,
     **options: Any,
 ) -> CanvasBatches:
-    """Batches of `examples` with their `targets`; those to train on are shuffled, mirrored and cropped."""
+    """Batches of `examples` with their `targets`; batches to train on are shuffled, mirrored and cropped."""
     if not is_validation:
         areas = training.least_area, most_area
         options |= {"seed": training.seed, "flips": training.flip, "areas": areas}

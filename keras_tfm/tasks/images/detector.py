@@ -57,12 +57,12 @@ Score = Annotated[float, Between(0, 1)]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DetectorConfig(Canvas):
-    """`class_names` are strings, in the order of the logits. Objects of a score of `threshold` and above are
-    told.
+    """`class_names` are strings, in the order of the logits. Objects that score `threshold` or more are in
+    the answers.
     """
 
     class_names: tuple[str, ...]
-    threshold: Annotated[Score, Option("the score, from 0 to 1, from which predict tells of an object")] = 0.5
+    threshold: Annotated[Score, Option("the score, from 0 to 1, from which predict returns an object")] = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -109,7 +109,7 @@ class Detector(CanvasTask):
 
     Examples are (images, boxes, labels): of each image its boxes, (left, top, right, bottom) in its own
     pixels, and their names. An answer is {"boxes": (M, 4) in pixels, "labels": M names, "scores": (M,)}, the
-    surest first. `fields` are those of `DetectorConfig`.
+    surest first. `fields` are fields of `DetectorConfig`.
 
     >>> backbone = keras_tfm.models.DETR.from_size("tiny", image_size=32, num_layers=1, num_decoder_layers=1)
     >>> task = keras_tfm.tasks.Detector(backbone, ["cat", "dog"])

@@ -3,7 +3,7 @@
 Touvron et al. 2021, "Training data-efficient image transformers & distillation through attention", sections 2
 to 4; soft distillation follows Hinton et al. 2015. Within each training step the teacher sees the same
 augmented images as the student. The labels of a batch, one-hot or mixed (B, C), become (B, 2 C): the
-teacher's logits are appended. The loss tells by the width of the labels whether there is a teacher.
+teacher's logits are appended. The loss sees by the width of the labels whether there is a teacher.
 """
 
 import dataclasses
@@ -139,7 +139,7 @@ class DistillationLoss(keras.losses.Loss):
 
 
 def heads_of(logits: Any) -> tuple[Any, Any]:
-    """The logits that learn from the labels, and those that learn from the teacher, (B, C) each."""
+    """The logits that learn from the labels, and the logits that learn from the teacher, (B, C) each."""
     return (logits, logits) if len(logits.shape) == 2 else (logits[:, 0], logits[:, 1])
 
 

@@ -23,8 +23,8 @@ from keras_tfm.models.detection.backbones import BACKBONES
 from keras_tfm.training.moving_average import MovingAverage
 from keras_tfm.training.options import ImagesInBatch, ShareOfArea, Training
 
-PATCH_SHARE = 128 / 480  # side of a patch divided by that of the image, as in Dai et al. 2021
-LOCAL_SHARE = 96 / 224  # side of a local crop divided by that of the image, as in Caron et al. 2021
+PATCH_SHARE = 128 / 480  # side of a patch divided by the image's, as in Dai et al. 2021
+LOCAL_SHARE = 96 / 224  # side of a local crop divided by the image's, as in Caron et al. 2021
 DecoderWidth = Annotated[int, Between(1, 2**14), InWeights(is_depth=False)]
 Prototypes = Annotated[int, Between(1, 2**20), InWeights(is_depth=False)]
 
@@ -198,7 +198,7 @@ class OwnTeacher(Method):
     """DINO (Caron et al. 2021): predict what a moving average of the model says of other crops of the same
     image.
 
-    The loss does not tell good epochs from bad ones, so the last epoch is kept, and of it the teacher.
+    The loss does not separate good epochs from bad ones, so the teacher of the last epoch is kept.
     """
 
     judged_by = ("val_loss", "last")

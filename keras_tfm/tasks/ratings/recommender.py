@@ -124,7 +124,7 @@ class Recommender(LearningTask):
 
     @classmethod
     def from_ratings(cls, ratings: Any, dim: int = 32, regularization: float = 5.0, **fields: Any) -> Self:
-        """An untrained recommender for the users and items in `ratings`; `fields` are those of
+        """An untrained recommender for the users and items in `ratings`; `fields` are fields of
         `RecommenderConfig`.
         """
         return cls.make(ratings, FactorOptions(dim, regularization), {}, **fields)
@@ -225,7 +225,7 @@ class Recommender(LearningTask):
         return Baselines("val_rmse", "min", rules, len(validation.ratings))
 
     def _see(self, ratings: Any, users: np.ndarray, items: np.ndarray) -> None:
-        """Remember which items each user has rated: those in the matrix `ratings`, and the given pairs."""
+        """Remember which items each user has rated, by the matrix `ratings` and the given pairs."""
         both = (users >= 0) & (items >= 0)
         places = [np.concatenate(x) for x in zip(ratings.coords, (users[both], items[both]), strict=True)]
         seen = np.ones(len(places[0]), bool)

@@ -22,9 +22,9 @@ Value = Annotated[int, Between(0, MANY - 1)]
 class SegmenterConfig(Canvas):
     """`class_names` are strings, in the order of the logits; `class_values` are the values by which masks
     have them, by default 0, 1, ... Pixels of the value `ignored` are of no class, -1 where all are of one.
-    `segments` says what is told: "semantic", the class of every pixel, "instances" or "panoptic" segments, in
-    which each of the classes `stuff` is one segment of an image. Instances of a score of `threshold` and
-    above are told, and of panoptic segments those whose class has this probability.
+    `segments` is the kind of segmentation: "semantic", the class of every pixel, "instances" or "panoptic"
+    segments, in which each of the classes `stuff` is one segment of an image. Answers have the instances that
+    score `threshold` or more, and the panoptic segments whose class has this probability.
     """
 
     class_names: tuple[str, ...]
@@ -37,7 +37,7 @@ class SegmenterConfig(Canvas):
     stuff: tuple[str, ...] = ()
     threshold: Annotated[
         Annotated[float, Between(0, 1)],
-        Option("the score, from 0 to 1, from which predict tells of an instance or a panoptic segment"),
+        Option("the score, from 0 to 1, from which predict returns an instance or a panoptic segment"),
     ] = 0.5
 
     def __post_init__(self) -> None:

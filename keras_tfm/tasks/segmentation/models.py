@@ -16,7 +16,7 @@ from keras_tfm.tasks.images.image_families import FAMILIES, ImageOptions
 from keras_tfm.tasks.task import describe_backbone, make_backbone
 
 SegmentingModel = SemanticSegmenter | MaskClassifier | PanopticDetector
-# Backbones that tell sets of masks, and their heads; any other has a `SemanticSegmenter`.
+# Backbones that predict sets of masks, and their heads; any other has a `SemanticSegmenter`.
 OF_SETS: dict[type, Any] = {
     MaskFormer: MaskClassifier,
     Mask2Former: PointMaskClassifier,
@@ -24,7 +24,7 @@ OF_SETS: dict[type, Any] = {
     DETR: PanopticDetector,
 }
 MASK_SETS = tuple(dict.fromkeys(OF_SETS.values()))  # the heads that learn instances and panoptic segments
-SEMANTIC = (SemanticSegmenter, MaskClassifier)  # those that learn the class of every pixel
+SEMANTIC = (SemanticSegmenter, MaskClassifier)  # the heads that learn the class of every pixel
 # {model: (prefixes of the names of its parts without classes, the name of the part with them)}
 PARTS: dict[type, tuple[str | tuple[str, ...], str]] = {
     SemanticSegmenter: ("decoder", "classes"),
@@ -43,7 +43,7 @@ ARCHITECTURES = (
     "SegformerForSemanticSegmentation, MaskFormerForInstanceSegmentation, "
     "Mask2FormerForUniversalSegmentation or DetrForSegmentation"
 )
-# Those that segment and nothing else, or detect too, beside the families of images.
+# Families that only segment, or detect too, beside the families of images.
 FAMILIES_HERE = {family.__name__.lower(): family for family in (*OF_SETS, GatedAxialUNet, MedT)}
 _NAMES = sorted(family.__name__.lower() for family in OF_SETS)
 NAMES_OF_SETS = f"{', '.join(_NAMES[:-1])} or {_NAMES[-1]}"
@@ -59,10 +59,10 @@ class SegmenterOptions(ImageOptions):
     family: Annotated[
         str,
         Option(
-            "maskformer, mask2former or maxdeeplab, which tell masks and their classes, or detr, which tells "
-            "boxes too, for instances and panoptic segments; for classes of pixels one of the former three; "
-            "medt or gatedaxialunet, with --decoder linear; or a backbone: of models with maps, mit "
-            "(SegFormer's) or swin for example, or that keep patches, as vit"
+            "for instances and panoptic segments maskformer, mask2former, maxdeeplab or, with boxes as well, "
+            "detr; for classes of pixels maskformer, mask2former or maxdeeplab; medt or gatedaxialunet, with "
+            "--decoder linear; or a backbone that gives maps, mit (SegFormer's) or swin for example, or "
+            "keeps patches, as vit"
         ),
     ] = "mit"
     decoder: Annotated[
@@ -134,7 +134,7 @@ def with_head_of(
     backbone: keras.Model, count: int, model: SegmentingModel, has_classes: bool = True
 ) -> SegmentingModel:
     """A segmenter of `count` classes on a `backbone`, with the weights of a `model`'s head; without
-    `has_classes` those of the classes stay fresh.
+    `has_classes` the weights of the classes stay fresh.
     """
     new = segmenting(backbone, count, **head_of(model))
     starts, of_classes = PARTS[type(model)]
@@ -152,15 +152,15 @@ def head_class_of(backbone_class: type) -> Any:
 
 
 def check_tells(head_class: type, segments: str) -> None:
-    """ValueError for models that do not tell `segments` of this kind."""
+    """ValueError for models that do not predict `segments` of this kind."""
     name = head_class.__name__
     if segments == "semantic" and not issubclass(head_class, SEMANTIC):
         raise ValueError(
-            f"{name} tells instances and panoptic segments; masks of classes need another --family."
+            f"{name} predicts instances and panoptic segments; masks of classes need another --family."
         )
     if segments != "semantic" and not issubclass(head_class, MASK_SETS):
         raise ValueError(
-            f"{WORDS[segments]} need --family {NAMES_OF_SETS}; {name} tells the class of each pixel."
+            f"{WORDS[segments]} need --family {NAMES_OF_SETS}; {name} predicts the class of each pixel."
         )
 
 

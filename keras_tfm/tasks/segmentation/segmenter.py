@@ -62,12 +62,12 @@ class Segmenter(CanvasTask):
     """Images, as `ImageTask` has them, to their segments, by a `backbone` or one with a head.
 
     The configuration's field `segments` says which segments. "semantic": examples are (images, masks),
-    whole numbers (H, W) of each image's own size, by which the configuration tells classes; an answer is
+    whole numbers (H, W) of each image's own size, which the configuration maps to classes; an answer is
     {"mask": (H, W), "shares": {name: part of the pixels}, "scores": {name: mean probability in its pixels}}.
     "instances" and "panoptic": examples are (images, masks, labels), of each image M masks (M, H, W), 0 or 1,
     and their M names; an answer has "labels", "scores", "areas" in pixels and "boxes" (left, top, right,
     bottom) of N segments, and of instances their "masks" (N, H, W), boolean, which may overlap, of panoptic
-    segments the map "segments" (H, W) of their numbers from 1, 0 for none. `fields` are those of
+    segments the map "segments" (H, W) of their numbers from 1, 0 for none. `fields` are fields of
     `SegmenterConfig`.
 
     >>> sizes = {"image_size": 8, "patch_size": 4, "num_layers": 2, "dim": 32, "num_heads": 2}
@@ -144,8 +144,8 @@ class Segmenter(CanvasTask):
 
     @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
-        """A task of this kind: the other's weights, its classes where it knows those of the examples; of a
-        classifier its backbone's, with a fresh decoder.
+        """A task of this kind: the other's weights, its classes where it knows the examples' classes; from a
+        classifier it takes the backbone's weights, with a fresh decoder.
         """
         task = check_reads_images(task)
         if isinstance(task, cls):

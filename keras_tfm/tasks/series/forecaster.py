@@ -199,8 +199,8 @@ class Forecaster(TrainableTask):
         return None
 
     def measure(self, series: np.ndarray) -> dict[str, Any]:
-        """Errors of predicting one step ahead: "mae" (mean absolute) and "rmse" (root mean squared), and
-        those of the naive forecast, which repeats the last value.
+        """Errors of predicting one step ahead: "mae" (mean absolute) and "rmse" (root mean squared), and the
+        same errors of the naive forecast, which repeats the last value.
         """
         values, targets = windows_of(series, self.window)
         predicted = [

@@ -238,7 +238,7 @@ class TextClassifier(EncoderTask):
     def records(
         self, texts: Iterable[str | Sequence[str]], probabilities: bool = False, batch_size: int = 64
     ) -> list[dict[str, Any]]:
-        """ "answer" and "confidence", of several labels that of the least sure one; see `Task.records`."""
+        """ "answer" and "confidence", of several labels the least sure one's; see `Task.records`."""
         self._refuse(probabilities)
         values = self.probabilities(texts, batch_size)
         answers = self._labels_of(values)
@@ -296,10 +296,12 @@ class TextClassifier(EncoderTask):
             answers = values >= 0.5
             micro_f1 = f1_score(truth > 0, answers, average="micro", zero_division=0)
             measures = {"micro_f1": micro_f1, "exact_match": np.mean((answers == (truth > 0)).all(-1))}
-            told = self._labels_of(values)
+            labels = self._labels_of(values)
             right = np.maximum(np.where(truth > 0, values, 1 - values), np.finfo("float32").tiny)
-            sets = [[{(name,) for name in row} for row in rows] for rows in (examples.labels, told)]
-            return Judgements(measures, examples.labels, told, -np.log(right).mean(-1), counts_of_sets(*sets))
+            sets = [[{(name,) for name in row} for row in rows] for rows in (examples.labels, labels)]
+            return Judgements(
+                measures, examples.labels, labels, -np.log(right).mean(-1), counts_of_sets(*sets)
+            )
         # Equal texts may get answers that differ in the last bit.
         is_constant = any(np.ptp(column) <= 1e-5 * np.abs(column).max() for column in (truth, values))
         pearson = 0.0 if is_constant else np.corrcoef(truth[:, 0], values[:, 0])[0, 1]

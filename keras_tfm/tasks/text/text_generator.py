@@ -294,7 +294,7 @@ class TextGenerator(WritingTask, TrainableTask):
         """The `prompts`, each with at most `max_new_tokens` more tokens (by default 128, or what fits the
         model).
 
-        A text ends once its continuation contains one of the strings `stop`, by default those of `decoding`.
+        A text ends once its continuation contains one of the strings `stop`, by default `decoding.stop`.
         `options` are fields of `DecodingOptions`: `beam_size`, `temperature`, `seed` and others. Bytes that
         are not UTF-8 become U+FFFD. `draft` is a smaller `TextGenerator` with this tokenizer, whose guesses
         the model checks: the texts are those without it, in fewer steps. ValueError, naming its row, for a
@@ -368,7 +368,7 @@ class TextGenerator(WritingTask, TrainableTask):
         return Inspection(dict(sorted(refusals.items())), 0, asked)
 
     def _stops(self, stop: str | Iterable[str] | None) -> tuple[str, ...]:
-        """The strings that end a text: those of the call, or else the published ones."""
+        """The strings that end a text: the call's, or else the published ones."""
         return self.config.decoding.stop if stop is None else as_stops(stop)
 
     def _options(
@@ -424,7 +424,7 @@ class TextGenerator(WritingTask, TrainableTask):
         return self._signature(writing, longest, examples)
 
     def signature_at_work(self) -> Signature:
-        """That of prompts of any length: `inspect` knows for how many new tokens there must be room."""
+        """The signature for prompts of any length: `inspect` knows how many new tokens need room."""
         return self._signature(self._writing(), ANY_LENGTH, [])
 
     def _signature(self, writing: Writing, longest: int, examples: list) -> Signature:

@@ -342,7 +342,7 @@ class Translator(WritingTask, TrainableTask):
         return self._decoding(chosen, self._starts(context), context=context).numpy()
 
     def measure(self, pairs: Pairs, **options: Any) -> dict[str, Any]:
-        """sacreBLEU (cased, 13a), chrF and the share of exact matches, in percent; `options` are those of
+        """sacreBLEU (cased, 13a), chrF and the share of exact matches, in percent; `options` are arguments of
         `generate`.
         """
         return self.compare(pairs.sources, self.generate(pairs.sources, **options), pairs.targets)

@@ -231,7 +231,7 @@ def test_refusals_of_makers():
         ValueError, match="instances need --family detr, mask2former, maskformer or maxdeeplab; S"
     ):
         Segmenter(semantic.model, NAMES, segments="instances")
-    with pytest.raises(ValueError, match="PanopticDetector tells instances and panoptic segments"):
+    with pytest.raises(ValueError, match="PanopticDetector predicts instances and panoptic segments"):
         Segmenter(PanopticDetector(DETR(PANOPTIC_DETR), 3, num_maps=2), NAMES)
     with pytest.raises(ValueError, match="`stuff` must be among the class names of panoptic segments"):
         make("instances", stuff=["ground"])
