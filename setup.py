@@ -112,7 +112,11 @@ setup(
     ],
     python_requires=">=3.11,<3.14",
     packages=find_packages(include=["keras_tfm", "keras_tfm.*"]),
-    package_data={"keras_tfm": ["py.typed"], "keras_tfm.visualize": ["web/*"]},
+    package_data={
+        "keras_tfm": ["py.typed"],
+        "keras_tfm.cli": ["screens.json"],
+        "keras_tfm.visualize": ["web/*"],
+    },
     include_package_data=False,
     zip_safe=False,
     # An editable install puts the clone on the path. The default, a finder, is asked last: a script beside a

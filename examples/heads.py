@@ -43,12 +43,12 @@ def main(folder, texts=TEXTS, picture="heads.png"):
     tokens, segments = [view.tokens for view in views], [view.segments for view in views]
     patterns = attention_patterns(scores, tokens, segments)
 
-    print(f"{'layer':>5} {'head':>4}  {'pattern':<13}" + "".join(f"{name:>14}" for name in PATTERNS))
+    print(f"{'layer':>5} {'head':>4}  {'pattern':<23}" + "".join(f"  {name}" for name in PATTERNS))
     rows = patterns.table()
     for row in sorted(rows, key=lambda row: (PATTERNS.index(row["strongest"]), -row[row["strongest"]])):
         layer = patterns.layers.index(row["layer"])
-        numbers = "".join(f"{row[name]:14.2f}" for name in PATTERNS)
-        print(f"{layer:>5} {row['head']:>4}  {row['strongest']:<13}{numbers}")
+        numbers = "".join(f"  {row[name]:{len(name)}.2f}" for name in PATTERNS)
+        print(f"{layer:>5} {row['head']:>4}  {row['strongest']:<23}{numbers}")
     for text, word, others in READINGS:
         read(look(encoder, text), word, others)
     try:

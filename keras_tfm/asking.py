@@ -1,4 +1,5 @@
-"""What the command line says of each task: what it learns, and the options and files of `predict`.
+"""The tasks of this package: where each stands, and what the command line says of it, what it learns and the
+options and files of `predict`.
 
 It stands apart from the tasks, whose import takes seconds, so that `--help` answers at once.
 """
@@ -8,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 
 from keras_tfm.configs import Between, Config, Count, Option
 
-TASKS: dict[str, Any] = {}  # {name: class} of the tasks that are imported
+TASKS: dict[str, Any] = {}  # {name: class} of the tasks that are imported, users' tasks too
 ITEMS = 10  # that are recommended to a user by default
 
 
@@ -78,10 +79,11 @@ class Recommending(Asking):
 
 
 class Asked(NamedTuple):
-    """A task's `asking`; its `input_files`, what its `read_inputs` reads; and its `help`, what it learns,
-    "" if it does not. Both are one line.
+    """Where a task's class stands, "module:Class" in `keras_tfm.tasks`; its `asking`; its `input_files`, what
+    its `read_inputs` reads; and its `help`, what it learns, "" if it does not. Both are one line.
     """
 
+    place: str
     asking: Asking
     input_files: str
     help: str = ""
@@ -95,59 +97,93 @@ IMAGES = (
 )
 ASKED = {
     "translate": Asked(
-        Batched(), PAIRS, "train a model that maps a text to a text, for example a translator"
+        "text.translator:Translator",
+        Batched(),
+        PAIRS,
+        "train a model that maps a text to a text, for example a translator",
     ),
-    "summarize": Asked(Batched(), PAIRS, "train a model that summarises texts"),
+    "summarize": Asked("text.summarizer:Summarizer", Batched(), PAIRS, "train a model that summarises texts"),
     "classify": Asked(
+        "text.text_classifier:TextClassifier",
         Labelling(),
         "lines, with a tab between two texts; or a TABLE",
         "train or fine-tune an encoder to label texts, or pairs of texts",
     ),
     "tag": Asked(
+        "text.token_classifier:TokenClassifier",
         Tagging(),
         "lines, or CoNLL columns; or a TABLE with lists of words, or with a word per row",
         "train or fine-tune an encoder to tag the words of sentences",
     ),
     "answer": Asked(
+        "text.question_answerer:QuestionAnswerer",
         Batched(batch_size=16),
         "lines: question, tab, context; or JSON in SQuAD's format; or a TABLE",
         "train or fine-tune an encoder to find the answers to questions in texts",
     ),
     "choose": Asked(
+        "text.choice_answerer:ChoiceAnswerer",
         Labelling(batch_size=16),
         "lines: text, tab, choice, tab, choice, ...; or a TABLE with lists of choices",
         "train or fine-tune an encoder to choose one of several texts",
     ),
     "recommend": Asked(
+        "ratings.recommender:Recommender",
         Recommending(),
         "lines with one user each; or a TABLE with users",
         "learn from ratings which items each user would like",
     ),
     "forecast": Asked(
+        "series.forecaster:Forecaster",
         Asking(),
         "lines with one series each, comma-separated; or a TABLE with a column of numbers",
         "train a model that predicts the next values of a series of numbers",
     ),
-    "generate": Asked(Batched(), TEXTS, "train a language model on plain text; it continues prompts"),
-    "masked-lm": Asked(Batched(), TEXTS, "pre-train an encoder on documents: masked words, pairs of texts"),
-    "sentence-vectors": Asked(Batched(), TEXTS),
+    "generate": Asked(
+        "text.text_generator:TextGenerator",
+        Batched(),
+        TEXTS,
+        "train a language model on plain text; it continues prompts",
+    ),
+    "masked-lm": Asked(
+        "text.masked_language_model:MaskedLanguageModel",
+        Batched(),
+        TEXTS,
+        "pre-train an encoder on documents: masked words, pairs of texts",
+    ),
+    "sentence-vectors": Asked("text.sentence_encoder:SentenceEncoder", Batched(), TEXTS),
     "detect": Asked(
+        "images.detector:Detector",
         Finding(),
         "an image, a folder of images, COCO's JSON, JSON lines with images; or a TABLE",
         "train a detector: boxes around objects in images, and what they are",
     ),
     "segment": Asked(
+        "segmentation.segmenter:Segmenter",
         Masking(),
         "an image, a folder of images or with images/, COCO's JSON, JSON lines with images; or a TABLE",
         "train a segmenter: the class of every pixel of an image, instances, or panoptic segments",
     ),
     "classify-images": Asked(
-        Labelling(), IMAGES, "train an image classifier: a Transformer, or another model of images"
+        "images.image_classifier:ImageClassifier",
+        Labelling(),
+        IMAGES,
+        "train an image classifier: a Transformer, or another model of images",
     ),
-    "image-vectors": Asked(Batched(), IMAGES),
-    "pretrain-images": Asked(Batched(), IMAGES, "pre-train an encoder on images without labels"),
+    "image-vectors": Asked("images.image_encoder:ImageEncoder", Batched(), IMAGES),
+    "pretrain-images": Asked(
+        "images.image_pretrainer:ImagePretrainer",
+        Batched(),
+        IMAGES,
+        "pre-train an encoder on images without labels",
+    ),
     "match-images": Asked(
-        Batched(), IMAGES, "train a model that finds the text of an image, and the image of a text"
+        "image_text.matcher:ImageTextMatcher",
+        Batched(),
+        IMAGES,
+        "train a model that finds the text of an image, and the image of a text",
     ),
-    "caption": Asked(Batched(), IMAGES, "train a model that writes a text about an image"),
+    "caption": Asked(
+        "image_text.captioner:Captioner", Batched(), IMAGES, "train a model that writes a text about an image"
+    ),
 }

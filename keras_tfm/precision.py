@@ -1,5 +1,6 @@
 """Passes a layer's dtype policy on to its sub-layers, which are created without a dtype of their own, and
-keeps the policies of those that were quantised afterwards.
+keeps the policies of sub-layers that were quantised afterwards. Names sub-layers by the attributes that hold
+them.
 
 It also keeps sub-layers of different layers apart while Keras loads a file: see `private.keras.making`.
 """
@@ -7,6 +8,7 @@ It also keeps sub-layers of different layers apart while Keras loads a file: see
 import contextlib
 import functools
 import inspect
+import re
 
 import keras
 
@@ -16,6 +18,7 @@ from keras_tfm.private.keras import (
     layers_in,
     making,
     parts_of,
+    to_snake_case,
 )
 
 
@@ -37,7 +40,7 @@ def default_policy(policy):
 
 def parts_follow(cls):
     """A class decorator that gives a layer's policy to the sub-layers that it is given, or makes in
-    `__init__` or `build`.
+    `__init__` or `build`, and names the sub-layers of `__init__`.
 
     A sub-layer keeps its policy if it was made with a dtype, or if it has weights already, such as an
     embedding that a head shares.
@@ -67,6 +70,11 @@ def has_own_policy(layer, default):
     Keras's own layers do not record it: they count as made with a dtype if their policy is not the default.
     """
     return getattr(layer, "has_own_policy", layer.dtype_policy != default)
+
+
+def has_automatic_name(layer):
+    """Whether the layer's name is Keras's default: its class's name in snake case, and perhaps a number."""
+    return bool(re.fullmatch(to_snake_case(type(layer).__name__) + r"(_\d+)?", layer.name))
 
 
 def quantized_parts_of(layer):
@@ -133,6 +141,9 @@ def _then_hand_on(init):
     def init_and_hand_on(self, *args, **kwargs):
         with making():
             init(self, *args, **kwargs)
+        for name, part in _parts_with_automatic_names(self):
+            if not part.built:
+                part.name = name
         _hand_on(self, keras.config.dtype_policy())
 
     return init_and_hand_on
@@ -141,11 +152,24 @@ def _then_hand_on(init):
 def _under_own_policy(build):
     @functools.wraps(build)
     def build_under_own_policy(self, *args, **kwargs):
+        before = {id(part) for part in vars(self).values()}
         with default_policy(self.dtype_policy), built_parts_kept(self):
             build(self, *args, **kwargs)
+        for name, part in _parts_with_automatic_names(self):
+            if id(part) not in before and part.name != name:
+                raise ValueError(
+                    f"`build` of {type(self).__name__} makes the part `{name}` with the automatic name "
+                    f"{part.name!r}, under which weights would be saved; make it with name={name!r}."
+                )
         quantize_parts(self, self.quantized_parts)
 
     return build_under_own_policy
+
+
+def _parts_with_automatic_names(layer):
+    """[(attribute, part)] of the parts that `layer` holds as attributes."""
+    parts = [(name, x) for name, x in vars(layer).items() if isinstance(x, keras.layers.Layer)]
+    return [(name, part) for name, part in parts if has_automatic_name(part)]
 
 
 def _hand_on(layer, default):

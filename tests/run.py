@@ -3,12 +3,12 @@
     python -m tests.run --jobs 2 -m "not slow and not parity" [FOLDER or FILE ...] [pytest's options]
 
 What TensorFlow and XLA compile is never let go, so one process for all tests would outgrow the memory: the
-files are dealt into parts of some minutes, by the CPU seconds in durations.json. `--record` writes that
-file anew, `--shuffle` draws the order of files and tests, `--parity` adds tests/parity in parts of its own:
-no core waits for the last tests before these begin. Passing parts print one line and their slow tests,
-failing ones all of pytest's output. What failed runs again alone, so that a fault of order is told from a
-fault of code; the run has failed all the same. At the end stand the skips by reason, the seconds by folder,
-those by invariant of the contract, and the sum.
+files are dealt into parts of some minutes, by the CPU seconds in durations.json, and the longest begin. Each
+part is a fork of one process that has imported TensorFlow. `--record` writes durations.json anew, `--shuffle`
+draws the order of files and tests, `--parity` adds tests/parity in parts of its own, which import torch.
+Passing parts print one line and their slow tests, failing ones all of pytest's output. What failed runs
+again alone, so that a fault of order is told from a fault of code; the run has failed all the same. At the
+end stand the skips by reason, the seconds by folder, those by invariant of the contract, and the sum.
 """
 
 import argparse
@@ -16,19 +16,25 @@ import collections
 import concurrent.futures
 import json
 import math
+import multiprocessing
 import os
 import pathlib
 import random
-import subprocess
 import sys
 import tempfile
 import time
 
+import pytest
+
+from tests.environment import set_environment
+from tests.fresh_process import SERVERS, servers
+
 TESTS = pathlib.Path(__file__).parent
 PARITY = TESTS / "parity"
 DURATIONS = TESTS / "durations.json"
-# Of CPU time: another part would import all anew, 20 seconds, and memory grows by some 10 MB a second.
-PART_SECONDS = 600
+# Of CPU time: another part costs some seconds, a longer one may leave a core idle at the end, and memory
+# grows by some 10 MB a second.
+PART_SECONDS = 200
 UNKNOWN_SECONDS = 10  # of a file that was never recorded
 LISTED_SECONDS = 10  # a test that takes longer is listed
 SHOWN_INVARIANTS = 12  # the dearest
@@ -37,6 +43,8 @@ MOST_REPEATED = 10  # failed tests that run again alone
 # The processes have a core each: TensorFlow's threads for one operation would wait for one another.
 ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": "", "TF_NUM_INTRAOP_THREADS": "1"}
 NO_TESTS = 5  # pytest's exit code where the selection leaves none
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["tests.preload"])
 
 
 def main():
@@ -56,13 +64,17 @@ def main():
     parts = deal(files_in(paths or here), known, options.jobs, options.shuffle)
     if options.parity:
         parts += deal(files_in([PARITY]), known, options.jobs, options.shuffle)
+    parts = [files for files, _ in sorted(parts, key=lambda part: part[1], reverse=True)]
+    os.environ |= ENVIRONMENT
+    set_environment()
     environment = {}
     if options.shuffle is not None:
         environment["KERAS_TFM_TEST_ORDER"] = str(options.shuffle)
         print(f"order drawn: --shuffle {options.shuffle}", flush=True)
 
     began, results = time.monotonic(), []
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+    with servers() as folder, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        environment[SERVERS] = folder
         running = [pool.submit(run_part, files, arguments, environment) for files in parts]
         for done in concurrent.futures.as_completed(running):
             results.append(done.result())
@@ -83,8 +95,8 @@ def files_in(paths):
 
 
 def deal(files, known, jobs, seed=None):
-    """`files` in parts of about equal `known` seconds, as many for each of `jobs`: each file, longest first,
-    goes to the part that has least. The longest part comes first. A `seed` draws which files share a part.
+    """[(files, seconds)]: `files` in parts of about equal `known` seconds, as many for each of `jobs`. Each
+    file, longest first, goes to the part that has least. A `seed` draws which files share a part.
     """
     seconds = {file: known.get(file, UNKNOWN_SECONDS) for file in files}
     count = jobs * max(1, math.ceil(sum(seconds.values()) / PART_SECONDS / jobs))
@@ -95,30 +107,34 @@ def deal(files, known, jobs, seed=None):
     for file in order:
         least = min(range(len(parts)), key=lambda part: parts[part][1])
         parts[least] = [*parts[least][0], file], parts[least][1] + seconds[file]
-    return [sorted(names) for names, _ in sorted(parts, key=lambda part: part[1], reverse=True)]
+    return [(sorted(names), total) for names, total in parts]
 
 
 def run_part(files, arguments, environment):
     """What one pytest process says of `files`: conftest.py's report, the exit code and the text to print."""
     with tempfile.TemporaryDirectory() as folder:
-        report = pathlib.Path(folder, "report.json")
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", *arguments, *files],
-            env={**os.environ, **ENVIRONMENT, **environment, "KERAS_TFM_TEST_REPORT": str(report)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            check=False,
-        )
+        report, output = pathlib.Path(folder, "report.json"), pathlib.Path(folder, "output")
+        environment = {**environment, "KERAS_TFM_TEST_REPORT": str(report)}
+        process = PROCESSES.Process(target=run_pytest, args=([*arguments, *files], environment, output))
+        process.start()
+        process.join()
         result = json.loads(report.read_text("utf-8")) if report.exists() else {}
-    is_fine = done.returncode in (0, NO_TESTS)
-    lines = done.stdout.rstrip().split("\n")
+        lines = output.read_text("utf-8", "replace").rstrip().split("\n")
+    is_fine = process.exitcode in (0, NO_TESTS)
     return {
         **result,
-        "code": 0 if is_fine else done.returncode,
-        "text": lines[-1] if is_fine else done.stdout,
+        "code": 0 if is_fine else process.exitcode,
+        "text": lines[-1] if is_fine else "\n".join(lines),
     }
+
+
+def run_pytest(arguments, environment, output):
+    """Run pytest in this process, what it prints in the file `output`, and end with its code."""
+    with open(output, "wb") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    os.environ |= environment
+    sys.exit(int(pytest.main(arguments)))
 
 
 def repeat_alone(tests, arguments):

@@ -223,6 +223,7 @@ ALONE = ("train", "translate", "--data", "a", "--out", "b")
         (("train", "classify", *ALONE[2:], "--size", "tny"), "(did you mean tiny?)"),
         (("train", "classify-images", *ALONE[2:], "--family", "vitt"), "(did you mean vit?)"),
         (("train", "detect", *ALONE[2:], "--family", "detrr"), "(did you mean detr?)"),
+        (("train", "classify", "--train", "a", "--out", "b"), "--train a (did you mean --data?)"),
         ((*ALONE, "--config", "{data}/typo.json"), "(did you mean dropout?)"),
         (("plot", "nowhere"), "nowhere: there is no such folder"),
         (
@@ -248,9 +249,10 @@ ALONE = ("train", "translate", "--data", "a", "--out", "b")
         (("launch", "--workers", "2"), "expected -- train …; got no command"),
         (("launch", "--workers", "2", "--", "fly"), "expected -- train …; got fly"),
         (("launch", "--workers", "2", "--", "train", "fly"), "invalid choice: 'fly'"),
-        (
+        pytest.param(
             ("launch", "--workers", "2", "--", *ALONE, "--strategy", "mirrored"),
             "train with --strategy multi-worker; got mirrored",
+            marks=pytest.mark.slow,  # a process of its own, as `a size for launch` of bad_inputs.py has it
         ),
     ],
 )

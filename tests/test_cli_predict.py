@@ -19,8 +19,7 @@ from keras_tfm.cli.predict import MOST_AT_ONCE, StandardInput, inputs_of, portio
 from keras_tfm.data import BERTTokenizer, DataError
 from keras_tfm.data.sources.lines import as_inputs, numbered_lines
 from keras_tfm.models import BERT
-from keras_tfm.tasks import TASKS
-from keras_tfm.tasks.task import is_ours
+from keras_tfm.tasks.task import is_ours, task_classes
 from tests.tasks.tiny import TINY
 from tests.test_cli import run
 
@@ -162,13 +161,13 @@ def test_what_is_no_table_to_write(name, content, options, message, folder, tmp_
     assert not content or out.read_text() == content
 
 
-def test_a_table_is_whole_or_not_there(folder, tmp_path, capsys):
+def test_a_table_is_whole_or_not_there(folder, tmp_path, capsys, monkeypatch):
     (tmp_path / "broken").write_bytes(b"good\nbad\n\xff\n")
     out = tmp_path / "answers.csv"
-    command = [sys.executable, "-m", "keras_tfm", "predict", folder / "classes", "--out", out, "--quiet"]
-    with open(tmp_path / "broken", "rb") as file:
-        end = subprocess.run(command, stdin=file, capture_output=True, text=True, timeout=60)
-    assert end.returncode == 2 and "expected UTF-8" in end.stderr
+    with open(tmp_path / "broken", encoding="utf-8") as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        assert run("predict", folder / "classes", "--out", out, "--quiet") == 2
+    assert "expected UTF-8" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["broken"]
     assert run("predict", folder / "classes", "--data", out, "--out", out) == 2
     out.write_text("good\n")
@@ -196,8 +195,8 @@ def test_probabilities(folder, capsys):
 
 def test_the_table_is_what_the_tasks_declare():
     ours = {
-        name: Asked(task.asking, task.input_files, getattr(task, "help", ""))
-        for name, task in TASKS.items()
+        name: Asked(ASKED[name].place, task.asking, task.input_files, getattr(task, "help", ""))
+        for name, task in task_classes().items()
         if is_ours(task)
     }
     assert ours == ASKED and set(ASKED) <= set(re.findall(r"[a-z-]+", inputs_of(ASKED)))
@@ -205,7 +204,7 @@ def test_the_table_is_what_the_tasks_declare():
 
 def test_predict_has_the_options_that_a_task_declares():
     """With the defaults of its method, which `records` shares."""
-    for task in TASKS.values():
+    for task in task_classes().values():
         for method in (task.predict, task.records):
             takes = inspect.signature(method).parameters
             if method is task.predict or "options" not in takes:

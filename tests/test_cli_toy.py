@@ -10,12 +10,13 @@ import pytest
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (the SavedModel's tokenizer)
 
+from keras_tfm.asking import TASKS
 from keras_tfm.configs import Config, Length, Option
 from keras_tfm.data import BERTTokenizer, LabelledTexts, read_labelled_texts
 from keras_tfm.data.batches.encoding import EncodedBatches, model_inputs, pack_texts
 from keras_tfm.heads import Classifier
 from keras_tfm.models import BERT
-from keras_tfm.tasks import TASKS, TrainableTask
+from keras_tfm.tasks import TrainableTask
 from keras_tfm.tasks.text.encoder_task import EncoderOptions
 from keras_tfm.training.options import TextTraining
 from tests.tasks.tiny import TINY

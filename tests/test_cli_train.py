@@ -8,11 +8,13 @@ import pytest
 import tensorflow as tf
 
 from keras_tfm import convert, tasks
-from keras_tfm.cli import main, parser
+from keras_tfm.cli import Parser, main, parser, screens
 from keras_tfm.cli.command import plan_of
+from keras_tfm.cli.train import add_task_options
 from keras_tfm.heads import LanguageModel
 from keras_tfm.models import T5, T5Config
-from keras_tfm.tasks import TASKS, LearningTask, TrainableTask
+from keras_tfm.tasks import LearningTask, TrainableTask
+from keras_tfm.tasks.task import task_called, task_classes
 from tests.data.tokenizers.test_sentencepiece_files import trained as sentence_pieces
 from tests.fresh_process import run_fresh
 from tests.tasks.tiny import TINY
@@ -91,7 +93,7 @@ def test_options_of_a_run_make_the_same_again(trained, tmp_path, monkeypatch):
 
 def plan(task, *arguments):
     """What arguments of `train` come to."""
-    return plan_of(TASKS[task], parser().parse_args(["train", task, *map(str, arguments)]))
+    return plan_of(task_called(task), parser().parse_args(["train", task, *map(str, arguments)]))
 
 
 def test_what_is_typed_goes_before_what_is_read(data, trained, tmp_path):
@@ -255,16 +257,38 @@ def test_the_tasks_are_listed_without_tensorflow():
         "from keras_tfm.cli import main; main(['train', '--help'])", blocked=("tensorflow", "keras")
     )
     assert result.returncode == 0, result.stderr
-    learning = {name for name, task in TASKS.items() if issubclass(task, LearningTask)}
+    learning = {name for name, task in task_classes().items() if issubclass(task, LearningTask)}
     assert learning <= set(result.stdout.split()) and "image-vectors" not in result.stdout
 
 
-@pytest.mark.parametrize("name", [name for name, task in TASKS.items() if issubclass(task, LearningTask)])
+LEARNING = [name for name, task in task_classes().items() if issubclass(task, LearningTask)]
+
+
+def test_the_kept_screens_are_what_the_tasks_declare():
+    kept = json.loads(screens.FILE.read_text("utf-8"))
+    assert kept == screens.screens(), "options have changed: run python -m keras_tfm.cli.screens"
+
+
+def test_a_task_says_what_it_takes_without_tensorflow():
+    code = "from keras_tfm.cli import main; main(['train', 'classify', '--help'])"
+    result = run_fresh(code, blocked=("tensorflow", "keras"))
+    assert result.returncode == 0 and "--class-weight" in result.stdout, result.stderr
+
+
+@pytest.mark.parametrize("name", LEARNING)
+def test_the_kept_screen_is_shown_as_the_options_are(name):
+    kept, full = (Parser(name, description=task_called(name).help) for _ in range(2))
+    screens.show(name, kept)
+    add_task_options(full, task_called(name))
+    assert kept.format_help() == full.format_help()
+
+
+@pytest.mark.parametrize("name", LEARNING)
 def test_every_task_says_what_it_takes(name, capsys):
     with pytest.raises(SystemExit) as end:
         main(["train", name, "--help"])
     said = " ".join(capsys.readouterr().out.split())
-    task = TASKS[name]
+    task = task_called(name)
     assert (
         end.value.code == 0
         and task.files in said.replace("- ", "-")

@@ -37,7 +37,7 @@ MAY_IMPORT_ALL = {"__init__", "__main__", "cli"}
 
 # Leaves that everybody may import: checked configurations, the model class, the batches of other replicas,
 # the reading and writing of a model's weights, what all layers and models have in common, the checks of
-# examples, what `predict` takes, the version, and whether XLA compiles.
+# examples, what `predict` takes, imports at the first use, the version, and whether XLA compiles.
 FOR_EVERYBODY = {
     "serving.examples",  # which examples are refused
     "serving.plugins",  # what entry points add
@@ -52,6 +52,7 @@ FOR_EVERYBODY = {
     "inputs",
     "jit",
     "log",
+    "on_demand",
     "precision",
     "private",
     "registry",

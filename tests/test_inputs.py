@@ -86,6 +86,7 @@ BLOCK = {"num_heads": 2, "intermediate_dim": 8}
         (lambda: layers.TransformerBlock(**BLOCK)(X[0]), "expected ndim=3, found ndim=2|axes"),
         (lambda: layers.MultiHeadAttention(2)(X + 0j), "input of 'multi_head_.*' must be real numbers"),
         (lambda: layers.FeedForward(8)(X + 0j), "input of 'feed_forward.*' must be real numbers"),
+        (lambda: layers.LayerNormalization()(X + 0j), "must be real numbers; they are complex"),
         (lambda: layers.MultiHeadAttention(2)(None), "None"),
     ],
 )  # fmt: skip

@@ -13,27 +13,42 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from keras_tfm.asking import ASKED, TASKS
-from keras_tfm.cli import attention, info, launch, match, plot, predict, vectors, verbs
+from keras_tfm.cli import attention, info, launch, match, plot, predict, screens, vectors, verbs
 from keras_tfm.cli.console import LOG, OutputError, answering, hush, quiet_tensorflow, speaking
 from keras_tfm.configs import meant
 from keras_tfm.serving import plugins
 from keras_tfm.version import __version__
+
+# What options were called in earlier versions: a mistake that is explained, not an option.
+RENAMED = {
+    "--train": "--data",
+    "--input": "--data",
+    "--images": "--data",
+    "--kind": "--family",
+    "--cased": "--no-lowercase",
+}
 
 
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line.
 
     `fill(parser)` adds arguments that take seconds to determine; it is only called when the parser is used.
+    `show(parser)` adds what a help shows of them, at once; it is called instead when a help is asked for.
     """
 
     fill: Callable[[Any], None] | None = None
+    show: Callable[[Any], None] | None = None
 
-    def parse_known_args(self, *arguments: Any, **options: Any) -> Any:
-        self.complete()
-        parsed, unknown = super().parse_known_args(*arguments, **options)
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if self.show is not None and {"-h", "--help"} & set(args or ()):
+            self.show(self)
+        else:
+            self.complete()
+        parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
             flag = unknown[0].partition("=")[0]
-            near = meant(flag, re.findall(r"--[\w-]+", self.format_help())) if flag.startswith("--") else ""
+            flags = re.findall(r"--[\w-]+", self.format_help())
+            near = meant(RENAMED.get(flag, flag), flags) if flag.startswith("--") else ""
             self.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
         return parsed, unknown
 
@@ -90,7 +105,10 @@ def add_tasks(train: Parser) -> None:
     helps |= {name: asked.help for name, asked in ASKED.items()}
     for name, help in sorted(helps.items()):
         if help:
-            add_verb(group, name, None, help).fill = functools.partial(fill_task, name)
+            verb = add_verb(group, name, None, help)
+            verb.fill = functools.partial(fill_task, name)
+            if name in ASKED:
+                verb.show = functools.partial(screens.show, name)
 
 
 def fill_task(name: str, verb: Parser) -> None:

@@ -2,17 +2,15 @@
 
 import dataclasses
 import inspect
-import re
 import types
 from collections.abc import Mapping
 from typing import Any
 
 import keras
 
-from keras_tfm.inputs import refuse_complex
 from keras_tfm.layers.rematerialization import recomputed
 from keras_tfm.precision import has_own_policy, parts_follow, quantized_parts_of
-from keras_tfm.private.keras import shared_number, to_snake_case
+from keras_tfm.private.keras import shared_number
 from keras_tfm.registry import register
 
 if keras.backend.backend() != "tensorflow":
@@ -30,10 +28,11 @@ class Layer(keras.layers.Layer):
     variants are composed, not switched by flags, and still survive `get_config`, cloning and a `.keras`
     file.
 
-    A layer that becomes an attribute of this one takes over two things: the dtype policy, unless it was made
-    with a `dtype`, and the attribute's name, unless it was made with a `name`. Weights are saved under these
-    names, so they are the same in every process. A part that is built already is not built again: it keeps
-    what it has learnt, and several layers may share it. Subclasses are registered with Keras by themselves.
+    A layer that becomes an attribute of this one in `__init__` takes over two things: the dtype policy,
+    unless it was made with a `dtype`, and the attribute's name, unless it was made with a `name`. Weights are
+    saved under these names, so they are the same in every process; a part that `build` makes needs a `name`,
+    or ValueError is raised. A part that is built already is not built again: it keeps what it has learnt, and
+    several layers may share it. Subclasses are registered with Keras by themselves.
 
     >>> class Scale(keras_tfm.layers.Layer):
     ...     def __init__(self, factor, **kwargs):
@@ -54,21 +53,6 @@ class Layer(keras.layers.Layer):
         super().__init__(**kwargs)
         self.has_own_policy = kwargs.get("dtype") is not None
         self.supports_masking = True
-
-    def __setattr__(self, name, value):
-        if isinstance(value, bool):  # Keras sets two flags in every call, and looks for weights in each
-            object.__setattr__(self, name, value)
-            return
-        if isinstance(value, keras.layers.Layer) and not value.built and has_automatic_name(value):
-            value.name = name
-        super().__setattr__(name, value)
-
-    def __call__(self, *args, **kwargs):
-        """`call`; ValueError for complex numbers."""
-        for x in args:
-            if "complex" in str(getattr(x, "dtype", "")):  # asked here, for a call of each layer is frequent
-                refuse_complex(x, f"The input of {self.name!r}")
-        return super().__call__(*args, **kwargs)
 
     def get_config(self):
         config = super().get_config()
@@ -115,11 +99,6 @@ class SameShape(Layer):
         return tuple(x_shape)
 
 
-def has_automatic_name(layer):
-    """Whether the layer's name is Keras's default: its class's name in snake case, and perhaps a number."""
-    return bool(re.fullmatch(to_snake_case(type(layer).__name__) + r"(_\d+)?", layer.name))
-
-
 def require_sizes(**sizes):
     """Raises ValueError, naming the argument, for a size below 1."""
     for name, size in sizes.items():
@@ -127,7 +106,7 @@ def require_sizes(**sizes):
             raise ValueError(f"`{name}` must be at least 1; it is {size}.")
 
 
-def own(initializer):
+def copy_of(initializer):
     """A copy of `initializer`, for one weight.
 
     A Keras initializer object returns the same numbers at every call, so each weight needs a copy. A string

@@ -6,6 +6,7 @@ import inspect
 import keras
 from keras import ops
 
+from keras_tfm.inputs import refuse_complex
 from keras_tfm.layers.compiler.fused import fused
 from keras_tfm.layers.compiler.products import multiply
 from keras_tfm.layers.masks import in_float32
@@ -16,6 +17,8 @@ class Dense(keras.layers.Dense):
     """`keras.layers.Dense`, (..., D) -> (..., units), with the product of `compiler.products.multiply`."""
 
     def call(self, x, training=None):
+        if "complex" in str(x.dtype):  # TensorFlow refuses the product too, but does not name the layer
+            refuse_complex(x, f"The input of {self.path!r}")
         y = multiply(x, self.kernel, self.bias)
         is_linear = self.activation is None or self.activation is keras.activations.linear
         return y if is_linear else fused_activation(self.activation)(y)

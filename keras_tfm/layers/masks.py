@@ -8,13 +8,13 @@
 
     (B or 1, H or 1, T, S) the same for each head
 
-B is the batch size, T the number of queries, S that of keys and H that of heads.
+B is the batch size, and T, S and H are the numbers of queries, keys and heads.
 """
 
 import keras
 from keras import ops
 
-from keras_tfm.inputs import fits
+from keras_tfm.inputs import fits, refuse_complex
 from keras_tfm.layers.compiler.fused import fused
 from keras_tfm.layers.signatures import Tensor
 from keras_tfm.private.keras import get_keras_mask
@@ -59,9 +59,9 @@ def expand_mask(mask, rank=4, name="mask"):
         )
     mask = ops.cast(mask, "bool")
     if len(mask.shape) == 2:
-        return mask[:, None, None, :] if rank == 4 else mask[:, None, :]
+        return ops.expand_dims(mask, (1, 2) if rank == 4 else 1)
     if len(mask.shape) == 3 and rank == 4:
-        return mask[:, None]
+        return ops.expand_dims(mask, 1)
     if len(mask.shape) == rank:
         return mask
     raise ValueError(
@@ -114,8 +114,10 @@ def padding_mask_of(x, mask, name="mask"):
 
 
 def in_float32(x):
-    """`x` in float32, or as it is if it is float64."""
+    """`x` in float32, or as it is if it is float64. ValueError for complex numbers."""
     dtype = keras.backend.standardize_dtype(x.dtype)
+    if dtype.startswith("complex"):
+        refuse_complex(x, "The input of a layer")
     # Cast even what is float64 already: the cast turns a variable into a tensor, which custom gradients need.
     return ops.cast(x, dtype if dtype == "float64" else "float32")
 
@@ -156,7 +158,7 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """
     scores = in_float32(scores)
     if mask is not None:
-        scores = scores + ops.cast(ops.where(mask, 0.0, LOWEST), scores.dtype)
+        scores = scores + ops.cast(ops.logical_not(mask), scores.dtype) * LOWEST
     # With a single key the weight is exp(0) = 1. Keras warns when it computes a softmax over one value.
     weights = ops.exp(scores - scores) if scores.shape[-1] == 1 else ops.softmax(scores)
     return weights if mask is None else weights * ops.cast(mask, weights.dtype)

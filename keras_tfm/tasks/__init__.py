@@ -27,38 +27,42 @@ Forecaster            forecast          a series: numbers (N,)     series -> num
 """
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from keras_tfm.asking import TASKS
-from keras_tfm.tasks.asking import AskedTask
-from keras_tfm.tasks.image_text.captioner import Captioner, CaptionerConfig, CaptionerOptions
-from keras_tfm.tasks.image_text.matcher import ImageTextMatcher, ImageTextMatcherConfig, MatcherOptions
-from keras_tfm.tasks.images.detector import Detector, DetectorConfig
-from keras_tfm.tasks.images.image_classifier import ImageClassifier, ImageClassifierConfig
-from keras_tfm.tasks.images.image_encoder import ImageEncoder, ImageEncoderConfig
-from keras_tfm.tasks.images.image_families import FAMILIES as IMAGE_FAMILIES
-from keras_tfm.tasks.images.image_pretrainer import ImagePretrainer
-from keras_tfm.tasks.images.pretraining import ImagePretrainerConfig
-from keras_tfm.tasks.images.probes import linear_probe, nearest_neighbours
-from keras_tfm.tasks.learning import LearningTask, ModelOptions
-from keras_tfm.tasks.ratings.recommender import Recommender, RecommenderConfig
-from keras_tfm.tasks.segmentation.config import SegmenterConfig
-from keras_tfm.tasks.segmentation.segmenter import Segmenter
-from keras_tfm.tasks.series.forecaster import Forecaster, ForecasterConfig
-from keras_tfm.tasks.signatures import Signature
-from keras_tfm.tasks.task import Task
-from keras_tfm.tasks.task import load_any as load
-from keras_tfm.tasks.task_folder import TaskError
-from keras_tfm.tasks.text.choice_answerer import ChoiceAnswerer, ChoiceAnswererConfig
-from keras_tfm.tasks.text.masked_language_model import MaskedLanguageModel, MaskedLanguageModelConfig
-from keras_tfm.tasks.text.question_answerer import QuestionAnswerer, QuestionAnswererConfig
-from keras_tfm.tasks.text.sentence_encoder import SentenceEncoder, SentenceEncoderConfig
-from keras_tfm.tasks.text.summarizer import Summarizer
-from keras_tfm.tasks.text.text_classifier import TextClassifier, TextClassifierConfig
-from keras_tfm.tasks.text.text_generator import TextGenerator, TextGeneratorConfig
-from keras_tfm.tasks.text.token_classifier import TokenClassifier, TokenClassifierConfig
-from keras_tfm.tasks.text.translator import Translator, TranslatorConfig
-from keras_tfm.tasks.trainable import TrainableTask
+from keras_tfm import on_demand
+
+if TYPE_CHECKING:
+    from keras_tfm.tasks.asking import AskedTask
+    from keras_tfm.tasks.image_text.captioner import Captioner, CaptionerConfig, CaptionerOptions
+    from keras_tfm.tasks.image_text.matcher import ImageTextMatcher, ImageTextMatcherConfig, MatcherOptions
+    from keras_tfm.tasks.images.detector import Detector, DetectorConfig
+    from keras_tfm.tasks.images.image_classifier import ImageClassifier, ImageClassifierConfig
+    from keras_tfm.tasks.images.image_encoder import ImageEncoder, ImageEncoderConfig
+    from keras_tfm.tasks.images.image_families import FAMILIES as IMAGE_FAMILIES
+    from keras_tfm.tasks.images.image_pretrainer import ImagePretrainer
+    from keras_tfm.tasks.images.pretraining import ImagePretrainerConfig
+    from keras_tfm.tasks.images.probes import linear_probe, nearest_neighbours
+    from keras_tfm.tasks.learning import LearningTask, ModelOptions
+    from keras_tfm.tasks.ratings.recommender import Recommender, RecommenderConfig
+    from keras_tfm.tasks.segmentation.config import SegmenterConfig
+    from keras_tfm.tasks.segmentation.segmenter import Segmenter
+    from keras_tfm.tasks.series.forecaster import Forecaster, ForecasterConfig
+    from keras_tfm.tasks.signatures import Signature
+    from keras_tfm.tasks.task import Task
+    from keras_tfm.tasks.task import load_any as load
+    from keras_tfm.tasks.task_folder import TaskError
+    from keras_tfm.tasks.text.choice_answerer import ChoiceAnswerer, ChoiceAnswererConfig
+    from keras_tfm.tasks.text.masked_language_model import MaskedLanguageModel, MaskedLanguageModelConfig
+    from keras_tfm.tasks.text.question_answerer import QuestionAnswerer, QuestionAnswererConfig
+    from keras_tfm.tasks.text.sentence_encoder import SentenceEncoder, SentenceEncoderConfig
+    from keras_tfm.tasks.text.summarizer import Summarizer
+    from keras_tfm.tasks.text.text_classifier import TextClassifier, TextClassifierConfig
+    from keras_tfm.tasks.text.text_generator import TextGenerator, TextGeneratorConfig
+    from keras_tfm.tasks.text.token_classifier import TokenClassifier, TokenClassifierConfig
+    from keras_tfm.tasks.text.translator import Translator, TranslatorConfig
+    from keras_tfm.tasks.trainable import TrainableTask
+else:
+    on_demand.begin(globals())
 
 
 def from_huggingface(name: str | os.PathLike[str]) -> Any:
@@ -75,9 +79,10 @@ def from_huggingface(name: str | os.PathLike[str]) -> Any:
     """
     from keras_tfm.convert import CheckpointError, find_folder
     from keras_tfm.convert import from_huggingface as read_model
+    from keras_tfm.tasks.task import task_classes
 
     model = read_model(find_folder(name))
-    for task in TASKS.values():
+    for task in task_classes().values():
         if task.takes(model):
             return task.from_huggingface(name)
     raise CheckpointError(name, "architectures", "one with the head of a task", type(model).__name__)

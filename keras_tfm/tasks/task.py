@@ -3,6 +3,7 @@
 import abc
 import contextlib
 import dataclasses
+import importlib
 import inspect
 import json
 import math
@@ -15,8 +16,8 @@ from typing import Any, ClassVar, Self
 import keras
 import tensorflow as tf
 
-from keras_tfm.asking import TASKS, TEXTS, Asking
-from keras_tfm.configs import Config, meant, refuse_sizes
+from keras_tfm.asking import ASKED, TASKS, TEXTS, Asking
+from keras_tfm.configs import Config, Refusal, meant, refuse_sizes
 from keras_tfm.data.sources.lines import DataError, Inputs, read_input_lines
 from keras_tfm.data.sources.rows import Layout
 from keras_tfm.data.tokenizers.kinds import load_tokenizer
@@ -35,6 +36,7 @@ from keras_tfm.training.safetensors import CheckpointError, read_tensors
 from keras_tfm.training.weights import load_weights, save_weights
 from keras_tfm.version import __version__
 
+HERE = __name__.rpartition(".")[0]
 WEIGHTS = "model.safetensors"
 OF_TRAINING = ("is_trained", "record", "has_given_weights")  # attributes of a task that its training set
 SMALL = 1_000  # values: smaller variables, such as dropout's seeds, need not be in the file of weights
@@ -67,6 +69,7 @@ class Task(abc.ABC):
     record: Mapping[str, Any] = types.MappingProxyType({})  # the content of training.json
     asking: ClassVar[Asking] = Asking()  # the options of `predict` on the command line
     input_files: ClassVar[str] = TEXTS  # what `read_inputs` reads, in one line
+    help: ClassVar[str]  # of a task that learns: what it does, in one line, "train a model that …"
     reads_lines: bool = True  # whether `predict` takes a line of text as an example
     portion: Any = None  # how many inputs of a file are read and answered at once; None for all
     writes_texts: bool = False  # whether it answers by decoding: its signature's function is a `Writing`
@@ -77,9 +80,12 @@ class Task(abc.ABC):
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "name" in vars(cls):
-            known = TASKS.setdefault(cls.name, cls)
-            if (known.__module__, known.__qualname__) != (cls.__module__, cls.__qualname__):
-                raise ValueError(f"Two tasks have the name {cls.name!r}: {known} and {cls}.")
+            asked = ASKED.get(cls.name)
+            known = _place(TASKS.get(cls.name, cls)) if asked is None else f"{HERE}.{asked.place}"
+            if known != _place(cls):
+                raise ValueError(f"Two tasks have the name {cls.name!r}: {known} and {_place(cls)}.")
+            if asked is not None:
+                _, cls.asking, cls.input_files, cls.help = asked
             TASKS[cls.name] = cls
 
     def __reduce__(self) -> tuple:
@@ -352,14 +358,27 @@ def load_any(folder: Path, quantization: str | None = None) -> Any:
 
 
 def task_called(name: str) -> Any:
-    """The class of the task of this name; ValueError if there is none. A plugin is imported by now."""
-    if name not in TASKS and (plugin := plugins.find("task", name)) is not None:
+    """The class of the task of this name, whose module is imported by now; ValueError if there is none."""
+    if name in ASKED:
+        importlib.import_module(f"{HERE}.{ASKED[name].place.partition(':')[0]}")
+    elif name not in TASKS and (plugin := plugins.find("task", name)) is not None:
         plugin.load()
         if name not in TASKS:
             raise ValueError(f"The plugin {plugin} is not a task of this name.")
     if name not in TASKS:
-        raise ValueError(f"unknown task {name!r}{meant(name, TASKS)}; known are {', '.join(TASKS)}")
+        known = dict.fromkeys([*ASKED, *TASKS])
+        raise ValueError(f"unknown task {name!r}{meant(name, known)}; known are {', '.join(known)}")
     return TASKS[name]
+
+
+def task_classes() -> dict[str, Any]:
+    """{name: class} of all tasks of this package, and of imported modules."""
+    return {name: task_called(name) for name in ASKED} | TASKS
+
+
+def _place(definition: Any) -> str:
+    """Where a class stands, "module:Class"."""
+    return f"{definition.__module__}:{definition.__qualname__}"
 
 
 def is_ours(definition: Any) -> bool:
@@ -379,7 +398,7 @@ def check_length(max_length: int, model_config: Any) -> None:
     """Raise ValueError if examples of `max_length` tokens are longer than such a model can read."""
     most = getattr(model_config, "max_length", math.inf)  # a recurrent model reads any number of tokens
     if max_length > most:
-        raise ValueError(f"`max_length` must be at most the model's, {most}; it is {max_length}.")
+        raise Refusal("max_length", f"at most the model's, {most}", max_length)
 
 
 def check_vocabulary(model_config: Any, tokenizer: Tokenizer) -> None:

@@ -1,7 +1,8 @@
 """What the heads of an encoder look at: the next token, the previous one, the same word, separators, all.
 
-The patterns are those that Clark et al. 2019, "What Does BERT Look At?", and Vig 2019, "A Multiscale
-Visualization of Attention in the Transformer Model", describe.
+The patterns are described by Clark et al. 2019, "What Does BERT Look At?", and Vig 2019, "A Multiscale
+Visualization of Attention in the Transformer Model". One pattern of Vig's is left out: attention to the words
+that predict a word cannot be read off the weights; `input_attribution` measures what a prediction depends on.
 """
 
 import dataclasses
@@ -12,7 +13,8 @@ import numpy as np
 
 from keras_tfm.visualize.record import by_layer, in_rows
 
-PATTERNS = ("next", "previous", "same_word", "same_segment", "null", "broad")
+# If two patterns fit alike, the first is a head's: the more specific one of the same word comes first.
+PATTERNS = ("next", "previous", "same_word_other_segment", "same_word", "same_segment", "null", "broad")
 SPECIAL = frozenset(
     ("[CLS]", "[SEP]", "[PAD]", "[START]", "[END]", "<s>", "</s>", "<pad>", "<cls>", "<sep>", "<|endoftext|>")
 )
@@ -22,22 +24,24 @@ SPECIAL = frozenset(
 class Patterns:
     """How much of each head's attention goes where: arrays (L, H) from 0 to 1, means over the queries.
 
-    `next` and `previous` are the weight on the token behind and before, `same_word` that on the other places
-    of the query's token, for tokens that are there twice and not special, `same_segment` that within the
-    query's own segment, `null` that on special tokens. `broad` is (e^entropy - 1) / (keys - 1): 0 for a head
-    that looks at one key at a time, 1 for one that looks at all alike. NaN where there is nothing to
-    measure: no token twice, one segment, one visible key, a layer of fewer heads. `even` is {pattern:
-    (L,)}, what attention to all keys alike would score.
+    `next` and `previous` are the weight on the token behind and before, `same_word` the weight on the other
+    places of the query's token, for tokens that are there twice and not special,
+    `same_word_other_segment` the weight on its places in other segments, `same_segment` the weight within the
+    query's own segment, `null` the weight on special tokens. `broad` is (e^entropy - 1) / (keys - 1): 0 for a
+    head that looks at one key at a time, 1 for one that looks at all alike. NaN where there is nothing to
+    measure: no token twice, one segment, one visible key, a layer of fewer heads. `even` is {pattern: (L,)},
+    what attention to all keys alike would score.
 
     >>> weights = np.array([[[0.1, 0.8, 0.1], [0.1, 0.1, 0.8], [0.4, 0.3, 0.3]]])  # one head
-    >>> found = keras_tfm.visualize.attention_patterns(weights, ["the", "cat", "sat"])
-    >>> found.next.round(2).tolist(), found.strongest() == [["next"]]
+    >>> patterns = keras_tfm.visualize.attention_patterns(weights, ["the", "cat", "sat"])
+    >>> patterns.next.round(2).tolist(), patterns.strongest() == [["next"]]
     ([[0.8]], True)
     """
 
     layers: Sequence[str]
     next: np.ndarray
     previous: np.ndarray
+    same_word_other_segment: np.ndarray
     same_word: np.ndarray
     same_segment: np.ndarray
     null: np.ndarray
@@ -85,8 +89,8 @@ def attention_patterns(
     from one sequence to another, and for tokens that do not fit.
 
     >>> weights = np.array([[[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])  # one head
-    >>> found = keras_tfm.visualize.attention_patterns(weights, ["the", "cat", "sat"])
-    >>> found.next.tolist(), found.previous.tolist()
+    >>> patterns = keras_tfm.visualize.attention_patterns(weights, ["the", "cat", "sat"])
+    >>> patterns.next.tolist(), patterns.previous.tolist()
     ([[0.5]], [[1.0]])
     """
     rows: Any = [list(tokens)] if not tokens or isinstance(tokens[0], str) else [list(row) for row in tokens]
@@ -100,15 +104,15 @@ def attention_patterns(
         if examples != len(rows) or any(not 0 < len(row) <= num_keys for row in rows):
             lengths = ", ".join(str(len(row)) for row in rows)
             raise ValueError(f"{name}: {examples} x {num_keys} tokens, but `tokens` are {lengths} of them.")
-        found, alike = [], []
+        measures, alike = [], []
         for example, row, segment in zip(weights, rows, numbers, strict=True):
             inner = example[:, : len(row), : len(row)]  # (H, n, n)
             visible = (inner > 0).any(0)  # (n, n), what a mask leaves
             uniform = visible / np.maximum(visible.sum(-1, keepdims=True), 1)
-            found.append(_measure(inner, visible, row, segment, special))
+            measures.append(_measure(inner, visible, row, segment, special))
             alike.append(_measure(uniform[None], visible, row, segment, special))
         names.append(name)
-        measured.append(_average(found))
+        measured.append(_average(measures))
         even.append(_average(alike)[:, 0])
     arrays = {name: in_rows([scores[i] for scores in measured]) for i, name in enumerate(PATTERNS)}
     return Patterns(names, **arrays, even=dict(zip(PATTERNS, np.stack(even, axis=1), strict=True)))
@@ -126,9 +130,9 @@ def _segments(segments: Any, rows: list[list[str]]) -> list[np.ndarray]:
     return arrays
 
 
-def _average(found: list[np.ndarray]) -> np.ndarray:
+def _average(measures: list[np.ndarray]) -> np.ndarray:
     """Sums and counts (patterns, 2, H) of examples as means (patterns, H), NaN where none counts."""
-    total, count = np.sum(found, axis=0).swapaxes(0, 1)
+    total, count = np.sum(measures, axis=0).swapaxes(0, 1)
     with np.errstate(invalid="ignore", divide="ignore"):
         return total / count
 
@@ -148,16 +152,17 @@ def _measure(
     keys = {  # pattern: (which keys (n, n) of a query, which queries count)
         "next": (place[None] == place[:, None] + 1, place < length - 1),
         "previous": (place[None] == place[:, None] - 1, place > 0),
+        "same_word_other_segment": (same & ~within, (same & ~within).any(-1)),
         "same_word": (same, same.any(-1)),
         "same_segment": (within, several),
         "null": (np.broadcast_to(is_special, within.shape), everywhere),
     }
-    found = []
+    measures = []
     for chosen, counted in keys.values():
         sums = (weights * chosen).sum(-1)[:, counted].sum(-1)  # (H,)
-        found.append([sums, np.full(heads, counted.sum())])
-    found.append([_breadth(weights, visible), np.full(heads, (visible.sum(-1) > 1).sum())])
-    return np.array(found, float)
+        measures.append([sums, np.full(heads, counted.sum())])
+    measures.append([_breadth(weights, visible), np.full(heads, (visible.sum(-1) > 1).sum())])
+    return np.array(measures, float)
 
 
 def _breadth(weights: np.ndarray, visible: np.ndarray) -> np.ndarray:

@@ -35,7 +35,7 @@ def callers(monkeypatch):
         while frame is not None:
             names.insert(0, name_of(frame.f_code))
             frame = frame.f_back
-        lists.append([name for name in names if name and name[0] != "Layer.__call__"])
+        lists.append([name for name in names if name])
         return product(*arguments, **options)
 
     monkeypatch.setattr(functional, "product", recorded)
@@ -98,7 +98,7 @@ def counted(function):
     return calls
 
 
-@pytest.mark.parametrize(("make", "most"), [(bert, 86), (vit, 84), (swin, 101), (gpt2_step, 80)])
+@pytest.mark.parametrize(("make", "most"), [(bert, 64), (vit, 62), (swin, 76), (gpt2_step, 68)])
 def test_a_block_calls_few_functions(make, most):
     """Of this package, without a graph, in a block: half of what two more blocks call."""
     more = counted(make(4)) - counted(make(2))

@@ -80,7 +80,7 @@ def test_examples_with_models_give_what_they_say(name):
 def test_public_names_have_an_example(package):
     """A configuration's example is its model's, or its task's."""
     missing = []
-    for key, value in vars(package).items():
+    for key, value in inspect.getmembers(package):
         is_one = inspect.isclass(value) or inspect.isfunction(value)
         if key[0] == "_" or not is_one or not value.__module__.startswith("keras_tfm."):
             continue

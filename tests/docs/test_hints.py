@@ -26,7 +26,7 @@ def test_public_functions_have_hints(name):
     package = importlib.import_module(f"keras_tfm.{name}")
     functions = {
         key: value
-        for key, value in vars(package).items()
+        for key, value in inspect.getmembers(package)
         if inspect.isfunction(value) and value.__module__.startswith("keras_tfm.") and key[0] != "_"
     }
     assert functions
@@ -40,7 +40,7 @@ def test_constructors_of_public_classes_have_hints(name):
     package = importlib.import_module(f"keras_tfm.{name}")
     constructors = {
         key: vars(value)["__init__"]
-        for key, value in vars(package).items()
+        for key, value in inspect.getmembers(package)
         if inspect.isclass(value)
         and value.__module__.startswith("keras_tfm.")
         and inspect.isfunction(vars(value).get("__init__"))

@@ -2,6 +2,7 @@
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 from keras.src.saving.serialization_lib import ObjectSharingScope  # what loading a file stands in
 
@@ -66,3 +67,27 @@ def test_what_is_made_while_a_file_is_loaded_has_parts_of_its_own():
     parts = [part for layer in made for part in layer._flatten_layers()]
     number = len(list(RecurrentEncoder(2, num_layers=2)._flatten_layers()))
     assert len({id(part) for part in parts}) == len(parts) == 10 * number
+
+
+class Parts(layers.Layer):
+    """A dense layer of `__init__`, and one of `build`, both of them without a `name` of their own."""
+
+    def __init__(self, late_name=None, **kwargs):
+        super().__init__(**kwargs)
+        self.late_name = late_name
+        self.early = keras.layers.Dense(2)
+
+    def build(self, x_shape):
+        self.early.build(x_shape)
+        self.late = keras.layers.Dense(2, name=self.late_name)
+        self.late.build(x_shape)
+
+
+def test_parts_are_named_by_their_attributes():
+    layer = Parts("late", name="parts")
+    layer.build((None, 3))
+    assert [weight.path for weight in layer.weights] == [
+        f"parts/{part}/{weight}" for part in ("early", "late") for weight in ("kernel", "bias")
+    ]
+    with pytest.raises(ValueError, match=r"`build` of Parts makes the part `late` .* with name='late'"):
+        Parts().build((None, 3))

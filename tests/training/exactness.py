@@ -12,6 +12,7 @@ import sys
 
 import numpy as np
 
+from tests.quick_graphs import make_graphs_quickly
 from tests.training import cluster
 from tests.training.exactness_cases import CASES, DRAWING, adam
 from tests.training.exactness_models import SIZE, data, tagger, translation, two_headed
@@ -222,6 +223,7 @@ def main(layouts, file, *names):
     from keras_tfm.training.strategy import strategy, worker_index
 
     if os.environ.get("KERAS_TFM_GRAPPLER") == "0":  # as in the tests' own process
+        make_graphs_quickly()
         tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     gc.freeze()
     gc.set_threshold(1_000_000, 20, 100)

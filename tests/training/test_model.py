@@ -15,7 +15,7 @@ import keras_tfm
 from keras_tfm import layers
 from keras_tfm.configs import Config
 from keras_tfm.models.base import ConfiguredModel, Trace
-from tests.fresh_process import run_fresh
+from tests.fresh_process import UNUSED, run_fresh
 
 
 def functional(**options):
@@ -201,7 +201,7 @@ model.fit(tf.data.Dataset.from_generator(lambda: batches, output_signature=spec)
 def test_xla_compiles_gradients_for_each_shape_of_a_batch_and_the_update_once(monkeypatch):
     monkeypatch.setenv("TF_CPP_VMODULE", "xla_compiler=1")  # the log then names what XLA compiles
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "0")
-    result = run_fresh(COMPILING, blocked=())
+    result = run_fresh(COMPILING, blocked=UNUSED)
     assert result.returncode == 0, result.stderr
     names = re.findall(r"XlaCompiler::CompileFunction __inference_*(\w+?)_\d+", result.stderr)
     assert collections.Counter(names) == {"dense_gradients": 3, "update": 1}
@@ -221,7 +221,7 @@ print(int(model.optimizer.iterations.numpy()))
 
 @pytest.mark.slow  # in a process of its own
 def test_eager_replicas_take_every_batch():
-    result = run_fresh(EAGER, blocked=())
+    result = run_fresh(EAGER, blocked=UNUSED)
     assert result.stdout.strip() == "5", result.stderr
 
 

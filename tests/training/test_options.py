@@ -10,13 +10,14 @@ import pytest
 from keras_tfm import tasks
 from keras_tfm.configs import Option, rules_of
 from keras_tfm.tasks.images.image_classifier import ImageTraining
+from keras_tfm.tasks.task import task_classes
 from keras_tfm.tasks.text.translator import Seq2SeqTraining
 from keras_tfm.training.options import FineTuning, Run, Training
 from keras_tfm.training.record import read_record, results, write_record
 from keras_tfm.training.safetensors import CheckpointError
 from keras_tfm.training.schedules import make_schedule
 
-TRAINABLE = [task for task in tasks.TASKS.values() if issubclass(task, tasks.LearningTask)]
+TRAINABLE = [task for task in task_classes().values() if issubclass(task, tasks.LearningTask)]
 
 NAN = float("nan")
 
@@ -52,7 +53,9 @@ def test_the_warm_up_is_the_tasks_own_or_what_is_said():
     assert Training(epochs=4).warmup(50) == 20 and Training(epochs=1).warmup(1) == 1
     assert Seq2SeqTraining().warmup(50) == 150 and Seq2SeqTraining().warmup(5_000) == 4_000
     assert Seq2SeqTraining(warmup_steps=7).warmup(50) == 7
-    with pytest.raises(ValueError, match="`warmup_steps` must be at most 30, those of all epochs; it is 31"):
+    with pytest.raises(
+        ValueError, match="`warmup_steps` must be at most 30, the steps of all epochs; it is 31"
+    ):
         make_schedule(Training(epochs=3, warmup_steps=31), 10)
 
 

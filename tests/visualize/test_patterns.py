@@ -6,25 +6,28 @@ import pytest
 from keras_tfm.layers.positions import sines
 from keras_tfm.visualize import PATTERNS, attention_distance, attention_patterns
 
-TOKENS = ["[CLS]", "the", "cat", "[SEP]", "the", "cat", "ran", "[SEP]"]
-SEGMENTS = [0, 0, 0, 0, 1, 1, 1, 1]
+TOKENS = ["[CLS]", "the", "cat", "the", "[SEP]", "the", "cat", "ran", "fast", "[SEP]"]
+SEGMENTS = [0, 0, 0, 0, 0, 1, 1, 1, 1, 1]
 T = len(TOKENS)
 
 
 def heads():
     """A head for each pattern, in the order of PATTERNS: (H, T, T)."""
     following = np.roll(np.eye(T), 1, axis=1)  # the last token looks at the first
-    same = np.eye(T)
-    same[[1, 4, 2, 5]] = np.eye(T)[[4, 1, 5, 2]]
-    segment = np.kron(np.eye(2), np.full((4, 4), 1 / 4))
-    null = np.eye(T)[[0, 3, 7, 0, 3, 7, 0, 3]]
-    return np.stack([following, following.T, same, segment, null, np.full((T, T), 1 / T)])
+    across = np.eye(T)  # "the" at 1 and 3 looks at "the" at 5, which looks at both; "cat" at "cat"
+    across[[1, 3, 2, 6]] = np.eye(T)[[5, 5, 6, 2]]
+    across[5] = (np.eye(T)[1] + np.eye(T)[3]) / 2
+    same = across.copy()
+    same[[1, 3]] = (np.eye(T)[[3, 1]] + np.eye(T)[5]) / 2
+    segment = np.kron(np.eye(2), np.full((5, 5), 1 / 5))
+    null = np.eye(T)[[0, 4, 9, 0, 4, 9, 0, 4, 9, 0]]
+    return np.stack([following, following.T, across, same, segment, null, np.full((T, T), 1 / T)])
 
 
 def test_a_head_that_follows_a_pattern_scores_one():
     found = attention_patterns(heads(), TOKENS, SEGMENTS)
     for number, name in enumerate(PATTERNS):
-        assert getattr(found, name)[0, number] == 1.0, name
+        assert getattr(found, name)[0, number] == pytest.approx(1, abs=1e-12), name
     assert found.strongest() == [list(PATTERNS)]
     assert found.broad[0, 0] == found.previous[0, 0] == 0
     rows = found.table()
@@ -34,7 +37,7 @@ def test_a_head_that_follows_a_pattern_scores_one():
 
 def test_padding_counts_neither_as_query_nor_as_key():
     short = attention_patterns(heads(), TOKENS, SEGMENTS)
-    padded = np.random.default_rng(0).uniform(size=(2, 6, T + 3, T + 3))
+    padded = np.random.default_rng(0).uniform(size=(2, len(PATTERNS), T + 3, T + 3))
     padded[:, :, :T, T:] = 0
     padded[:, :, :T, :T] = heads()
     found = attention_patterns({"a": padded}, [TOKENS] * 2, [SEGMENTS] * 2)
@@ -44,7 +47,7 @@ def test_padding_counts_neither_as_query_nor_as_key():
 
 def test_what_there_is_nothing_to_measure_of():
     found = attention_patterns({"a": np.eye(3)[None], "b": np.stack([np.eye(3)] * 2)}, ["a", "b", "c"])
-    assert np.isnan(found.same_word).all() and np.isnan(found.same_segment).all()
+    assert all(np.isnan(getattr(found, name)).all() for name in PATTERNS if name.startswith("same"))
     assert np.isnan(found.null).tolist() == [[False, True], [False, False]]
     assert list(map(len, found.strongest())) == [1, 2]
     assert len(found.table()) == 3

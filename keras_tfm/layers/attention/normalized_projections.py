@@ -25,10 +25,11 @@ class NormalizedProjections(Layer):
         self.is_self_attention = value_shape is None
         keys, values = self.num_heads * self.key_dim, self.num_heads * self.value_dim
         if self.is_self_attention:
-            self.query_key_value = NormalizedDense(2 * keys + values)
+            self.query_key_value = NormalizedDense(2 * keys + values, name="query_key_value")
             self.query_key_value.build(query_shape)
         else:
-            self.query, self.key_value = NormalizedDense(keys), NormalizedDense(keys + values)
+            self.query = NormalizedDense(keys, name="query")
+            self.key_value = NormalizedDense(keys + values, name="key_value")
             self.query.build(query_shape)
             self.key_value.build(value_shape)
 

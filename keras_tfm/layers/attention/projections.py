@@ -6,7 +6,8 @@ from typing import Any
 
 from keras import ops
 
-from keras_tfm.layers.base import Layer, own
+from keras_tfm.inputs import refuse_complex
+from keras_tfm.layers.base import Layer, copy_of
 from keras_tfm.layers.compiler.products import multiply, split
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.signatures import Initializer
@@ -110,7 +111,7 @@ class HeadProjections(Layer):
             tuple(self.num_heads if part == "query" else others for part in parts),
             widths,
             use_bias=self.use_bias is True,
-            kernel_initializer=own(self.kernel_initializer),
+            kernel_initializer=copy_of(self.kernel_initializer),
             name=name,
         )
         projection.build(input_shape)
@@ -158,9 +159,6 @@ class HeadProjection(Dense):
     """One matrix product to heads of several widths: (B, T, D) -> [(B, heads, T, width), ...].
 
     `heads` is a number for all parts, or one for each.
-
-    The bias is added to each part after the split. Its gradient is then a plain sum. Adding it before the
-    split would have the gradients of the parts concatenated first, which XLA compiles to slow code on CPUs.
     """
 
     def __init__(self, heads, widths, **kwargs):
@@ -172,26 +170,19 @@ class HeadProjection(Dense):
         self.sizes = sizes  # of the parts, on the last axis of the kernel
 
     def call(self, x, training=None):
-        heads = self._split(multiply(x, self.kernel))
-        if self.bias is not None:
-            biases = split(self.bias, self.sizes)
-            for part, (bias, width) in enumerate(zip(biases, self.widths, strict=True)):
-                heads[part] += ops.reshape(bias, (-1, 1, width))
-        return heads
+        if "complex" in str(x.dtype):
+            refuse_complex(x, f"The input of {self.path!r}")
+        parts = split(multiply(x, self.kernel), self.sizes, self.bias)
+        return [split_heads(part, heads) for part, heads in zip(parts, self.heads, strict=True)]
 
     def quantized_call(self, *args, **kwargs):
-        return self._split(super().quantized_call(*args, **kwargs))
+        parts = split(super().quantized_call(*args, **kwargs), self.sizes)
+        return [split_heads(part, heads) for part, heads in zip(parts, self.heads, strict=True)]
 
     def compute_output_shape(self, input_shape):
         batch_size, length, _ = input_shape
         parts = zip(self.heads, self.widths, strict=True)
         return [(batch_size, heads, length, width) for heads, width in parts]
-
-    def _split(self, x):
-        parts = split(x, self.sizes)
-        for part, columns in enumerate(parts):
-            parts[part] = split_heads(columns, self.heads[part])
-        return parts
 
 
 def split_heads(x, num_heads):

@@ -6,6 +6,7 @@ activations for each. The gradient written out needs only the normalised values 
 
 import functools
 
+import tensorflow as tf
 from keras import ops
 
 from keras_tfm.layers.compiler.fused import fused
@@ -21,7 +22,7 @@ def layer_normalization(x, gamma, beta, *, epsilon):
     """
     dtype = x.dtype
     x = in_float32(x)
-    gamma, beta = ops.cast(gamma, x.dtype), ops.cast(beta, x.dtype)
+    gamma, beta = tf.cast(tf.convert_to_tensor(gamma), x.dtype), tf.cast(tf.convert_to_tensor(beta), x.dtype)
     return ops.cast(_layer_normalization(epsilon)(x, gamma, beta), dtype)
 
 
@@ -29,8 +30,8 @@ def layer_normalization(x, gamma, beta, *, epsilon):
 def _layer_normalization(epsilon):
     @custom_gradient
     def normalize(x, gamma, beta):
-        centered = x - ops.mean(x, axis=-1, keepdims=True)
-        scale = ops.rsqrt(ops.mean(ops.square(centered), axis=-1, keepdims=True) + epsilon)
+        centered = x - tf.reduce_mean(x, axis=-1, keepdims=True)
+        scale = ops.rsqrt(tf.reduce_mean(ops.square(centered), axis=-1, keepdims=True) + epsilon)
         normalized = centered * scale
 
         def gradient(upstream):
@@ -57,14 +58,15 @@ def rms_normalization(x, gamma, *, epsilon):
     """x / sqrt(mean(x²) + epsilon) * gamma over the last axis, computed and returned likewise."""
     dtype = x.dtype
     x = in_float32(x)
-    return ops.cast(_rms_normalization(epsilon)(x, ops.cast(gamma, x.dtype)), dtype)
+    gamma = tf.cast(tf.convert_to_tensor(gamma), x.dtype)
+    return ops.cast(_rms_normalization(epsilon)(x, gamma), dtype)
 
 
 @functools.cache
 def _rms_normalization(epsilon):
     @custom_gradient
     def normalize(x, gamma):
-        scale = ops.rsqrt(ops.mean(ops.square(x), axis=-1, keepdims=True) + epsilon)
+        scale = ops.rsqrt(tf.reduce_mean(ops.square(x), axis=-1, keepdims=True) + epsilon)
         normalized = x * scale
 
         def gradient(upstream):

@@ -42,8 +42,8 @@ def multiply(x, kernel, bias=None):
         y = ops.matmul(x, ops.reshape(kernel, (parts, size, width)))  # (P, rows, F)
         y = ops.matmul(ops.ones((1, parts), y.dtype), ops.reshape(y, (parts, count * width)))  # (1, rows F)
         y = ops.reshape(y, (*rows, width))  # (..., F)
-    # The gradient of `bias_add` takes TensorFlow a third to a half of a plain sum's time.
-    return y if bias is None else tf.nn.bias_add(y, ops.convert_to_tensor(bias))
+    # The gradient of `BiasAdd` takes TensorFlow a third to a half of a plain sum's time.
+    return y if bias is None else tf.raw_ops.BiasAdd(value=y, bias=tf.convert_to_tensor(bias))
 
 
 def multiply_transposed(x, table):
@@ -66,17 +66,19 @@ def flat_product(x, kernel, transpose=False):
 
     Where sizes of x are not known before, Keras's `matmul` makes several times as many operations, and XLA
     compiles each of them for each shape of a batch. A separate transpose of the kernel would be repeated in
-    the gradient.
+    the gradient. Without a graph, `tf.raw_ops` call a third of the Python functions of their wrappers.
     """
     if isinstance(x, keras.KerasTensor):
         return ops.matmul(x, ops.transpose(kernel) if transpose else kernel)
-    x, kernel = ops.convert_to_tensor(x), ops.convert_to_tensor(kernel)
-    if len(x.shape) == 2:
-        return tf.matmul(x, kernel, transpose_b=transpose)
+    x, kernel = tf.convert_to_tensor(x), tf.convert_to_tensor(kernel)
+    *sizes, depth = x.shape.as_list()
+    if len(sizes) == 1:
+        return tf.raw_ops.MatMul(a=x, b=kernel, transpose_b=transpose)
     with tf.name_scope("flat_product"):  # by which exports know it
-        y = tf.matmul(tf.reshape(x, (-1, x.shape[-1])), kernel, transpose_b=transpose)  # (rows, F)
-        if x.shape.is_fully_defined():
-            return tf.reshape(y, (*x.shape[:-1], y.shape[-1]))  # (..., F)
+        rows = tf.reshape(x, (-1, depth))
+        y = tf.raw_ops.MatMul(a=rows, b=kernel, transpose_b=transpose)  # (rows, F)
+        if None not in sizes:
+            return tf.reshape(y, (*sizes, y.shape[-1]))  # (..., F)
         return tf.reshape(y, tf.concat([tf.shape(x)[:-1], [y.shape[-1]]], axis=0))  # (..., F)
 
 
@@ -105,6 +107,15 @@ def largest_divisor(number, most):
     return next(size for size in range(min(number, most), 0, -1) if number % size == 0)
 
 
-def split(x, sizes):
-    """The last axis of `x`, cut into parts of these `sizes`; Keras's `split` needs seven more operations."""
-    return tf.split(ops.convert_to_tensor(x), sizes, axis=-1) if len(sizes) > 1 else [x]
+def split(x, sizes, bias=None):
+    """The last axis of `x` plus `bias`, cut into parts of these `sizes`.
+
+    The bias is added to each part after the split. Its gradient is then a plain sum. Adding it before the
+    split would have the gradients of the parts concatenated first, which XLA compiles to slow code on CPUs.
+    Keras's `split` needs seven more operations.
+    """
+    parts = tf.split(x, sizes, axis=-1)
+    if bias is not None:
+        biases = tf.split(bias, sizes)
+        parts = [tf.raw_ops.BiasAdd(value=part, bias=b) for part, b in zip(parts, biases, strict=True)]
+    return parts

@@ -78,8 +78,8 @@ class DocumentMask(Layer):
 
     def call(self, padding_mask, segment_ids):
         length = ops.shape(segment_ids)[1]
-        is_own = segment_ids[:, :, None] == segment_ids[:, None, :]
-        return is_own & padding_mask[:, None] & causal_mask(length, length)  # (B, T, T)
+        is_same_document = segment_ids[:, :, None] == segment_ids[:, None, :]
+        return is_same_document & padding_mask[:, None] & causal_mask(length, length)  # (B, T, T)
 
     def compute_output_spec(self, padding_mask, segment_ids):
         return keras.KerasTensor((*segment_ids.shape, segment_ids.shape[1]), "bool")

@@ -113,9 +113,9 @@ class GridPooling(Layer):
 
     def build(self, x_shape):
         batch_size, _, width = x_shape
-        self.convolution = Convolution(self.dim, 3, 2, groups=width)
+        self.convolution = Convolution(self.dim, 3, 2, groups=width, name="convolution")
         self.convolution.build((batch_size, *self.grid, width))
-        self.dense = Dense(self.dim)
+        self.dense = Dense(self.dim, name="dense")
         self.dense.build((batch_size, self.prefix, width))
 
     def call(self, x):

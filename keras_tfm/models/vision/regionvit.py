@@ -148,7 +148,7 @@ class Merging(Layer):
         self.dim = dim
 
     def build(self, x_shape):
-        self.norm = LayerNormalization(EPSILON)
+        self.norm = LayerNormalization(EPSILON, name="norm")
         self.norm.build(x_shape)
         self.convolution = Convolution(self.dim, 3, 2, groups=x_shape[-1], name="convolution")
         self.convolution.build(x_shape)
@@ -166,7 +166,7 @@ class RegionBlock(SameShape):
     out.
 
     `attention` is a `Residual` of self-attention, used for both; its norm is for the windows, `region_norm`
-    for the regions. `position` is the bias between cells.
+    for the regions. `position` is the bias between cells. It is no `Block`: one attention runs twice.
     """
 
     is_block = True

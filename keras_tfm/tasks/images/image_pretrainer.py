@@ -8,7 +8,6 @@ from typing import Annotated, Any, Self
 import keras
 import numpy as np
 
-from keras_tfm.asking import ASKED
 from keras_tfm.configs import Option
 from keras_tfm.data.batches.epochs import Batches, HeldOut, hold_out
 from keras_tfm.data.sources.image_files import ImageFiles
@@ -71,7 +70,6 @@ class ImagePretrainer(ImageTask, TrainableTask):
     """
 
     name = "pretrain-images"
-    help = ASKED["pretrain-images"].help
     start = (
         "a RUN of this task; for dino and updetr also another RUN of images, or a folder or hub id of an "
         "image model"
@@ -203,7 +201,7 @@ class ImagePretrainer(ImageTask, TrainableTask):
         return super().learn(examples, validation, training, [*callbacks, *followers], **keeping)
 
     def measure(self, examples: tuple[Any, np.ndarray], seed: int = 0) -> dict[str, Any]:
-        """How well vectors tell the labels of a fifth of the images, drawn by `seed`, from those of the
+        """How well vectors predict the labels of a fifth of the images, drawn by `seed`, from the labelled
         others.
 
         "neighbour_accuracy" (0 to 1) lets the 20 nearest vectors vote; "probe_accuracy" uses a softmax

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from keras_tfm.asking import ASKED
 from keras_tfm.configs import Length, Option
 from keras_tfm.data.sources.documents import split_sentences
 from keras_tfm.tasks.text.translator import Translator, TranslatorConfig
@@ -37,7 +36,6 @@ class Summarizer(Translator):
     """
 
     name = "summarize"
-    help = ASKED["summarize"].help
     config_class = SummarizerConfig
 
     def compare(

@@ -9,7 +9,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.asking import ASKED
 from keras_tfm.configs import Config, Option
 from keras_tfm.data.sources.labelled import TaggedWords, read_tagged_words, read_unlabelled_words
 from keras_tfm.data.sources.lines import Inputs
@@ -81,7 +80,6 @@ class TokenClassifier(EncoderTask):
     )
     columns = (2, 3)
     unit = "sentences"
-    asking, input_files, help = ASKED["tag"]
     training = ClassTraining(**{**dataclasses.asdict(EncoderTask.training), "epochs": 10})
     config_class = TokenClassifierConfig
     examples_class = TaggedWords
@@ -162,7 +160,7 @@ class TokenClassifier(EncoderTask):
         return records
 
     def _tags_of(self, words: Sequence[str], probabilities: np.ndarray) -> list[str]:
-        """A tag for each of the words, of which those that were read have `probabilities` (R, labels)."""
+        """A tag for each of the words; the first R of them were read and have `probabilities` (R, labels)."""
         tags = [self.config.labels[place] for place in probabilities.argmax(-1)]
         return tags + [self._outside] * (len(words) - len(tags))
 
