@@ -282,6 +282,8 @@ def constructor_arguments(architecture):
     for base in cls.__mro__[:-1]:
         for name, parameter in inspect.signature(base).parameters.items():
             arguments.setdefault(name, parameter.default)
+    if "global_pool" in arguments and arguments["global_pool"] is None:  # ByobNet's, which reads it so
+        arguments["global_pool"] = "avg"
     return arguments
 
 
