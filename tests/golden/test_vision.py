@@ -6,6 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
+from keras_tfm.training.safetensors import CheckpointError
 from tests.parity.golden import TOLERANCE, errors_of, main
 
 FOLDER = pathlib.Path(__file__).parent
@@ -34,6 +35,28 @@ def test_family(family):
     _, errors = errors_of(FOLDER / f"{family}.npz")
     assert len(errors) == NUM_OUTPUTS[family]
     assert max(errors.values()) <= TOLERANCE, errors
+
+
+def test_updetr_of_fewer_patches(tmp_path):
+    """Queries attend to those of their own patch alone, so that the first patches' answers stay."""
+    with np.load(FOLDER / "up_detr.npz") as file:
+        arrays = dict(file)
+    config = json.loads(str(arrays["config"]))
+    config["args"]["patches_given"] = 2
+    arrays["config"] = np.array(json.dumps(config))
+    arrays["patch_features"] = arrays["patch_features"][:, :2]
+    arrays["attention_mask_allowed"] = arrays["attention_mask_allowed"][:6, :6]
+    arrays["gt_feature"] = arrays["gt_feature"].reshape(3, 3, -1)[:, :2].reshape(6, -1)
+    for name in arrays.keys() - {"attention_mask_allowed"}:
+        if arrays[name].shape[:2] == (3, 9):  # outputs of three images' nine queries
+            arrays[name] = arrays[name][:, :6]
+    np.savez(tmp_path / "fewer.npz", **arrays)
+    _, errors = errors_of(tmp_path / "fewer.npz")
+    assert len(errors) == NUM_OUTPUTS["up_detr"] and max(errors.values()) <= TOLERANCE, errors
+    config["args"]["patches_given"] = 4
+    np.savez(tmp_path / "more.npz", **arrays | {"config": np.array(json.dumps(config))})
+    with pytest.raises(CheckpointError, match="patches_given: expected at most 3, got 4"):
+        errors_of(tmp_path / "more.npz")
 
 
 def test_other_files_are_refused_in_one_line(tmp_path):

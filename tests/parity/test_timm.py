@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 import timm
 import torch
+from timm.layers.bottleneck_attn import BottleneckAttn
 from timm.models._hub import save_for_hf
 
 from keras_tfm import convert
 from keras_tfm.convert import timm as timm_families
+from tests.parity.references.botnet import read_attention
 
 pytestmark = pytest.mark.parity
 CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
@@ -46,7 +48,7 @@ def deit(rng):
 def hybrid_vit(rng):
     arguments = deit(rng)
     sides = [int(x) for x in rng.integers(33, 80, 2)]
-    return {**arguments, "patch_size": 1, "img_size": sides}
+    return {**arguments, "patch_size": 1, "img_size": sides, "qkv_bias": bool(rng.integers(2))}
 
 
 def swin(rng):
@@ -280,6 +282,8 @@ def constructor_arguments(architecture):
     for base in cls.__mro__[:-1]:
         for name, parameter in inspect.signature(base).parameters.items():
             arguments.setdefault(name, parameter.default)
+    if "global_pool" in arguments and arguments["global_pool"] is None:  # ByobNet's, which reads it so
+        arguments["global_pool"] = "avg"
     return arguments
 
 
@@ -333,3 +337,29 @@ def test_both_directions(architecture, seed, tmp_path):
     for name, tensor in theirs.state_dict().items():
         assert "num_batches" in name or torch.equal(tensor, state[name]), name
     np.testing.assert_array_equal(answer(back, images), answer(theirs, images))
+
+
+@pytest.mark.parametrize("seed", CONFIGS)
+def test_bottleneck_attention(seed):
+    """Alone it may change the width, have biases, queries and keys of another width, and a stride."""
+    rng = np.random.default_rng(seed)
+    num_heads = int(rng.integers(1, 4))
+    arguments = {
+        "dim": int(rng.integers(1, 20)),
+        "dim_out": num_heads * int(rng.integers(1, 9)),
+        "feat_size": [int(side) for side in rng.integers(2, 6, 2)],
+        "stride": int(rng.integers(1, 3)),
+        "num_heads": num_heads,
+        "dim_head": [None, int(rng.integers(1, 6))][rng.integers(2)],
+        "qk_ratio": float(rng.choice([0.5, 1.0, 2.0])),
+        "qkv_bias": bool(rng.integers(2)),
+        "scale_pos_embed": bool(rng.integers(2)),
+    }
+    theirs = BottleneckAttn(**arguments)
+    with torch.no_grad():
+        for parameter in theirs.parameters():
+            parameter.copy_(torch.from_numpy(rng.normal(0, 0.5, parameter.shape)))
+    state = {name: x.numpy() for name, x in theirs.state_dict().items()}
+    images = rng.normal(size=(3, *arguments["feat_size"], arguments["dim"])).astype("float32")
+    ours, _ = read_attention(arguments, state)
+    check_answers(np.moveaxis(np.asarray(ours({"images": images})), 3, 1), theirs, images)

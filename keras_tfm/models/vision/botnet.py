@@ -150,16 +150,16 @@ def _vectors(table, side, dtype):
     return ops.cast(ops.take(table, places[None] - places[:, None] + side - 1, axis=0), dtype)
 
 
-def map_attention(num_heads, grid, scaled, **options):
-    """Attention between the cells of a map of this `grid`, without biases and without an output layer."""
-    projections, position = HeadProjections(num_heads, use_bias=False), OffsetEmbedding(grid, scaled)
-    attention = Attention(projections, position, output_layer=keras.layers.Identity())
+def map_attention(projections, grid, scaled, **options):
+    """Attention between the cells of a map of this `grid`, without an output layer."""
+    attention = Attention(projections, OffsetEmbedding(grid, scaled), output_layer=keras.layers.Identity())
     return MapAttention(attention, **options)
 
 
 def _attention(config, grid, stride):
     """The layers in place of the 3 x 3 convolution."""
-    attention = [map_attention(config.num_heads, grid, config.scale_positions)]
+    projections = HeadProjections(config.num_heads, use_bias=False)
+    attention = [map_attention(projections, grid, config.scale_positions)]
     if stride > 1:
         attention.append(keras.layers.AveragePooling2D(stride))
     return [Chain(attention), BatchNormalization(), keras.layers.Activation(activation_of(config.activation))]

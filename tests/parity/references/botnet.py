@@ -5,6 +5,7 @@ import keras
 from keras_tfm.convert.botnet import TIERED, attention_rows, divisible, rows
 from keras_tfm.convert.keymap import read_state
 from keras_tfm.heads import Classifier
+from keras_tfm.layers.attention.projections import HeadProjections
 from keras_tfm.models import BoTNet, BoTNetConfig
 from keras_tfm.models.vision.botnet import map_attention
 from keras_tfm.training.model import Model
@@ -79,14 +80,19 @@ def read(arguments, weights):
 
 
 def read_attention(arguments, weights):
-    """A model of our attention for timm's layer."""
-    known = {"dim_out": arguments["dim"], "stride": 1, "qk_ratio": 1.0, "qkv_bias": False}
-    for name, value in known.items():
-        if arguments.get(name, value) != value:
-            raise CheckpointError("timm", name, repr(value), repr(arguments[name]))
+    """A model of our attention for timm's layer, of any width of its output and of its queries and keys."""
+    num_heads, dim = arguments["num_heads"], arguments.get("dim_out") or arguments["dim"]
+    ratio = arguments.get("qk_ratio", 1.0)
+    key_dim = arguments.get("dim_head") or divisible(dim * ratio) // num_heads
+    projections = HeadProjections(
+        num_heads, key_dim, dim // num_heads, use_bias=arguments.get("qkv_bias", False)
+    )
     grid = tuple(arguments["feat_size"])
-    attention = map_attention(arguments["num_heads"], grid, arguments["scale_pos_embed"], name="attention")
+    attention = map_attention(projections, grid, arguments.get("scale_pos_embed", False), name="attention")
     images = keras.Input((*grid, arguments["dim"]), name="images")
-    model = Model({"images": images}, attention(images))
+    output = attention(images)
+    if arguments.get("stride", 1) == 2:
+        output = keras.layers.AveragePooling2D(2)(output)
+    model = Model({"images": images}, output)
     read_state(model, weights, attention_rows("attention/attention", ""))
     return model, {"output": model.output}

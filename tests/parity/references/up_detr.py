@@ -38,18 +38,24 @@ def rows():
 
 def read(arguments, weights, shapes):
     """The model for the authors' arguments and weights and inputs of these `shapes`, and its outputs by their
-    names. Their `mask` is True for padding.
+    names. Their `mask` is True for padding. Of fewer patches than in training, the first queries are used.
+
+    Raises CheckpointError for more patches than a patch has queries: theirs hides all keys from some then.
     """
     check_arguments(arguments, {*OTHERS, "num_classes"}, "UP-DETR")
-    count = arguments["num_patches"]
-    for name, value in (("feature_recon", True), ("patches_given", count)):
-        if arguments.get(name, value) != value:
-            raise CheckpointError("UP-DETR", name, repr(value), repr(arguments[name]))
+    if not arguments.get("feature_recon", True):
+        raise CheckpointError("UP-DETR", "feature_recon", "True", "False")
+    count = arguments.get("patches_given", arguments["num_patches"])
+    each = arguments["num_queries"] // arguments["num_patches"]
+    if count > min(each, arguments["num_patches"]):
+        expected = f"at most {min(each, arguments['num_patches'])}"
+        raise CheckpointError("UP-DETR", "patches_given", expected, repr(count))
+    weights = {**weights, "query_embed.weight": weights["query_embed.weight"][: count * each]}
     _, rows_, columns, channels = shapes["features_in"]
     config = DETRConfig(
         image_size=(STRIDE * rows_, STRIDE * columns),
         backbone_config={"stem_dim": 4, "dims": (channels,), "depths": (1,), "block": "basic"},
-        num_queries=arguments["num_queries"],
+        num_queries=count * each,
         **fields_of(arguments["transformer"], FIELDS),
     )
     backbone = DETR(config)
