@@ -8,6 +8,7 @@ own. `make test-slow` does without.
 import contextlib
 import functools
 import inspect
+import math
 import types
 import typing
 import weakref
@@ -15,6 +16,7 @@ import weakref
 UNFIT = ("list(int)", "func", "list(func)")  # kinds of attributes that are read in Python
 MOST = 2**24  # from which on integers are read in Python: C++ would round them as float32
 FEW = 8  # a constant of more numbers is made anew each time
+SMALL = 1024  # and so is what a variable of more numbers begins with
 
 PLAIN = frozenset({bool, int, float, str, bytes, type(None)})  # types of what is never tracked
 
@@ -23,6 +25,8 @@ OWN = {}  # TensorFlow's and Keras's own functions by module and name
 
 def make_graphs_quickly():
     """Change the functions by which an operation, a variable and a layer are made."""
+    from keras.src.backend.tensorflow import random
+    from keras.src.initializers import constant_initializers
     from keras.src.layers import layer
     from keras.src.ops import operation
     from tensorflow.python.framework import auto_control_deps_utils, op_def_library, ops
@@ -39,6 +43,9 @@ def make_graphs_quickly():
         _change(gen_resource_variable_ops, "var_handle_op", _nameless)
         _change(typing, "_get_protocol_attrs", functools.cache)  # as Python does from 3.12 on
         _change(layer.Layer, "__setattr__", _of_plain_values)
+        _change(random, "draw_seed", _as_one_constant)
+        for constant in (constant_initializers.Zeros, constant_initializers.Ones):
+            _change(constant, "__call__", _remembered_beginning)
         for module in (layer, operation):
             _change(module, "inspect", lambda _: _remembering_signatures())
 
@@ -175,6 +182,34 @@ def _of_plain_values(set_attribute):
             set_attribute(self, name, value)
 
     return set_plainly
+
+
+def _as_one_constant(draw):
+    """A seed that is a number is a tensor at once, as Keras makes it by three operations."""
+    import tensorflow as tf
+
+    def seed_of(seed):
+        if type(seed) is int and tf.executing_eagerly():
+            return tf.constant([seed % (tf.int32.max - 1), 0], "int32")
+        return draw(seed)
+
+    return seed_of
+
+
+def _remembered_beginning(make):
+    """Zeros and ones of a shape are one tensor: a variable that changes makes a copy."""
+    import tensorflow as tf
+    from keras.src.backend.common import standardize_dtype
+
+    remembered = functools.cache(lambda shape, dtype: make(None, shape, dtype))
+
+    def begin(self, shape, dtype=None):
+        is_small = all(type(size) is int for size in shape) and math.prod(shape) <= SMALL
+        if not is_small or not tf.executing_eagerly():
+            return make(self, shape, dtype)
+        return remembered(tuple(shape), standardize_dtype(dtype))
+
+    return begin
 
 
 def _remembering_signatures():

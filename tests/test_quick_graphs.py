@@ -119,6 +119,27 @@ def test_layers_are_those_of_keras():
     assert len(expected[1]["layers"]) == 3
 
 
+def test_variables_begin_with_the_same_values_and_change_alone():
+    names = ("glorot_uniform", "he_normal", "truncated_normal", "random_uniform", "zeros", "ones")
+
+    def values(seed):
+        makers = [
+            keras.initializers.get({"class_name": name, "config": {"seed": seed}}) for name in names[:4]
+        ]
+        makers += [keras.initializers.get(name) for name in names[4:]]
+        return [keras.Variable(make, shape=(2, 3), dtype="float32") for make in makers]
+
+    for seed in (0, 7, 2**31 - 2, 2**31 + 5, 2**32 - 1):
+        with quick_graphs.made_by_tensorflow_alone():
+            expected = [value.numpy() for value in values(seed)]
+        one, another = values(seed), values(seed)
+        for value in one:
+            value.assign_add(np.ones((2, 3), "float32"))
+        for value, begun, changed in zip(another, expected, one, strict=True):
+            np.testing.assert_array_equal(value, begun)
+            np.testing.assert_array_equal(changed, begun + 1)
+
+
 def test_a_signature_is_that_of_each_function_and_of_its_method():
     def make(default):
         return lambda self, x=default: x

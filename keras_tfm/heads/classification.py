@@ -86,7 +86,7 @@ class ClassificationHead(Layer):
 class Classifier(ModelWithHead):
     """A `backbone` with a classification head: the backbone's inputs in, logits (B, num_classes) out.
 
-    The other arguments are those of `ClassificationHead`.
+    The other arguments go to `ClassificationHead`.
 
     Args:
         pooling: what the head reads. "first" is the backbone's `pooled_output` or, without one, the first

@@ -162,6 +162,15 @@ def test_the_loss_is_the_sum_over_the_blocks(loss):
     assert float(loss(targets, predictions)) == pytest.approx(sum(of_blocks), rel=1e-5)
 
 
+def test_a_query_of_the_first_class_weighs_ten_of_no_object_by_hand():
+    box = [0.5, 0.5, 0.2, 0.2]
+    targets = np.array([[[0, *box]]], "float32")
+    predictions = np.array([[[[1, 0, *box], [0, 0, 0.1, 0.1, 0.1, 0.1]]]], "float32")
+    # -log(e / (e + 1)) = 0.313262 of weight 1, and log 2 of weight 0.1.
+    expected = (0.313262 + 0.1 * np.log(2)) / 1.1
+    assert float(heads.SetPredictionLoss()(targets, predictions)) == pytest.approx(expected, rel=1e-5)
+
+
 def test_the_focal_loss_of_one_matched_query_by_hand():
     """One query on its target: no distance, no overlap missing; the rest is the focal loss of two logits."""
     box = [0.5, 0.5, 0.2, 0.2]

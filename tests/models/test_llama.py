@@ -39,7 +39,7 @@ def windowed():
 
 test_contract = contract.check_family(
     Case("grouped", lambda: Llama(LlamaConfig(**SIZES, rotary_scaling=SCALING)), INPUTS, **PROMISES,
-         left_padding="T", kind="decoder"),
+         left_padding="T"),
     Case("packed", lambda: Qwen2(Qwen2Config(**SIZES)),
          {**INPUTS, "segment_ids": Documents(("T",), "int32", 2)}, attends=True, causal="T"),
     Case("windowed", windowed, INPUTS, **PROMISES, left_padding="T"),

@@ -19,7 +19,8 @@ if importlib.util.find_spec("torchvision"):
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items):
     """Deal the random models of each file to its tests and their kinds of model, so that each model is
-    compared in one of these ways quickly; the other comparisons are slow, for `make parity`.
+    compared in one of these ways quickly; the other comparisons are slow, for `make parity`. Of ways that are
+    `alike` but for one parameter, the last is quick: a model is compared as a part of that with its head.
     """
     files = collections.defaultdict(lambda: collections.defaultdict(list))
     for item in items:
@@ -34,3 +35,19 @@ def pytest_collection_modifyitems(items):
             for seed, item in models:
                 if seed % hands != dealt:
                     item.add_marker(pytest.mark.slow)
+        for models in alike(ways):
+            for _, item in models:
+                item.add_marker(pytest.mark.slow)
+
+
+def alike(ways):
+    """The models of those ways after which another one comes that differs only in what the tests' mark
+    `alike` names.
+    """
+    last = {}
+    for (name, *kind), models in ways.items():
+        if mark := models[0][1].get_closest_marker("alike"):
+            rest = name, *((key, value) for key, value in kind if key not in mark.args)
+            if rest in last:
+                yield last[rest]
+            last[rest] = models

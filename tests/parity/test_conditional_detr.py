@@ -16,6 +16,7 @@ KINDS = (transformers.ConditionalDetrModel, transformers.ConditionalDetrForObjec
 
 
 @pytest.mark.parametrize("seed", CONFIGS)
+@pytest.mark.alike("kind")
 @pytest.mark.parametrize("kind", KINDS)
 def test_both_directions(kind, seed, tmp_path):
     rng = np.random.default_rng(seed)

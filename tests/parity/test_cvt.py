@@ -31,6 +31,7 @@ def draw_config(rng, num_labels):
 
 
 @pytest.mark.parametrize("seed", CONFIGS)
+@pytest.mark.alike("kind")
 @pytest.mark.parametrize("kind", KINDS)
 def test_both_directions(kind, seed, tmp_path):
     rng = np.random.default_rng(seed)

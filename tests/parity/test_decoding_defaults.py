@@ -137,7 +137,7 @@ def test_bart(seed, tmp_path):
     assert answers == theirs.batch_decode(rows, skip_special_tokens=True)
 
 
-@pytest.mark.parametrize("num_beams", [1, 3])
+@pytest.mark.parametrize("num_beams", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_bart_compares_with_its_source(num_beams, tmp_path):
     """A text alone: of a batch, transformers counts the padding as tokens of the source."""
     rng = np.random.default_rng(num_beams)

@@ -66,6 +66,7 @@ def is_shown(model, mask):
 
 
 @pytest.mark.parametrize("seed", CONFIGS)
+@pytest.mark.alike("kind")
 @pytest.mark.parametrize(("kind", "refines"), [(KINDS[0], False), (KINDS[1], False), (KINDS[1], True)])
 def test_both_directions(kind, refines, seed, tmp_path):
     rng = np.random.default_rng(seed)

@@ -126,6 +126,7 @@ def is_shown(model, mask):
 
 
 @pytest.mark.parametrize("seed", CONFIGS)
+@pytest.mark.alike("kind")
 @pytest.mark.parametrize("kind", KINDS)
 def test_both_directions(kind, seed, tmp_path):
     rng = np.random.default_rng(seed)

@@ -79,6 +79,7 @@ def draw_certain_images(rng, config, model):
 
 @pytest.mark.parametrize("seed", CONFIGS)
 @pytest.mark.parametrize("backbone", ["swin", "resnet"])
+@pytest.mark.alike("kind")
 @pytest.mark.parametrize("kind", KINDS)
 def test_both_directions(kind, backbone, seed, tmp_path):
     rng = np.random.default_rng(seed)

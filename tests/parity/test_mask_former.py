@@ -103,6 +103,7 @@ def outputs_of(model, images):
 
 @pytest.mark.parametrize("seed", CONFIGS)
 @pytest.mark.parametrize("backbone", ["swin", "resnet"])
+@pytest.mark.alike("kind")
 @pytest.mark.parametrize("kind", KINDS)
 def test_both_directions(kind, backbone, seed, tmp_path):
     rng = np.random.default_rng(seed)

@@ -103,6 +103,7 @@ def test_greedy_token_for_token(name, seed, tmp_path):
         assert_greedy_agrees(rows, *generate(theirs, inputs, end_id, no_repeat_ngram_size=size))
 
 
+@pytest.mark.alike("name")
 def test_beams_token_for_token(name, seed, tmp_path):
     theirs, ours, inputs, rng = draw(name, seed, tmp_path)
     prompts = prompts_of(ours, inputs)

@@ -123,7 +123,9 @@ def test_published_strings_end_a_text(generator, tmp_path):
     assert tasks.load(tmp_path / "task").config == task.config
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.3], ids=["equal", "disturbed"])
+@pytest.mark.parametrize(
+    "noise", [pytest.param(0.0, id="equal", marks=pytest.mark.slow), pytest.param(0.3, id="disturbed")]
+)
 def test_what_is_drafted_and_checked_is_what_the_model_writes_alone(generator, noise):
     """Whatever the draft; prompts may be as long as leaves room for the last draft."""
     model = type(generator.model).from_config(generator.model.get_config())
