@@ -107,15 +107,6 @@ def largest_divisor(number, most):
     return next(size for size in range(min(number, most), 0, -1) if number % size == 0)
 
 
-def split(x, sizes, bias=None):
-    """The last axis of `x` plus `bias`, cut into parts of these `sizes`.
-
-    The bias is added to each part after the split. Its gradient is then a plain sum. Adding it before the
-    split would have the gradients of the parts concatenated first, which XLA compiles to slow code on CPUs.
-    Keras's `split` needs seven more operations.
-    """
-    parts = tf.split(x, sizes, axis=-1)
-    if bias is not None:
-        biases = tf.split(bias, sizes)
-        parts = [tf.raw_ops.BiasAdd(value=part, bias=b) for part, b in zip(parts, biases, strict=True)]
-    return parts
+def split(x, sizes):
+    """The last axis of `x`, cut into parts of these `sizes`; Keras's `split` needs seven more operations."""
+    return tf.split(ops.convert_to_tensor(x), sizes, axis=-1) if len(sizes) > 1 else [x]
