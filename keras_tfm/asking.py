@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 
 from keras_tfm.configs import Between, Config, Count, Option
 
-TASKS: dict[str, Any] = {}  # {name: class} of the tasks that are imported, those of users too
+TASKS: dict[str, Any] = {}  # {name: class} of the tasks that are imported, users' tasks too
 ITEMS = 10  # that are recommended to a user by default
 
 

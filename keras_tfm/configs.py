@@ -12,11 +12,14 @@ import difflib
 import json
 import math
 import operator
+import re
+import string
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
+FORMATTER = string.Formatter()
 MAX_DEPTH = 64  # of JSON; tokenizer.json, the deepest file that is read, has about ten levels
 
 
@@ -123,6 +126,7 @@ Length = Annotated[int, Between(1, 2**20)]
 Whole = Annotated[int, Between(0, 2**16)]  # a number that may be 0
 TokenId = Annotated[int, Between(0, 2**31, is_open=True), InVocabulary()]
 Rate = Annotated[float, Between(0, 1, is_open=True)]
+Positive = Annotated[float, Between(0, is_above=True)]
 
 # For options of training and of the command line.
 Count = Annotated[int, Between(1, 2**31, is_open=True)]
@@ -130,17 +134,40 @@ Natural = Annotated[int, Between(0, 2**31, is_open=True)]
 Minutes = Annotated[float, Between(0, 10**6)]
 
 
-class Refusal(ValueError):
-    """A value that a field may not have: `field`, as the message names it, what was `expected`, what was
-    `got`, in words.
+class Field(str):
+    """The name of a field among the values of a `FieldError`. Of "sizes[2]" the name is "sizes"."""
+
+
+class FieldError(ValueError):
+    """What is wrong with fields, or arguments: a `text` with their names in braces, and its `values` for {}.
+
+    Python names them in backticks, the command line by their options.
     """
 
-    def __init__(self, field: str, expected: str, got: str):
-        super().__init__(field, expected, got)
-        self.field, self.expected, self.got = field, expected, got
+    def __init__(self, text: str, *values: Any):
+        super().__init__(text, *values)
+        self.text, self.values = text, values
 
     def __str__(self):
-        return f"{self.field} must be {self.expected}; it is {self.got}."
+        return self.named({})
+
+    def named(self, flags: Mapping[str, str]) -> str:
+        """The message, with the names that `flags` has for fields."""
+
+        def name(field):
+            return re.sub(r"^\w+", lambda match: flags.get(match[0], f"`{match[0]}`"), field)
+
+        values = [name(value) if isinstance(value, Field) else value for value in self.values]
+        names = {field: name(field) for _, field, _, _ in FORMATTER.parse(self.text) if field}
+        return FORMATTER.vformat(self.text, values, names)
+
+
+class Refusal(FieldError):
+    """A value that a field may not have: its name, what was `expected`, in words, and what was `got`."""
+
+    def __init__(self, field: str, expected: str, got: Any):
+        super().__init__("{} must be {}; it is {}.", Field(field), expected, got)
+        self.args = self.field, self.expected, self.got = field, expected, got
 
 
 class Config:
@@ -152,15 +179,16 @@ class Config:
 
     def __post_init__(self):
         for name, kind in kinds_of(type(self)).items():
-            object.__setattr__(self, name, checked(getattr(self, name), kind, f"`{name}`"))
+            object.__setattr__(self, name, checked(getattr(self, name), kind, name))
         for name, rule in rules_of(type(self), Divides):
             value, whole = getattr(self, name), getattr(self, rule.of)
             if value is not None and getattr(self, "key_dim", None) is None and whole % value:
-                raise ValueError(f"`{name}` must divide `{rule.of}`, {whole:,}; it is {value:,}.")
+                of = Field(rule.of)
+                raise FieldError("{} must divide {}, {:,}; it is {:,}.", Field(name), of, whole, value)
         for name, _ in rules_of(type(self), InVocabulary):
             value, size = getattr(self, name), getattr(self, "vocabulary_size", math.inf)
             if value >= size:
-                raise ValueError(f"`{name}` must be in the vocabulary of {size:,}; it is {value}.")
+                raise Refusal(name, f"in the vocabulary of {size:,}", value)
 
     @classmethod
     def from_json(cls, values):

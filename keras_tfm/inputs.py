@@ -112,7 +112,7 @@ def rank_of(x):
 
 
 def fits(shape, wanted, broadcasts=()):
-    """Whether each size in `shape` is that in `wanted`, as far as both are known; those of the axes
+    """Whether each size in `shape` equals the size in `wanted`, as far as both are known; sizes of the axes
     `broadcasts` may be 1.
     """
     if len(shape) != len(wanted):

@@ -67,9 +67,9 @@ def is_slowed(model):
     """Whether there is only a CPU, and `model` computes in bfloat16 or has overlapping convolutions.
 
     On a CPU XLA takes 10 to 20 times as long as TensorFlow for depthwise convolutions and their gradients,
-    and twice as long for others: a training step of a small CvT takes 5 times as long, that of a small ResNet
-    2.2 times. Patches, whose windows do not overlap, are plain products and are not slowed. Products in
-    bfloat16 take XLA 2 to 7 times as long there as those of TensorFlow, which oneDNN computes.
+    and twice as long for others: a training step of a small CvT takes 5 times as long, a step of a small
+    ResNet 2.2 times. Patches, whose windows do not overlap, are plain products and are not slowed. Products
+    in bfloat16 take XLA 2 to 7 times as long there as TensorFlow, where oneDNN computes them.
     """
     return is_cpu_alone() and (computes_in_bfloat16(model) or any(map(_is_slow, layers_in(model))))
 

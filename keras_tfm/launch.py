@@ -25,11 +25,11 @@ STDERR = 2
 def launch(command, workers, grace=120.0):
     """Run `command`, a list, in each of `workers` processes that share a TF_CONFIG; returns the exit code.
 
-    The output of the chief, worker 0, is that of this process. The output of the others goes to standard
-    error line by line, with their number in front. The exit code is that of the first worker that did not
-    end with 0, or 128 + n if signal n ended it. When a worker fails the others get SIGTERM; SIGINT, SIGTERM
-    and SIGHUP are passed on to all. Workers that have not ended `grace` seconds later are killed. On Linux
-    the workers end with this process, however it ends.
+    The chief, worker 0, writes to this process's output. The output of the others goes to standard error line
+    by line, with their number in front. The exit code comes from the first worker that did not end with 0, or
+    is 128 + n if signal n ended it. When a worker fails the others get SIGTERM; SIGINT, SIGTERM and SIGHUP
+    are passed on to all. Workers that have not ended `grace` seconds later are killed. On Linux the workers
+    end with this process, however it ends.
 
     Raises:
         ValueError: if the workers cannot be started; see `worker_environments`.

@@ -1,5 +1,6 @@
 """Passes a layer's dtype policy on to its sub-layers, which are created without a dtype of their own, and
-keeps the policies of those that were quantised afterwards. Names sub-layers by the attributes that hold them.
+keeps the policies of sub-layers that were quantised afterwards. Names sub-layers by the attributes that hold
+them.
 
 It also keeps sub-layers of different layers apart while Keras loads a file: see `private.keras.making`.
 """
@@ -39,7 +40,7 @@ def default_policy(policy):
 
 def parts_follow(cls):
     """A class decorator that gives a layer's policy to the sub-layers that it is given, or makes in
-    `__init__` or `build`, and names those of `__init__`.
+    `__init__` or `build`, and names the sub-layers of `__init__`.
 
     A sub-layer keeps its policy if it was made with a dtype, or if it has weights already, such as an
     embedding that a head shares.

@@ -60,7 +60,7 @@ TRAIN = {  # {task: its arguments}
     [
         ("forecast", "--window 60", "--window must be below 60, the values of the series; it is 60."),
         ("forecast", "--window 54", "--window must be below 54: of the 60 values of the series 6 are "),
-        ("forecast", "--warm-up 1000", "--warm-up must be at most 1, those of all epochs; it is 1,000."),
+        ("forecast", "--warm-up 1000", "--warm-up must be at most 1, the steps of all epochs; it is 1,000."),
         ("answer", "--stride 33", "--stride must lie in 1 to 32; it is 33."),
         ("answer", "--max-length 513", "--max-length must be at most the model's, 512; it is 513."),
         ("answer", "--freeze 2", "--freeze must lie in [0, 1]; it is 2"),

@@ -136,7 +136,7 @@ def test_pictures_never_take_the_place_of_their_images(place):
     images = ["a/x.png", "b/x.jpg", "b/x-000001.png", b"", "link"]
     names = [path.name for path in picture_paths(images, "out")]
     assert names == ["x.png", "x-000001.png", "x-000001-000002.png", "000003.png", "link.png"]
-    with pytest.raises(ValueError, match=r"photo\.png: expected another folder than that of the images"):
+    with pytest.raises(ValueError, match=r"photo\.png: expected another folder than the images'"):
         new_pictures(ImageFiles(["corpus/photo.jpg", "photo.png"], (8, 8, 3)), ".")
     assert new_pictures(ImageFiles(["photo.png"], (8, 8, 3)), "new") == [pathlib.Path("new/photo.png")]
     assert os.path.isdir("new") and (place / "photo.png").read_text() == "a photo"

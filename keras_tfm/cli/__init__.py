@@ -19,6 +19,15 @@ from keras_tfm.configs import meant
 from keras_tfm.serving import plugins
 from keras_tfm.version import __version__
 
+# What options were called in earlier versions: a mistake that is explained, not an option.
+RENAMED = {
+    "--train": "--data",
+    "--input": "--data",
+    "--images": "--data",
+    "--kind": "--family",
+    "--cased": "--no-lowercase",
+}
+
 
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line.
@@ -38,7 +47,8 @@ class Parser(argparse.ArgumentParser):
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
             flag = unknown[0].partition("=")[0]
-            near = meant(flag, re.findall(r"--[\w-]+", self.format_help())) if flag.startswith("--") else ""
+            flags = re.findall(r"--[\w-]+", self.format_help())
+            near = meant(RENAMED.get(flag, flag), flags) if flag.startswith("--") else ""
             self.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
         return parsed, unknown
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from keras_tfm.cli.columns import TableOptions, check_columns
 from keras_tfm.cli.generated import defaults_of, flag_of, given, in_flags
-from keras_tfm.configs import Config, Option, checked, kinds_of, rules_of
+from keras_tfm.configs import Config, Option, Refusal, checked, kinds_of, rules_of
 from keras_tfm.data.sources.lines import PREPARED
 from keras_tfm.tasks.task_folder import read_config
 from keras_tfm.training.checkpoint import refuse_changes
@@ -49,9 +49,10 @@ class Command(Config):
     def __post_init__(self):
         super().__post_init__()
         if not re.fullmatch(r"none|mirrored(:[1-9]\d{0,3})?|multi-worker|tpu(:.+)?", self.strategy):
-            raise ValueError(
-                "`strategy` must be none, mirrored, mirrored:N, multi-worker or tpu[:ADDRESS]; it is "
-                f"{self.strategy[:80]}."
+            raise Refusal(
+                "strategy",
+                "none, mirrored, mirrored:N, multi-worker or tpu[:ADDRESS]",
+                f"{self.strategy[:80]}",
             )
 
 
@@ -197,7 +198,7 @@ def _check_field(task_class: Any, name: str, value: Any) -> None:
     known = [field for field, _ in rules_of(task_class.config_class, Option)]
     if name not in known:
         raise ValueError(f"{task_class.name!r} has no option {name}; it has {', '.join(known)}.")
-    checked(value, kinds_of(task_class.config_class)[name], f"`{name}`")
+    checked(value, kinds_of(task_class.config_class)[name], name)
 
 
 def _check_model(task_class: Any, options: Any, command: Command, source: str) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from keras_tfm.cli.tables import Write
 
-MOST_CLASSES = 40  # lines of a table of classes, those with most examples first
+MOST_CLASSES = 40  # lines of a table of classes, the classes with most examples first
 MOST_COLUMNS = 12  # classes whose whole matrix is printed; of more, the pairs that are mistaken most often
 MOST_PAIRS = 10
 MOST_ERRORS = 1_000  # rows of --errors

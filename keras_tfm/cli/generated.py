@@ -8,13 +8,12 @@ import argparse
 import codecs
 import contextlib
 import dataclasses
-import re
 import types
 import typing
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
-from keras_tfm.configs import Option, Refusal, checked, kinds_of, rules_of
+from keras_tfm.configs import FieldError, Option, Refusal, checked, kinds_of, rules_of
 
 
 def add_options(
@@ -69,13 +68,12 @@ def flag_of(config_class: type, name: str) -> str:
 
 @contextlib.contextmanager
 def in_flags(*config_classes: type):
-    """A scope in which the message of a ValueError names options instead of fields."""
+    """A scope in which the message of a `FieldError` names options instead of fields."""
     try:
         yield
-    except ValueError as error:
+    except FieldError as error:
         flags = {name: flag_of(kind, name) for kind in config_classes for name, _ in rules_of(kind, Option)}
-        message = re.sub(r"`(\w+)`", lambda match: flags.get(match[1], match[0]), str(error))
-        raise ValueError(message) from None
+        raise ValueError(error.named(flags)) from None
 
 
 def defaults_of(config_class: Any) -> dict[str, Any]:

@@ -114,7 +114,7 @@ def _print_export(arguments: argparse.Namespace) -> None:
         if value is not None:
             print(f"{name:<16}{value:>18}")
     if said["files"]:
-        say("The files are those that were exported: their digests agree.")
+        say("The files are as they were exported: their digests agree.")
     else:
         say("The export has no digests to compare its files with: earlier versions wrote none.")
 

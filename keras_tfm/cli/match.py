@@ -53,7 +53,7 @@ def add(group: Any, add_verb: Any) -> None:
         verbs,
         "index",
         run_index,
-        "compute the vectors of images, and add to an index those that it does not have yet",
+        "compute the vectors of images, and add to an index the images that it does not have yet",
     )
     index.add_argument("model", metavar="MODEL", help=MODEL)
     index.add_argument("--data", nargs="+", required=True, metavar="FILE", help=IMAGES)

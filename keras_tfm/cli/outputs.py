@@ -85,7 +85,7 @@ def pictures_in(
 
 
 def _existing(inputs: Iterable[str | None]) -> Iterator[str]:
-    """The inputs that are there, "-" included, those of patterns one by one."""
+    """The inputs that are there, "-" included, the files of patterns one by one."""
     for path in inputs:
         if path is not None and (path == "-" or os.path.exists(path)):
             yield path

@@ -50,7 +50,7 @@ def run_plot(arguments: argparse.Namespace) -> None:
 
 
 def short_names(folders: Sequence[str]) -> list[str]:
-    """The ends of the paths of `folders`, as long as it takes to tell them apart."""
+    """The ends of the paths of `folders`, as long as it takes to distinguish them."""
     parts = [pathlib.Path(os.path.abspath(folder)).parts for folder in folders]
     for count in range(1, max(map(len, parts)) + 1):
         names = [os.path.join(*path[-count:]) for path in parts]

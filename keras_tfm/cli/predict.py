@@ -27,12 +27,12 @@ FILE is what the task of RUN reads (plain, .gz or .xz), or a pattern of such fil
 and may be missing. TABLE is a .tsv, .csv, .jsonl or .parquet file, or tfds:NAME[/CONFIG][:VERSION]#SPLIT.
 """
 AFTER = """
-Lines of standard input are answered as they arrive; with --seed as those of a file, {portion:,} together.
-(/dev/stdin is read like a file.) Each input gets one line of output, that of an image its file's name, a tab
-and the answer. The answer is empty (null with --json) if the input is blank or cannot be answered; the reason
-is written to standard error. --json and --out give the place or the file of each input, its answer and, where
-the task has one, the answer's confidence from 0 to 1; of tag also the words, the scores of their tags and the
-spans.
+Lines of standard input are answered as they arrive; with --seed {portion:,} of them are answered together, as
+the lines of a file are. (/dev/stdin is read like a file.) Each input gets one line of output; for an image it
+is the file's name, a tab and the answer. The answer is empty (null with --json) if the input is blank or
+cannot be answered; the reason is written to standard error. --json and --out give the place or the file of
+each input, its answer and, where the task has one, the answer's confidence from 0 to 1; for tag also the
+words, the scores of their tags and the spans.
 """
 MOST_TOLD = 20  # how many inputs without an answer are reported one by one
 MOST_AT_ONCE = 1_024  # the largest number of lines of standard input that are answered as they arrive
@@ -72,7 +72,7 @@ def add(group: Any, add_verb: Any) -> None:
     predict.add_argument(
         "--columns",
         metavar="A,B",
-        help="a table's columns, by names or numbers from 0: those of train, or all but the label",
+        help="a table's columns, by names or numbers from 0: as for train, or all but the label",
     )
     add_table_options(predict)
     predict.add_argument(
@@ -100,21 +100,21 @@ def add(group: Any, add_verb: Any) -> None:
 
 
 def inputs_of(tasks: Mapping[str, Asked]) -> str:
-    """What each of the tasks reads, a line for those that read the same."""
+    """What each of the tasks reads, one line for all tasks that read the same."""
     named: dict[str, list[str]] = {}
     for name, task in tasks.items():
         named.setdefault(task.input_files, []).append(name)
     lines = []
     for files, names in named.items():
-        told, margin = ", ".join(names), " " * 25
-        begin = f"  {told:<22} " if len(told) <= 22 else margin
-        lines += [] if begin != margin else [f"  {told}"]
+        listed, margin = ", ".join(names), " " * 25
+        begin = f"  {listed:<22} " if len(listed) <= 22 else margin
+        lines += [] if begin != margin else [f"  {listed}"]
         lines += textwrap.wrap(files, 110, initial_indent=begin, subsequent_indent=margin)
     return "\n".join(lines) + "\n"
 
 
 def add_asking(predict: argparse.ArgumentParser, tasks: Mapping[str, Asked]) -> None:
-    """Add the options that the tasks declare in `asking`, each once, with the names of those that have it."""
+    """Add the options that the tasks declare in `asking`, each once, with the names of its tasks."""
     having: dict[str, list[str]] = {}
     for task, asked in tasks.items():
         for name, _ in rules_of(type(asked.asking), Option):
@@ -123,8 +123,8 @@ def add_asking(predict: argparse.ArgumentParser, tasks: Mapping[str, Asked]) -> 
         first = type(tasks[some[0]].asking)
         option, others = dict(rules_of(first, Option))[name], [task for task in tasks if task not in some]
         are_few = len(some) < len(others)
-        if told := ", ".join(some if are_few else others):
-            option = option._replace(help=f"{option.help} ({'' if are_few else 'not '}{told})")
+        if listed := ", ".join(some if are_few else others):
+            option = option._replace(help=f"{option.help} ({'' if are_few else 'not '}{listed})")
         usual = list(dict.fromkeys(getattr(tasks[task].asking, name) for task in some))
         default = usual[0] if len(usual) == 1 else " or ".join(map(str, sorted(usual)))
         add_option(predict, first, name, option, default, dest=f"{Asking.__name__}.{name}")
@@ -304,7 +304,7 @@ class Writer:
 
     @property
     def _ask(self) -> Any:
-        """The method that answers: that of plain answers where they alone are printed."""
+        """The method that answers: `predict` where only plain answers are printed."""
         are_records = self.arguments.json or self.arguments.out is not None
         return self.task.records if are_records else self.task.predict
 

@@ -86,12 +86,12 @@ def run(task_class: Any, arguments: argparse.Namespace) -> None:
     plan = plan_of(task_class, arguments)
     files = [getattr(arguments, name, None) for name in ("options", "Command.changes")]  # of --config
     devices = _prepare(plan, files)
-    tell = say if worker_index(devices) == 0 else (lambda text: None)
+    report = say if worker_index(devices) == 0 else (lambda text: None)
     begin = _resume if plan.run.resume else _begin
     with in_flags(task_class.config_class, task_class.model_options):
-        task, examples, validation = begin(task_class, plan, devices, tell)
+        task, examples, validation = begin(task_class, plan, devices, report)
     tokens = f", {task.tokenizer.vocabulary_size:,} tokens" if task.tokenizer is not None else ""
-    tell(f"{task.model.count_params():,} weights{tokens}")
+    report(f"{task.model.count_params():,} weights{tokens}")
     is_written = num_workers(devices) > 1 and not plan.run.resume  # see `_begin`
     kept = dataclasses.replace(plan.run, overwrite=True) if is_written else plan.run
     kinds = type(plan.training), task_class.config_class, task_class.model_options
@@ -103,7 +103,7 @@ def run(task_class: Any, arguments: argparse.Namespace) -> None:
     if values:
         value = values[-1] if mode == "last" else max(values) if mode == "max" else min(values)
         best = f"{'last' if mode == 'last' else 'best'} {name} {value:.4f}; "
-    tell(f"{best}the model is in {plan.run.folder}")
+    report(f"{best}the model is in {plan.run.folder}")
 
 
 @contextlib.contextmanager
@@ -149,18 +149,18 @@ def _refuse_out(plan: Plan, files: list) -> None:
     refuse_inside(out, "--valid", command.valid)
 
 
-def _resume(task_class: Any, plan: Plan, devices: Any, tell: Any) -> tuple:
-    """The task of RUN, its training examples, and those for validation."""
+def _resume(task_class: Any, plan: Plan, devices: Any, report: Any) -> tuple:
+    """The task of RUN, its training examples, and its examples for validation."""
     with devices.scope():
         task = task_class.load(plan.run.folder)
-    return task, *_read(task_class, plan, tell, task.file_fields)
+    return task, *_read(task_class, plan, report, task.file_fields)
 
 
-def _begin(task_class: Any, plan: Plan, devices: Any, tell: Any) -> tuple:
-    """A task to train, with fresh weights or with those of --from, and its examples.
+def _begin(task_class: Any, plan: Plan, devices: Any, report: Any) -> tuple:
+    """A task to train, with fresh weights or the weights of --from, and its examples.
 
     A task that can be made without examples is made before they are read, so that an impossible model is
-    refused at once. Of several workers the chief writes the task, and all read what it has written.
+    refused at once. With several workers the chief writes the task, and all read what it has written.
     """
     command, is_alone = plan.command, num_workers(devices) == 1
     task: Any = None
@@ -175,12 +175,12 @@ def _begin(task_class: Any, plan: Plan, devices: Any, tell: Any) -> tuple:
 
     if task_class.made_of_examples:
         reading = task_class.reading(plan.model_options, command.changes, command.start)
-        examples, validation = _read(task_class, plan, tell, command.fields | reading)
+        examples, validation = _read(task_class, plan, report, command.fields | reading)
         if worker_index(devices) == 0:
             task = make(examples)
     else:
         task = make(None)
-        examples, validation = _read(task_class, plan, tell, task.file_fields)
+        examples, validation = _read(task_class, plan, report, task.file_fields)
     if is_alone:
         return task, examples, validation
     if worker_index(devices) == 0:
@@ -193,10 +193,10 @@ def _begin(task_class: Any, plan: Plan, devices: Any, tell: Any) -> tuple:
     return task, examples, validation
 
 
-def _read(task_class: Any, plan: Plan, tell: Any, fields: dict[str, Any]) -> tuple:
-    """Examples to train on, and those for validation or None."""
+def _read(task_class: Any, plan: Plan, report: Any, fields: dict[str, Any]) -> tuple:
+    """Examples to train on, and examples for validation or None."""
     command = plan.command
     columns = layout_of(command.columns, command.layout)
     examples = task_class.read_training(command.data, columns, **fields)
-    tell(f"{task_class.describe(examples)} read")
+    report(f"{task_class.describe(examples)} read")
     return examples, task_class.read_files(command.valid, columns, **fields) if command.valid else None

@@ -1,7 +1,7 @@
 """Conversion of checkpoints from and to other libraries; one table serves both directions.
 
 `from_huggingface` and `save_huggingface` are for the folders of transformers, `from_timm` and `save_timm` for
-those of timm; `from_huggingface` reads both. In the comments of this package "ours" is what keras_tfm has,
+timm's folders; `from_huggingface` reads both. In the comments of this package "ours" is what keras_tfm has,
 "theirs" what the other library has.
 """
 

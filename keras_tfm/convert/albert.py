@@ -18,7 +18,7 @@ BACKBONE = [
 
 
 def rows(config):
-    """The table of weights. Their blocks have two numbers: that of the group, and that within the group."""
+    """The table of weights. Their blocks have two numbers: the group's, and the block's within the group."""
     table = list(BACKBONE)
     for number in range(config.num_groups * config.group_size):
         group, index = divmod(number, config.group_size)

@@ -2,7 +2,7 @@
 
 The last norm belongs to the classifier in transformers, and to the backbone here. A `CvtModel` is therefore
 read with a norm that neither scales nor shifts, and ignores the one that is written. transformers has no
-entry for an image size; an additional one stores that of our configuration.
+entry for an image size; an additional entry stores our configuration's.
 """
 
 import numpy as np

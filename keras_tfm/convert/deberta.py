@@ -1,7 +1,7 @@
 """DeBERTa's checkpoints, version 1 (He et al. 2021), 2 and 3 (He et al. 2023), with their heads.
 
-transformers names the weights of the masked language model's head in two ways. Both are read; those that it
-calls "legacy" are written.
+transformers names the weights of the masked language model's head in two ways. Both are read; the names that
+it calls "legacy" are written.
 """
 
 import dataclasses

@@ -146,7 +146,7 @@ def write_timm_tensors(config, tensors):
 
 
 def read_timm_width(ratio, arguments):
-    """Our feed-forward width; with a gate timm's ratio is that of the gate and the values together."""
+    """Our feed-forward width; with a gate timm's ratio is for the gate and the values together."""
     whole = multiple("mlp_ratio", ratio, "embed_dim", arguments)
     return whole // 2 if arguments.get("mlp_layer") else whole
 

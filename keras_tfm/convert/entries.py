@@ -1,7 +1,7 @@
 """How configurations of other libraries say ours: one table of entries per family, for both directions.
 
-The entries are those of config.json in transformers' folders, and the arguments of a class in timm's.
-`Family` (family.py) and `TimmFamily` (timm.py) add the tensors, and what is special to each kind of folder.
+The entries are config.json's in transformers' folders, and the arguments of a class in timm's. `Family`
+(family.py) and `TimmFamily` (timm.py) add the tensors, and what is special to each kind of folder.
 """
 
 import dataclasses

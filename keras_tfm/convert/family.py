@@ -18,7 +18,7 @@ TOKEN_IDS = ("pad_token_id", "bos_token_id", "eos_token_id", "decoder_start_toke
 
 
 def files_of(backbone):
-    """The names of files that may convert our `backbone`: that of its module, and that of its class."""
+    """The names of files that may convert our `backbone`: its module's name and its class's name."""
     return type(backbone).__module__.rpartition(".")[2], type(backbone).__name__.lower()
 
 
@@ -53,8 +53,8 @@ class Head:
         options: {argument: Option} for arguments that their configuration contains.
         missing_parts: the parts of the backbone (see `Family.parts`) that this architecture does not have; it
             needs all others.
-        refused_parts: those of `missing_parts` that our head would read; a backbone with one of them has
-            another architecture.
+        refused_parts: the `missing_parts` that our head would read; a backbone with one of them has another
+            architecture.
         prefix: what precedes the backbone's keys, where that is not the family's prefix.
     """
 
@@ -86,8 +86,8 @@ class Head:
 class Family(Entries):
     """The conversion of one family of checkpoints.
 
-    Keys are those of the backbone by itself; in a model with a head `prefix` precedes them. The fields of
-    `Entries` say the configuration, these the files:
+    Keys name the weights of the backbone by itself; in a model with a head `prefix` precedes them. The fields
+    of `Entries` say the configuration, these the files:
 
     Args:
         model_type, backbone: the names of the family and of the architecture without a head.
@@ -178,7 +178,7 @@ class Family(Entries):
         return flat
 
     def with_originals(self, tensors, rows, prefix):
-        """`tensors` with those that others repeat, where a file holds a copy alone that no row reads."""
+        """`tensors` with the originals of copies, where a file holds only a copy, which no row reads."""
         read = {key for row in rows for key in row.theirs}
         originals: dict = {}
         for key, original in self.copies.items():

@@ -27,7 +27,7 @@ CONVERTED = {
 
 
 def find_folder(name: Path) -> pathlib.Path:
-    """The folder `name` or, if there is none, that of the hub id `name` ("owner/model") in the local cache.
+    """The folder `name` or, if there is none, the local cache's folder of the hub id `name` ("owner/model").
 
     A model that is not wholly in the cache is downloaded if huggingface_hub is installed. Raises
     FileNotFoundError if there is neither.

@@ -1,8 +1,7 @@
 """Gemma 2's checkpoints (Gemma Team 2024)."""
 
 from keras_tfm.convert.entries import Entry
-from keras_tfm.convert.keymap import weight
-from keras_tfm.convert.llama import family, rows_of
+from keras_tfm.convert.rotary_decoder import family
 from keras_tfm.models import Gemma2
 from keras_tfm.training.safetensors import CheckpointError
 
@@ -22,16 +21,12 @@ def read_window(value, entries):
     return value
 
 
-def rows(config):
-    """The table of the weights of the backbone."""
-    block = "layers.{}"
-    return [
-        *rows_of(config, "pre_feedforward_layernorm"),
-        *weight("block_{}/attention/output_norm/gamma", f"{block}.post_attention_layernorm.weight"),
-        *weight("block_{}/feedforward/output_norm/gamma", f"{block}.post_feedforward_layernorm.weight"),
-    ]
-
-
+NORMS = {
+    "attention/norm": "input_layernorm",
+    "attention/output_norm": "post_attention_layernorm",
+    "feedforward/norm": "pre_feedforward_layernorm",
+    "feedforward/output_norm": "post_feedforward_layernorm",
+}
 FAMILY = family(
     "gemma2",
     Gemma2,
@@ -43,7 +38,7 @@ FAMILY = family(
         "logit_cap": "final_logit_softcapping",
     },
     {"sliding_window": 4_096},
-    rows,
+    NORMS,
     derived_entries={"layer_types": lambda config: kinds_of(config.num_layers)},
     fixed_entries={"attention_bias": False, "use_bidirectional_attention": None},
 )

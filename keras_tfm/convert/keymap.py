@@ -1,6 +1,6 @@
 """One table per family: the path of our weight and their key or keys, with transforms for both directions.
 
-Import and export read the same rows. `{}` stands for a number, for example that of a block:
+Import and export read the same rows. `{}` stands for a number, for example a block's:
 
     *feedforward("block_{}/feedforward", "layer.{}.dense_1", "layer.{}.dense_2")
     *norm("norm", "LayerNorm")
@@ -125,7 +125,7 @@ def weight(ours, theirs, transform=AS_IS):
 def linear(ours, *theirs, part=None, transform=TRANSPOSED, widths=None):
     """A `Dense` layer, and the `torch.nn.Linear`s that it joins or of which it is a `part`.
 
-    With the transform `POINTWISE` theirs are 1 x 1 `torch.nn.Conv2d`s. Those that it joins have these
+    With the transform `POINTWISE` theirs are 1 x 1 `torch.nn.Conv2d`s. The layers that it joins have these
     `widths`, by default all the same.
     """
     kernel, bias = (transform, JOINED) if widths is None else (transposed(widths), joined(widths))
@@ -207,8 +207,8 @@ def embedding(ours, theirs):
 
 
 def attention(ours, query, key, value, output, widths=None):
-    """A residual's self-attention and the four `torch.nn.Linear`s of theirs; `widths` are those of queries,
-    keys and values where they differ.
+    """A residual's self-attention and the four `torch.nn.Linear`s of theirs; `widths` are the widths of
+    queries, keys and values where they differ.
     """
     return [
         *linear(f"{ours}/branch/projections/query_key_value", query, key, value, widths=widths),

@@ -88,7 +88,7 @@ def read_own(name):
 
 
 def read_fields(_, entries):
-    """The fields of our backbone's configuration without those that the detector's has."""
+    """The fields of our backbone's configuration without the fields of the detector's."""
     fields = dataclasses.asdict(read_backbone(entries)[1])
     return {name: value for name, value in fields.items() if name not in OF_DETECTOR}
 
@@ -161,7 +161,7 @@ def without_effect(tensors, last_norm):
 
 
 def places_in_table(side):
-    """Where in a table of (2 side - 1)^2 distances that of each pair of a window's cells stands: (T, T)."""
+    """Where a table of (2 side - 1)^2 distances has each pair of a window's cells: (T, T)."""
     cells = np.stack(np.divmod(np.arange(side**2), side))  # (2, T)
     rows_apart, columns_apart = cells[:, :, None] - cells[:, None] + side - 1
     return (2 * side - 1) * rows_apart + columns_apart

@@ -102,8 +102,8 @@ def class_in(entries, model_type, path):
 def size_in(value, name, path, to_square, longest=None):
     """`size` or `crop_size` as {"height", "width"} or {"shortest_edge"}, of positive integers.
 
-    A number is a square's side or, without `to_square`, that of the shorter side, where a `longest` may
-    stand beside it. Raises CheckpointError for anything else.
+    A number is a square's side or, without `to_square`, the shorter side, beside which a `longest` may stand.
+    Raises CheckpointError for anything else.
     """
     if isinstance(value, list) and len(value) == 2:
         value = dict(zip(("height", "width"), value, strict=True))

@@ -1,6 +1,6 @@
 """ResNet's checkpoints with the names of transformers and of timm (He et al. 2016).
 
-transformers has no entry for an image size; an additional one stores that of our configuration.
+transformers has no entry for an image size; an additional entry stores our configuration's.
 """
 
 from keras_tfm.convert.entries import Entry, times

@@ -121,8 +121,8 @@ def check_widths(config):
 
 
 def encoded(value, _=None):
-    """The number of maps, of which theirs encodes those that `value` lists; ValueError unless it is the last
-    one alone.
+    """The number of maps. Their model encodes the maps that `value` lists; ValueError unless it lists the
+    last one alone.
     """
     (place,) = value
     return place + 1

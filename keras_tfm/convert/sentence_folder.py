@@ -21,7 +21,7 @@ LENGTHS = [
     f"sentence_{kind}_config.json"
     for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 ]
-AFTER_POOLING = {"Normalize", "Dropout"}  # the latter does nothing to a learnt model
+AFTER_POOLING = {"Normalize", "Dropout"}  # dropout does nothing to a learnt model
 OPTIONS = "config_sentence_transformers.json"
 # {pooling: its entry in the file of the module}
 ENTRIES = {

@@ -62,12 +62,12 @@ def feed_forward_proj(config):
 
 
 def is_tied(value, entries):
-    """Whether the embedding tables are tied: since transformers 5 another entry tells, and this is true."""
+    """Whether the embedding tables are tied; since transformers 5 `scale_decoder_outputs` says it."""
     return entries.get("scale_decoder_outputs", value is not False)
 
 
 def decoder_layers(value, entries):
-    """The number of the decoder's layers; None if it is that of the encoder."""
+    """The number of the decoder's layers; None if it equals the encoder's."""
     return None if value == entries.get("num_layers") else value
 
 

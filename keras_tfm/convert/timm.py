@@ -1,7 +1,7 @@
 """Classifiers from and to timm's folders: a config.json that names an "architecture", and model.safetensors.
 
 The file of a family holds a `TimmFamily`, TIMM. The entries that it converts are the arguments of timm's
-class; a folder contains those that differ from its architecture's.
+class; a folder contains the arguments that differ from its architecture's.
 """
 
 import dataclasses
@@ -61,7 +61,7 @@ class TimmFamily(Entries):
     Args:
         architectures: {timm's name: our size}, of which only the image's size may differ.
         default_entries: stochastic depth is 0 in timm, whatever our sizes have.
-        named_entries: those that follow from the architecture's name: a folder does not contain them.
+        named_entries: entries that follow from the architecture's name: a folder does not contain them.
         has_image_size: whether `img_size` is an argument of timm's class; all folders contain the size.
         read_tensors: `read_tensors(config, tensors)` prepares timm's for the rows, where a table cannot
             express how they differ.
@@ -84,7 +84,7 @@ class TimmFamily(Entries):
         return self.model.sizes[self.architectures[architecture]]
 
     def read_config(self, entries, path="config.json"):
-        """Our configuration for timm's arguments; CheckpointError for those of another model."""
+        """Our configuration for timm's arguments; CheckpointError for arguments of another model."""
         entries = {name: value for name, value in entries.items() if name not in HEAD_ARGUMENTS}
         fields = (name for theirs in self.fields.values() for name in names_of(theirs))
         known = dict.fromkeys([*fields, *self.derived_entries, *self.fixed_entries])

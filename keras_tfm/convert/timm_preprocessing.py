@@ -15,7 +15,7 @@ from keras_tfm.training.safetensors import CheckpointError
 
 KEEPS_ASPECT = {"center": True, "squash": False}
 INTERPOLATIONS = ("bilinear", "bicubic", "lanczos")
-# timm's defaults; the means are those of ImageNet.
+# timm's defaults; the means are ImageNet's.
 DEFAULTS = {
     "mean": [0.485, 0.456, 0.406],
     "std": [0.229, 0.224, 0.225],

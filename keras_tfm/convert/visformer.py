@@ -56,7 +56,7 @@ def _attending(ours, theirs):
 
 
 class VisformerFamily(TimmFamily):
-    """Refuses other norms than those of batches; how timm draws kernels changes nothing."""
+    """Refuses other norms than batch normalisation; how timm draws kernels changes nothing."""
 
     def read_config(self, entries, path="config.json"):
         for name in NORMS & entries.keys():

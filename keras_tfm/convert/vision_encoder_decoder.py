@@ -66,7 +66,7 @@ def read_side(side, entries):
 
 
 def fields_of(side):
-    """Our fields for one side: the model's name, its configuration, and fields kept outside the latter."""
+    """Our fields for one side: the model's name, its configuration, and fields kept outside of it."""
 
     def write(config):
         return family_of(side, config).write_config(getattr(config, f"of_{side}"))

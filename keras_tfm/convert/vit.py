@@ -1,7 +1,7 @@
 """ViT's checkpoints (Dosovitskiy et al. 2021), with the names of transformers and of timm.
 
-Those of transformers have the pooling layer of `ViTModel`, or a classifier. timm's DeiT without distillation
-is a ViT too.
+The checkpoints of transformers have the pooling layer of `ViTModel`, or a classifier. timm's DeiT without
+distillation is a ViT too.
 """
 
 from keras_tfm.configs import brief

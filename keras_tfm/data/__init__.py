@@ -1,8 +1,8 @@
 """Raw data to `tf.data` batches: sources (files) -> tokenizers -> batches.
 
 A batch is a dict of tensors with the same keys for every model; a model fills in what is missing (masks of
-ones, segments of zeros). B is the batch, S the length of the source or only sequence, T that of the target. A
-mask is True for tokens and False for padding.
+ones, segments of zeros). B is the batch, S the length of the source or only sequence, T the length of the
+target. A mask is True for tokens and False for padding.
 
     key                    shape     dtype
     token_ids              (B, S)    int32     sub-word ids; 0 pads on the right

@@ -1,11 +1,13 @@
 """CTranslate2: the weights of a model that writes texts, for a C++ engine with decoding loops of its own.
 
-The engine is told of a model part by part, by `ctranslate2.specs`. What it has no part for, and what it
+`ctranslate2.specs` describes a model to the engine, part by part. What it has no part for, and what it
 decodes otherwise than this package, is refused.
 """
 
 import keras
 import numpy as np
+
+from keras_tfm.configs import Field, FieldError
 
 EXTRA = RUNTIME = "ctranslate2"
 PACKAGES = ("ctranslate2",)
@@ -62,17 +64,21 @@ def decoding_of(options, end_ids, has_source):
     for name, value in plain.items():
         if getattr(options, name) != value:
             with_beams = " with beams" if name in NOT_WITH_BEAMS else ""
-            raise ValueError(
-                f"ctranslate2 decodes `{name}`{with_beams} otherwise than the task: it must be "
-                f"{value!r}; it is {getattr(options, name)!r}."
+            raise FieldError(
+                "ctranslate2 decodes {}{} otherwise than the task: it must be {!r}; it is {!r}.",
+                Field(name),
+                with_beams,
+                value,
+                getattr(options, name),
             )
     if options.forced_first_id is not None and not has_source:
         raise ValueError("ctranslate2 has no `forced_first_id` for prompts.")
     if options.beam_size > 1 and (options.early_stopping is not True or len(end_ids) > 1):
-        raise ValueError(
-            "ctranslate2 ends a beam search once `beam_size` texts have ended, by one end token: "
-            f"`early_stopping` must be True, it is {options.early_stopping!r}, and there are "
-            f"{len(end_ids)} end tokens."
+        raise FieldError(
+            "ctranslate2 ends a beam search once {beam_size} texts have ended, by one end token: "
+            "{early_stopping} must be True, it is {!r}, and there are {} end tokens.",
+            options.early_stopping,
+            len(end_ids),
         )
     return {
         "has_source": has_source,
@@ -114,7 +120,7 @@ def write(model, folder, quantization, start_id, end_id, max_length):
 
 
 def _names(embedding):
-    """CTranslate2 takes and gives strings: those of the ids."""
+    """CTranslate2 takes and gives strings: the ids, written out."""
     return list(map(str, range(embedding.vocabulary_size)))
 
 

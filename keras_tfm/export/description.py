@@ -69,8 +69,15 @@ may ask needs such a check before the graph.
 """
 
 
+TEXTS = """
+## Texts
+
+{}
+"""
+
+
 def described(task, format, quantization, **entries):
-    """The content of serving.json; `entries` are those of the format's kind."""
+    """The content of serving.json; `entries` are what the format's kind adds."""
     return {
         "layout": serving.LAYOUT,
         "keras_tfm": __version__,
@@ -100,15 +107,18 @@ def write_around(folder, description, packages, example, inner):
     (folder / CARD).write_text(readme, "utf-8")
 
 
-def write_saved_model_card(folder, task, endpoints):
-    """Write the README.md of a SavedModel; `endpoints` are {signature: (function, its inputs)}."""
+def write_saved_model_card(folder, task, endpoints, of_texts=""):
+    """Write the README.md of a SavedModel; `endpoints` are {signature: (function, its inputs)}, and
+    `of_texts` says how its tokens may differ from the task's.
+    """
     inputs = {name: list(specs) for name, (_, specs) in endpoints.items()}
     rows = [f"| `{name}` | {', '.join(map(_shown, specs))} |" for name, specs in inputs.items()]
     readme = SAVED_MODEL_README.format(
         mark=CARD_MARK, task=task, signatures="\n".join(rows), digests=serving.files.SAVED_MODEL_NAME
     )
     reads_files = any(spec.name == "image_bytes" for specs in inputs.values() for spec in specs)
-    (folder / CARD).write_text(readme + (IMAGES if reads_files else ""), "utf-8")
+    readme += IMAGES if reads_files else ""
+    (folder / CARD).write_text(readme + (TEXTS.format(of_texts) if of_texts else ""), "utf-8")
 
 
 def _shown(spec):

@@ -1,9 +1,9 @@
 """The signatures of SavedModels: readers and answers as graphs of TensorFlow, by their "kind".
 
 A reader is made of its tokenizer and the arguments in `keras_tfm.tasks.signatures.Signature.reads`. Its
-`ways` of reading give the function's inputs, and what is known of their rows. An answer, made as that in
-`keras_tfm.serving.ANSWERS`, is a function of the function's outputs, of what is known of the rows, and of
-what was read. Those of plugins are called `graph-reader.KIND` and `graph-answer.KIND`.
+`ways` of reading give the function's inputs, and what is known of their rows. An answer, made as the one of
+its kind in `keras_tfm.serving.ANSWERS`, is a function of the function's outputs, of what is known of the
+rows, and of what was read. Plugins name theirs `graph-reader.KIND` and `graph-answer.KIND`.
 """
 
 import dataclasses

@@ -64,11 +64,13 @@ def export(task, folder, overwrite, format, quantization, options):
     check_format(format, quantization)
     if format == "saved_model":
         refuse_pattern(folder)
-        endpoints = task.export_endpoints(**options)
+        endpoints, of_texts = task.export_endpoints(**options), getattr(task.tokenizer, "in_graphs", "")
         with new_folder(folder, overwrite) as work:
             write_saved_model(task.exported(), endpoints, task.export_resources(), work)
-            write_saved_model_card(work, task.name, endpoints)
+            write_saved_model_card(work, task.name, endpoints, of_texts)
             mark_saved_model(work, task=task.name, files=serving.digests_of(work))
+        if of_texts:
+            LOG.info("%s", of_texts)
         return
     write = functools.partial(write_format, task=task.name, name=format)
     if task.writes_texts:

@@ -131,8 +131,8 @@ def _replace(graph, replaced):
 
 
 def _part_products(graph):
-    """A product whose result is split, as that of queries, keys and values is, as one product for each part:
-    onnxruntime would copy the parts.
+    """Replace a product whose result is split, such as queries, keys and values, by one product for each
+    part: onnxruntime would copy the parts.
     """
     import onnx
 
@@ -158,8 +158,8 @@ def _part_products(graph):
 
 
 def _transpose_weights(graph):
-    """A transposed matrix of weights, as that of a vocabulary, as weights of their own: the product with a
-    transposed one would stay in 32 bits.
+    """Replace a transposed matrix of weights, such as a vocabulary's, by weights of their own: the product
+    with a transposed matrix would stay in 32 bits.
     """
     import onnx
 
@@ -229,7 +229,7 @@ def _sum_before_norm(graph):
 def _quantize(path):
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
-    # AVX2 alone adds pairs of products of 8 bits in 16, where they saturate; those of 7 bits fit.
+    # AVX2 alone adds pairs of products of 8 bits in 16, where they saturate; products of 7 bits fit.
     features = processor_features()
     with _quiet():
         quantize_dynamic(
@@ -244,7 +244,7 @@ def _quantize(path):
 
 @contextlib.contextmanager
 def _quiet():
-    """A scope without the log of these packages: what they cannot do is told by an error."""
+    """A scope without the log of these packages: what they cannot do raises an error."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:

@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from keras_tfm.configs import Field, FieldError
 from keras_tfm.export.graph import FrozenFunction
 from keras_tfm.serving.decoding import Functions
 from keras_tfm.serving.rules import Rules
@@ -58,10 +59,8 @@ def decoding_of(writing, name):
     for field in dataclasses.fields(writing.options):
         value = getattr(writing.options, field.name)
         if field.name not in (*Rules._fields, *SEARCH) and value != field.default:
-            raise ValueError(
-                f"{name}: an export writes likely texts, without `{field.name}`: it must be "
-                f"{field.default!r}; it is {value!r}."
-            )
+            text = "{}: an export writes likely texts, without {}: it must be {!r}; it is {!r}."
+            raise FieldError(text, name, Field(field.name), field.default, value)
     rules = {key: getattr(writing.options, key) for key in Rules._fields if key != "end_ids"}
     return rules | {"end_ids": writing.end_ids}, {key: getattr(writing.options, key) for key in SEARCH}
 
@@ -102,6 +101,6 @@ def _step(options, stepwise, sizes):
 
 
 def _fixed(shape, rows, length):
-    """A shape whose first axis is that of rows, and whose other unknown sizes are lengths."""
+    """`shape` with `rows` for its first axis and `length` for its other unknown sizes."""
     sizes = [length if size is None else size for size in shape]
     return [rows, *sizes[1:]] if sizes else []

@@ -2,8 +2,8 @@
 
 A format with a decoding loop of its own is a module with `EXTRA`, `PACKAGES` and `RUNTIME`, as the others
 have, and `write_writer(signature, folder, quantization)`, as `ctranslate2` has it, which returns the
-arguments of the decoder; `keras_tfm.serving.writing` has that by the same name. Formats of functions hold the
-steps of such a task, `steps`, and `keras_tfm.serving.decoding` the loop.
+arguments of the decoder; `keras_tfm.serving.writing` has the decoder, by the same name. Formats of functions
+hold the steps of such a task, `steps`, and `keras_tfm.serving.decoding` the loop.
 """
 
 import contextlib
@@ -28,8 +28,8 @@ def write_writer(signature, ask, task, module, quantization, folder, bound):
     answers with the task's, which `ask` gives.
 
     Raises:
-        ValueError: if the format lacks a part of the model, or scores or answers otherwise than the task; the
-            `bound` is that of the scores' difference, as for other formats.
+        ValueError: if the format lacks a part of the model, or scores or answers otherwise than the task;
+            `bound` limits the scores' difference, as for other formats.
         OSError: if the folder cannot be written.
     """
     name = module.__name__.rpartition(".")[2]
@@ -65,18 +65,18 @@ def _in_one_line(name):
 
 
 def _difference(signature, ask, exported, name, quantization, bound):
-    """How far the log probabilities are from the task's, those of random texts that follow the examples;
-    ValueError above the `bound`, and where answers differ.
+    """How far the log probabilities of random texts that follow the examples are from the task's; ValueError
+    above the `bound`, and where answers differ.
     """
     examples, writing, random = signature.examples, signature.function, np.random.default_rng(0)
     length = max(1, min(8, writing.options.max_new_tokens - 1))  # a score is asked for one position more
-    right, found = [], []
+    expected, scores = [], []
     for example in examples:
         target = random.integers(0, writing.model.head.vocabulary_size, length).tolist()
         inputs = exported.read([example])
-        found.append(exported.decoder.score(inputs, target))
-        right.append(scores_of(writing, inputs, target))
-    x, y = np.concatenate(right), np.concatenate(found)
+        scores.append(exported.decoder.score(inputs, target))
+        expected.append(scores_of(writing, inputs, target))
+    x, y = np.concatenate(expected), np.concatenate(scores)
     if quantization is None:
         difference = float(np.abs(x - y).max() / max(1e-6, np.abs(x).max()))
     else:
@@ -102,8 +102,8 @@ def _difference(signature, ask, exported, name, quantization, bound):
 def scores_of(writing, inputs, target):
     """log p of each id of the list `target`, which follow the single row of the `inputs`, by the model."""
     if writing.context is None:
-        given = {"token_ids": np.array([*rows_of(inputs)[0], *target[:-1]], "int32")[None]}
+        batch = {"token_ids": np.array([*rows_of(inputs)[0], *target[:-1]], "int32")[None]}
     else:
-        given = {**writing.context(inputs), "decoder_token_ids": np.array([[writing.start_id, *target[:-1]]])}
-    logits = keras.ops.cast(writing.model(given)[0, -len(target) :], "float32")
+        batch = {**writing.context(inputs), "decoder_token_ids": np.array([[writing.start_id, *target[:-1]]])}
+    logits = keras.ops.cast(writing.model(batch)[0, -len(target) :], "float32")
     return np.take_along_axis(np.array(keras.ops.log_softmax(logits)), np.array(target)[:, None], 1)[:, 0]

@@ -20,8 +20,7 @@ LOW = -1e9  # below any score
 
 
 class Beams(NamedTuple):
-    """What the loop carries for W beams per prompt: the running beams, and the best of those that have
-    ended.
+    """What the loop carries for W beams per prompt: the running beams, and the best ended beams.
 
     `written` and the cache have B W rows. `scores` (B, W) are sums of log p of the running beams. `ended`
     (B, W, L), `ended_scores` (B, W) and `is_ended` (B, W) are the results so far. A prompt where
@@ -40,7 +39,7 @@ class Beams(NamedTuple):
 
 
 class BeamSearch:
-    """Decodes from `model` with `beam_size` beams; the other arguments are those of `Decoder`.
+    """Decodes from `model` with `beam_size` beams; the other arguments are as in `Decoder`.
 
     Beams share keys, values and contexts, and are reordered through their masks; see `KeyValueCache`.
 
@@ -164,7 +163,9 @@ class BeamSearch:
         )
 
     def _decide(self, beams, ends):
-        """Decide which prompts go on: those whose running beams could still beat the worst ended one."""
+        """Decide which prompts go on: a prompt goes on if its running beams could still beat its worst ended
+        one.
+        """
         num_new = self.max_new_tokens if self._counts_final_length else beams.written.num_new
         best = beams.scores[:, :1] / ops.cast(num_new, "float32") ** self.length_penalty
         worst = ops.min(beams.ended_scores, axis=1, keepdims=True)

@@ -1,12 +1,12 @@
-"""Contrastive search: a likely token whose hidden state is unlike those of the tokens before it.
+"""Contrastive search: a likely token whose hidden state is unlike the states of the tokens before it.
 
-Su et al. 2022, "A Contrastive Framework for Neural Text Generation", equation 5. Of the k likeliest tokens v
-it takes the one that maximises
+Su et al. 2022, "A Contrastive Framework for Neural Text Generation", equation 5. Among the k likeliest tokens
+v it takes the one that maximises
 
     (1 - alpha) p(v | x) - alpha max_j cos(h_v, h_xj)
 
-where h_v is the model's last hidden state for v after x, and h_xj those for the tokens of x. With alpha 0 or
-k 1 it is greedy decoding.
+where h_v is the model's last hidden state for v after x, and h_xj its last hidden state for token j of x.
+With alpha 0 or k 1 it is greedy decoding.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ class Memory(NamedTuple):
 
 
 class ContrastiveSearch(Loop):
-    """Decodes from `model` by contrastive search; the other arguments are those of `Decoder`.
+    """Decodes from `model` by contrastive search; the other arguments are as in `Decoder`.
 
     Args:
         model: a `LanguageModel`, or another model whose `backbone` steps to hidden states and whose `head`

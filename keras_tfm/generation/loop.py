@@ -6,7 +6,7 @@ This is all that decoding knows of a model, be it an encoder-decoder, decoder-on
     logits, cache = model.step(token_ids, cache, padding_mask)     (B, T) -> (B, T, V)
 
 A cache is any nested structure of tensors whose shapes do not change from step to step;
-`keras_tfm.layers.cache` describes its tensors. Each row begins with a prompt; that of an encoder-decoder is
+`keras_tfm.layers.cache` describes its tensors. Each row begins with a prompt; an encoder-decoder's prompt is
 its start token. Prompts of different lengths are padded on the left.
 
 Everything can be compiled by XLA (`tf.function(jit_compile=True)`), which is the fast way on CPUs too.
@@ -181,9 +181,9 @@ class CompiledDecoding:
 
     To need few compilations, sizes are rounded up by padding, which does not change the results: the number
     of rows and the length of a `context` of tokens to powers of two, the length of the prompts to multiples
-    of 32. Options that differ only in numbers of sampling are of one kind. Equal
-    processors count as the same; those without a hash count as the same only if they are one object. The
-    `MOST_FUNCTIONS` functions that were used last are kept.
+    of 32. Options that differ only in numbers of sampling are of one kind. Equal processors count as the
+    same; processors without a hash count as the same only if they are one object. The `MOST_FUNCTIONS`
+    functions that were used last are kept.
 
     Args:
         max_length: the longest prompt and continuation together; more raises ValueError.

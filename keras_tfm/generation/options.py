@@ -6,6 +6,7 @@ from typing import Any, Self
 
 from keras import ops
 
+from keras_tfm.configs import Field, FieldError, Refusal
 from keras_tfm.generation.beam import BeamSearch
 from keras_tfm.generation.biases import LengthDecay, Renormalize, SequenceBias, SuppressFirst
 from keras_tfm.generation.contrastive import ContrastiveSearch
@@ -48,7 +49,7 @@ class DecodingOptions:
 
     Args:
         max_new_tokens: how many tokens are generated at most.
-        beam_size: above 1 for beam search; `length_penalty` and `early_stopping` are those of `BeamSearch`.
+        beam_size: above 1 for beam search; for `length_penalty` and `early_stopping` see `BeamSearch`.
         temperature: divides the logits; see `Temperature`, and `TopK`, `TopP`, `MinP` and `Typical` for
             `top_k`, `top_p`, `min_p` and `typical_p`.
         seed: None draws one at each call from Keras's global generator, which `keras.utils.set_random_seed`
@@ -63,8 +64,8 @@ class DecodingOptions:
         suppressed_ids: tokens that are never generated.
         sequence_bias: (ids, number) for each sequence whose last token gets this number; see `SequenceBias`.
         forbidden_sequences: sequences of ids that are never completed; an end token alone is not forbidden.
-        prompt_repetition_penalty: above 1, tokens of the prompt become likelier by it; of a model with an
-            encoder, which reads tokens, those of the source.
+        prompt_repetition_penalty: above 1, tokens of the prompt become likelier by it, or tokens of the
+            source if the model's encoder reads tokens.
         prompt_no_repeat_ngram_size: how many tokens in a row of the prompt, or source, are not repeated; 0
             for none.
         length_decay: (start, factor) of `LengthDecay`.
@@ -116,9 +117,7 @@ class DecodingOptions:
             require(name, getattr(self, name), lambda n: n >= 0, "must be at least 0", whole=True)
         require("length_penalty", self.length_penalty)
         if not isinstance(self.early_stopping, bool) and self.early_stopping != "never":
-            raise ValueError(
-                f'`early_stopping` must be True, False or "never"; it is {self.early_stopping!r}.'
-            )
+            raise Refusal("early_stopping", 'True, False or "never"', f"{self.early_stopping!r}")
         for name in ("forced_last_ids", "suppressed_ids", "first_suppressed_ids"):
             object.__setattr__(self, name, as_ids(name, getattr(self, name)))
         forbidden = tuple(as_ids("forbidden_sequences", ids) for ids in self.forbidden_sequences)
@@ -141,15 +140,14 @@ class DecodingOptions:
         if self.draft is not None and (
             self.samples or self.beam_size > 1 or self.contrastive_alpha is not None
         ):
-            raise ValueError(
-                "Only greedy decoding takes `draft`: give no beams, no numbers of sampling, no contrast."
+            raise FieldError(
+                "Only greedy decoding takes {draft}: give no beams, no numbers of sampling, no contrast."
             )
         if self.seed is not None:
             Sample(self.seed)
         if self.samples and self.beam_size > 1:
-            raise ValueError(
-                "Beam search does not sample: give `beam_size`, or "
-                f"{', '.join(f'`{name}`' for name in DISTRIBUTION)} or `seed`."
+            raise FieldError(
+                f"Beam search does not sample: give {{beam_size}}, or {listed(DISTRIBUTION)} or {{seed}}."
             )
 
     @property
@@ -159,8 +157,8 @@ class DecodingOptions:
         A seed of None is still to be drawn.
         """
         names = (*DISTRIBUTION, "seed")
-        given = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        return {**given, "seed": self.seed} if given and self.contrastive_alpha is None else {}
+        values = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+        return {**values, "seed": self.seed} if values and self.contrastive_alpha is None else {}
 
     @property
     def samples(self):
@@ -170,17 +168,17 @@ class DecodingOptions:
     @property
     def room(self):
         """How many positions behind a prompt decoding needs."""
-        return self.max_new_tokens + (0 if self.draft is None else NUM_DRAFTED)
+        return self.max_new_tokens + num_spare(self.draft)
 
     def within(self, size: int) -> Self:
         """These options; ValueError if they name ids outside a vocabulary of `size` tokens, or more beams."""
         if self.beam_size > size:
-            raise ValueError(f"`beam_size` must be at most {size}, the vocabulary; it is {self.beam_size}.")
+            raise Refusal("beam_size", f"at most {size}, the vocabulary", self.beam_size)
         for name in ("forced_first_id", "forced_last_ids", "suppressed_ids"):
             value = getattr(self, name)
             for token_id in (value,) if isinstance(value, int) else value or ():
                 if token_id >= size:
-                    raise ValueError(f"`{name}` must lie in [0, {size}); it has {token_id}.")
+                    raise FieldError("{} must lie in [0, {}); it has {}.", Field(name), size, token_id)
         return self
 
     def reseeded(self, first: int) -> Self:
@@ -249,17 +247,25 @@ class DecodingOptions:
         alpha, k = self.contrastive_alpha, self.top_k
         require("contrastive_alpha", alpha, lambda alpha: 0 <= alpha <= 1, "must lie in [0, 1]")
         if ops.is_tensor(k):
-            raise ValueError(f"`top_k` must be a plain number for contrastive search; it is {k}.")
+            raise Refusal("top_k", "a plain number for contrastive search", k)
         others = [name for name in (*DISTRIBUTION, "seed") if name != "top_k"]
         if self.beam_size > 1 or any(getattr(self, name) is not None for name in others):
-            names = ", ".join(f"`{name}`" for name in others[:-1])
-            raise ValueError(
-                f"Contrastive search takes `top_k` only: no `beam_size`, {names} or `{others[-1]}`."
-            )
+            names = f"{listed(others[:-1])} or {listed(others[-1:])}"
+            raise FieldError(f"Contrastive search takes {{top_k}} only: no {{beam_size}}, {names}.")
 
     def _distribution_processors(self):
         values = [(make, getattr(self, name)) for name, make in DISTRIBUTION.items()]
         return [make(value) for make, value in values if value is not None]
+
+
+def num_spare(draft):
+    """How many positions decoding with a `draft`, or None, needs besides the new tokens."""
+    return 0 if draft is None else NUM_DRAFTED
+
+
+def listed(names):
+    """The fields of these names in the text of a `FieldError`."""
+    return ", ".join(f"{{{name}}}" for name in names)
 
 
 def allowed_to_end(sequences, end_ids):

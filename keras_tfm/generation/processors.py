@@ -1,10 +1,9 @@
 """Logit processors: small objects that change the logits of a step, `processor(logits, written) -> logits`.
 
 Logits are float32 (R, V), and -inf where a token must not be chosen; in beam search they are
-log-probabilities. The definitions are those of the classes with similar names in transformers, with equal
-results. Parameters may be tensors, so that a compiled function can take them as inputs. No processor sorts:
-bisection finds the threshold that keeps the wanted number or probability of tokens, at a fraction of the
-cost.
+log-probabilities. The definitions follow the classes with similar names in transformers, with equal results.
+Parameters may be tensors, so that a compiled function can take them as inputs. No processor sorts: bisection
+finds the threshold that keeps the wanted number or probability of tokens, at a fraction of the cost.
 
 Any callable can be a processor. Equal processors share a compiled function: derive yours from `Value`, or
 define `__eq__` and `__hash__`; otherwise each object is compiled separately.
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
+from keras_tfm.configs import Field, FieldError, Refusal
 from keras_tfm.layers.signatures import Tensor
 
 MINUS_INFINITY = float("-inf")
@@ -95,7 +95,7 @@ class Temperature(Value):
 
 
 class TopK(Value):
-    """Keeps the `k` likeliest tokens (Fan et al. 2018), and those exactly as likely as the last of them.
+    """Keeps the `k` likeliest tokens (Fan et al. 2018), and any token exactly as likely as the last of them.
 
     >>> keras_tfm.generation.TopK(2)(np.array([[1.0, 3.0, 2.0]], "float32"), None).numpy().tolist()
     [[-inf, 3.0, 2.0]]
@@ -168,8 +168,8 @@ class RepetitionPenalty(Value):
     """Divides positive logits of tokens that occurred before by `penalty`, and multiplies negative ones by
     it.
 
-    Keskar et al. 2019, section 4.1. Tokens of the prompt count, its padding does not; with `prompt_only` no
-    others do: those of the source, if an encoder read one.
+    Keskar et al. 2019, section 4.1. Tokens of the prompt count, its padding does not; with `prompt_only` only
+    they count or, if an encoder read a source, only tokens of the source.
 
     >>> model = keras_tfm.heads.LanguageModel(keras_tfm.models.GPT2.from_size("tiny", vocabulary_size=50))
     >>> penalties = [keras_tfm.generation.RepetitionPenalty(1.2)]
@@ -190,9 +190,9 @@ class RepetitionPenalty(Value):
 
 
 class NoRepeatNGram(Value):
-    """Forbids tokens that would repeat any `size` tokens in a row (Paulus et al. 2018), the prompt
-    included; with `prompt_only`, those of the prompt alone, or of the
-    source if an encoder read one.
+    """Forbids tokens that would repeat any `size` tokens in a row (Paulus et al. 2018), the prompt included;
+    with `prompt_only` it forbids only what repeats tokens of the prompt, or of the source if an encoder read
+    one.
 
     >>> written = keras_tfm.generation.processors.Written(np.array([[1, 2, 1]]), np.ones((1, 3), bool), 3, 1)
     >>> processor = keras_tfm.generation.NoRepeatNGram(2)  # 1 must not be followed by 2 again
@@ -356,6 +356,6 @@ def require(name, value, is_right=lambda value: True, rule="", whole=False):
     most = 2**31 - 1 if whole else LARGEST
     if isinstance(value, bool) or not isinstance(value, kind) or not abs(value) <= most:
         expected = "a whole number of 32 bits" if whole else "a finite number"
-        raise ValueError(f"`{name}` must be {expected}; it is {value!r}.")
+        raise Refusal(name, expected, f"{value!r}")
     if not is_right(value):
-        raise ValueError(f"`{name}` {rule}; it is {value}.")
+        raise FieldError("{} {}; it is {}.", Field(name), rule, value)

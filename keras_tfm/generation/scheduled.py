@@ -44,9 +44,9 @@ class ScheduledSampling:
             """Read the token at `position`, and replace the next one if it is to be the model's own."""
             last = ops.take(token_ids, ops.reshape(position, (1,)), axis=1)  # (B, 1)
             logits, cache = self.model.step(last, cache)
-            own = sample(ops.cast(logits[:, -1], "float32"), position)
+            samples = sample(ops.cast(logits[:, -1], "float32"), position)
             is_next = is_own & (columns == position + 1)
-            return position + 1, ops.where(is_next, own[:, None], token_ids), cache
+            return position + 1, ops.where(is_next, samples[:, None], token_ids), cache
 
         state = ops.convert_to_tensor(0), token_ids, self.model.start(num_rows, length, context)
         _, token_ids, _ = ops.while_loop(lambda position, *_: position < length - 1, write, state)

@@ -35,8 +35,8 @@ class SpeculativeDecoder:
     """Greedy decoding from `model`, for which `draft`, a smaller model, proposes `num_drafted` tokens at a
     time.
 
-    The other arguments are those of `Decoder`. Both models need `num_drafted` positions more than the prompt
-    and the new tokens. Their caches must be able to go back, which the state of a recurrent network cannot.
+    The other arguments are as in `Decoder`. Both models need `num_drafted` positions more than the prompt and
+    the new tokens. Their caches must be able to go back, which the state of a recurrent network cannot.
 
     >>> model = keras_tfm.heads.LanguageModel(keras_tfm.models.GPT2.from_size("tiny", vocabulary_size=50))
     >>> decode = keras_tfm.generation.SpeculativeDecoder(model, draft=model, max_new_tokens=3, num_drafted=2)

@@ -22,7 +22,7 @@ class Stepwise:
 
     `context` is an example of what the model's own `start` takes, with one row; None for a model of prompts
     alone. `entries` are the (H, K) of each past tensor; `contexts` and `states` are {name: (dtype, shape)},
-    the rows and the length of a context None; `context_length` is that of the example.
+    the rows and the length of a context None; `context_length` is the length of the example.
 
     Raises:
         ValueError: if the model computes in another precision than float32.
@@ -38,18 +38,18 @@ class Stepwise:
             raise ValueError(f"A model is exported in float32; it computes in {model.compute_dtype}.")
         self.model = model
         self.cache = model.start(1, 1, context)
-        found = _Collect()
-        _replace(self.cache, found)
-        self.entries = found.entries
-        self.contexts = {name: _kind(x, _length_axis(x)) for name, x in found.contexts.items()}
-        self.context_length = max((x.shape[_length_axis(x)] for x in found.contexts.values()), default=0)
-        self.states = {name: _kind(x) for name, x in found.states.items()}
+        tensors = _Collect()
+        _replace(self.cache, tensors)
+        self.entries = tensors.entries
+        self.contexts = {name: _kind(x, _length_axis(x)) for name, x in tensors.contexts.items()}
+        self.context_length = max((x.shape[_length_axis(x)] for x in tensors.contexts.values()), default=0)
+        self.states = {name: _kind(x) for name, x in tensors.states.items()}
 
     def start(self, context: Any) -> dict[str, Any]:
         """The tensors of the context and the first states, {name: tensor}, of B rows."""
-        found = _Collect()
-        _replace(self.model.start(ops.shape(next(iter(context.values())))[0], 1, context), found)
-        return found.contexts | found.states
+        tensors = _Collect()
+        _replace(self.model.start(ops.shape(next(iter(context.values())))[0], 1, context), tensors)
+        return tensors.contexts | tensors.states
 
     def step(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """The logits (R, V) after the last of T tokens, the `new` entries of all, and the states.
@@ -60,13 +60,14 @@ class Stepwise:
                 written before; and the `past`, `context` and `state` tensors. Contexts may have fewer rows:
                 R / B neighbouring rows share one.
         """
-        given = _Given(inputs)
         mask = ops.cast(inputs["padding_mask"], "bool")
-        hidden, cache = self.model.backbone.step(inputs["token_ids"], _replace(self.cache, given), mask)
-        found = _Collect()
-        _replace(cache, found)
+        hidden, cache = self.model.backbone.step(
+            inputs["token_ids"], _replace(self.cache, _Given(inputs)), mask
+        )
+        tensors = _Collect()
+        _replace(cache, tensors)
         logits = ops.cast(self.model.head(hidden[:, -1:]), "float32")
-        return {"logits": logits[:, 0]} | found.new | found.states
+        return {"logits": logits[:, 0]} | tensors.new | tensors.states
 
 
 def _length_axis(x):

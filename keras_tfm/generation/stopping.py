@@ -40,8 +40,8 @@ class StopSequences:
 
     `symbols[token]` are the symbols that a token stands for (bytes, or a sequence of ids), and the sequences
     consist of such symbols: a stop string is found however it is split into tokens, even if it ends inside
-    one. A token beyond the last of `symbols` stands for none. The states are those of Aho and Corasick 1975;
-    a table (states, V + 1) gives the next state for each token.
+    one. A token beyond the last of `symbols` stands for none. The states form the automaton of Aho and
+    Corasick 1975; a table (states, V + 1) gives the next state for each token.
 
     >>> stop = keras_tfm.generation.StopSequences([b"ab"], symbols=[b"a", b"b", b"xa"])
     >>> state, _ = stop.advance(stop.start(num_rows=2), np.array([2, 1]))
@@ -97,22 +97,22 @@ def _automaton(sequences):
         is_whole[state] |= is_whole[suffix]
         moves[state] = {**moves[suffix], **trie[state]}
         queue.extend((child, moves[suffix].get(symbol, 0)) for symbol, child in trie[state].items())
-    found = len(trie)
+    final = len(trie)
     moves = [
-        {symbol: found if is_whole[target] else target for symbol, target in move.items()} for move in moves
+        {symbol: final if is_whole[target] else target for symbol, target in move.items()} for move in moves
     ]
     return [*moves, {}]
 
 
 def _token_transitions(moves, symbols):
     """The next state for each state and token: (states, V), int32."""
-    found = len(moves) - 1
+    final = len(moves) - 1
     alphabet = {symbol: i for i, symbol in enumerate(sorted({s for move in moves for s in move}))}
     step = np.zeros((len(moves), len(alphabet) + 1), np.int32)  # the last column: any other symbol
     for state, move in enumerate(moves):
         for symbol, target in move.items():
             step[state, alphabet[symbol]] = target
-    step[found] = found
+    step[final] = final
     table = np.broadcast_to(np.arange(len(moves), dtype=np.int32)[:, None], (len(moves), len(symbols))).copy()
     lengths = np.array([len(symbol) for symbol in symbols])
     for i in range(lengths.max(initial=0)):

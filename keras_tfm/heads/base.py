@@ -75,7 +75,7 @@ class ModelWithHead(FunctionalModel):
 class SetPredictor(ModelWithHead):
     """A `ModelWithHead` that answers by the last block of a decoder and learns by all. Abstract.
 
-    Its `predictions` are those of all blocks.
+    Its `predictions` are the predictions of all blocks.
     """
 
     num_classes: int
@@ -94,7 +94,7 @@ class SetPredictor(ModelWithHead):
 def reading_of(backbone):
     """(Inputs, outputs) with which `backbone` reads a text.
 
-    They are its own, or those of its method `read`, if it is an encoder-decoder that reads the text on both
-    sides.
+    An encoder-decoder that reads the text on both sides has a method `read`, which returns them; for any
+    other backbone they are its own.
     """
     return backbone.read() if hasattr(backbone, "read") else (backbone.input, backbone.output)

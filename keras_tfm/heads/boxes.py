@@ -2,7 +2,7 @@
 
 A box is its centre, width and height, (x, y, width, height), as shares of the image's sides.
 `keras.utils.bounding_boxes` converts the formats of data sets; its IoU adds a constant to the union, which is
-large compared with that of small boxes.
+large compared with the union of small boxes.
 """
 
 from keras import ops

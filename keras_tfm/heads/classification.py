@@ -7,7 +7,7 @@ import keras
 from keras import ops
 
 from keras_tfm.heads.base import ModelWithHead, reading_of
-from keras_tfm.layers.base import Layer, own
+from keras_tfm.layers.base import Layer, copy_of
 from keras_tfm.layers.feedforward import activation_of
 from keras_tfm.layers.masks import masked_max, masked_mean
 from keras_tfm.layers.regularization import Dropout
@@ -71,7 +71,7 @@ class ClassificationHead(Layer):
         self.output_projection.build((x_shape[0], self.hidden_dim or x_shape[1]))
 
     def _dense(self, *arguments, **options):
-        return keras.layers.Dense(*arguments, kernel_initializer=own(self.kernel_initializer), **options)
+        return keras.layers.Dense(*arguments, kernel_initializer=copy_of(self.kernel_initializer), **options)
 
     def call(self, x, training=None):
         """(B, D) -> (B, num_classes)."""
@@ -86,7 +86,7 @@ class ClassificationHead(Layer):
 class Classifier(ModelWithHead):
     """A `backbone` with a classification head: the backbone's inputs in, logits (B, num_classes) out.
 
-    The other arguments are those of `ClassificationHead`.
+    The other arguments go to `ClassificationHead`.
 
     Args:
         pooling: what the head reads. "first" is the backbone's `pooled_output` or, without one, the first

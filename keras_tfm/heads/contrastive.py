@@ -29,8 +29,8 @@ class Contrastive(ModelWithHead):
     logits (I, T) out.
 
     `learner()` is the model to train: B pairs in, vectors (B, 2, E) out, which the loss `SoftmaxContrast` or,
-    with a bias, `SigmoidContrast` compares with those of all other pairs, on other replicas too. Its `fit`
-    takes the inputs and any target for each, which is ignored. `predict` of Keras cuts both inputs into
+    with a bias, `SigmoidContrast` compares with the vectors of all other pairs, on other replicas too. Its
+    `fit` takes the inputs and any target for each, which is ignored. `predict` of Keras cuts both inputs into
     batches, and compares within each of them only: call the model, or give `batch_size` the number of all.
 
     Args:

@@ -1,4 +1,4 @@
-"""The loss of a decoder that is also told of known objects, with noise, and corrects them.
+"""The loss of a decoder that also gets the known objects, with noise, and corrects them.
 
 Zhang et al. 2023, "DINO: DETR with Improved DeNoising Anchor Boxes", section 3.3.
 """
@@ -13,7 +13,7 @@ from keras_tfm.registry import register
 
 @register
 class DenoisingSetPredictionLoss(VarifocalSetPredictionLoss):
-    """A `VarifocalSetPredictionLoss`, and that of denoising queries, whose objects are known.
+    """A `VarifocalSetPredictionLoss` plus the loss of denoising queries, whose objects are known.
 
     Predictions are (B, L Q + (L - 1) N, C + 4), block by block: first the Q = `num_queries` matched queries
     of each of L = `num_blocks` blocks, then the N denoising queries of all blocks but the first. These come

@@ -131,7 +131,7 @@ class ProgressiveDecoder(Layer):
 
 
 class MultiLevelDecoder(Layer):
-    """SETR-MLA: several maps, each with those behind it added, convolved on their own and put side by side.
+    """SETR-MLA: several maps, each plus all maps behind it, convolved on their own and put side by side.
 
     Each map is normalised and projected by 1 x 1 to `dim`; from the last to the first the sums go on; each
     sum is convolved by 3 x 3 to `dim` and twice to half of it, and resized to `scale` times the first map's

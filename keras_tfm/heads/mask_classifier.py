@@ -21,10 +21,10 @@ MOST_POINTS = 12_544  # at which Cheng et al. 2022 compare masks
 class MaskClassifier(SetPredictor):
     """A `backbone` with `mask_features` and `decoder_outputs`, a `MaskFormer`, and a head.
 
-    Outputs: `logits` (B, Q, num_classes + 1), the last one that of no segment, and `masks` (B, Q, rows,
-    columns), the logits of each pixel's being in a query's mask. They are those of the last decoder block;
-    `predictions` (B, L, Q, num_classes + 1 + rows columns), logits and masks side by side, are of all; train
-    the `learner`, which gives them, with the loss of `loss_of_training`.
+    Outputs: `logits` (B, Q, num_classes + 1), whose last class is "no segment", and `masks` (B, Q, rows,
+    columns), the logits of each pixel's being in a query's mask. Both come from the last decoder block;
+    `predictions` (B, L, Q, num_classes + 1 + rows columns) holds the logits and masks of all L blocks, side
+    by side. Train the `learner`, which outputs `predictions`, with the loss of `loss_of_training`.
 
     >>> backbone = keras_tfm.models.MaskFormer.from_size("tiny", image_size=32)
     >>> model = keras_tfm.heads.MaskClassifier(backbone, num_classes=3)
@@ -53,8 +53,8 @@ class MaskClassifier(SetPredictor):
         self.grid = tuple(features.shape[1:3])
 
     def mask_vectors(self, outputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """What is multiplied with the features of pixels: the vectors of the last block (B, Q, E), and those
-        of all (B, L, Q, E), of the backbone's `outputs`.
+        """What is multiplied with the features of pixels: the vectors of the last block (B, Q, E), and the
+        vectors of all blocks (B, L, Q, E), of the backbone's `outputs`.
         """
         states, mask_dim = outputs["decoder_outputs"], outputs["mask_features"].shape[-1]
         dim = states.shape[-1]
@@ -94,7 +94,7 @@ class PointMaskClassifier(MaskClassifier):
         self.seed_generator = keras.random.SeedGenerator()
 
     def mask_vectors(self, outputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Those by which the backbone's decoder looked."""
+        """The mask vectors, by which the backbone's decoder looked: of the last block, and of all."""
         vectors = outputs["mask_vectors"]
         return vectors[:, -1], vectors
 
@@ -114,8 +114,8 @@ def class_maps(logits: Tensor, masks: Tensor) -> Tensor:
     """The scores of classes at each pixel, (B, rows, columns, C), by `logits` (B, Q, C + 1) and `masks` (B,
     Q, rows, columns) of a `MaskClassifier`.
 
-    The sum over the queries of the class's probability times that of the pixel's being in the mask (section
-    3.4); it is not a probability itself.
+    Each score is the sum over the queries of the class's probability times the probability that the pixel is
+    in the mask (section 3.4); it is not a probability itself.
 
     >>> logits = np.array([[[9.0, 0.0, 0.0]]])  # one query, most likely of the first of two classes
     >>> masks = np.array([[[[9.0, -9.0]]]])  # of two pixels the first is in its mask

@@ -83,8 +83,8 @@ def segments_of(targets):
 def matched_masks(masks, of_query, num_segments):
     """(The masks of the segments' queries (B, M, N), 1 where a segment has one and 0 elsewhere (B, M)).
 
-    `masks` (B, Q, N) are those of all queries, and `of_query` (B, Q) says which segment a query has, -1 for
-    none.
+    `masks` (B, Q, N) are the masks of all queries, and `of_query` (B, Q) is the index of each query's
+    segment, -1 for none.
     """
     is_pair = ops.equal(of_query[:, None], ops.arange(num_segments)[:, None])  # (B, M, Q)
     query = ops.argmax(is_pair, axis=2)  # (B, M): 0 where a segment has none

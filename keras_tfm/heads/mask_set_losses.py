@@ -36,11 +36,11 @@ class MaskMatchingLoss(keras.losses.Loss, abc.ABC):
     set of masks, which may overlap, (B, M, H, W), see `segments_of`; or, with `num_segments`, (B, H, W, 2), a
     pixel's class and the number of its segment, 0 to `num_segments` - 1. A pixel of another number is in
     none. Predictions are (B, L, Q, C + 1 + rows columns), of a `MaskClassifier` whose masks have
-    the size `grid`. For each block the queries are matched anew, by `match`, at the cost of -p(class) times
-    `class_cost` and that of the masks. The loss is the sum over the blocks of a cross-entropy of classes in
-    which a query without a segment weighs `no_object`, averaged by these weights, and of the loss of matched
-    masks over the number of segments. The first of the `weights` is that of the classes, the others are a
-    subclass's. Both denominators are those of the whole batch, over all replicas.
+    the size `grid`. For each block the queries are matched anew, by `match`, at the cost -p(class)
+    `class_cost` plus `mask_costs`. The loss is the sum over the blocks of a cross-entropy of classes in which
+    a query without a segment weighs `no_object`, averaged by these weights, and of the loss of matched masks
+    over the number of segments. The first of the `weights` multiplies the loss of classes; a subclass defines
+    the others. Both denominators are sums over the whole batch, on all replicas.
 
     >>> loss = keras_tfm.heads.MaskSetLoss(grid=(1, 2))
     >>> predictions = np.zeros((1, 1, 2, 3 + 2))  # one block, two queries
@@ -107,8 +107,8 @@ class MaskMatchingLoss(keras.losses.Loss, abc.ABC):
 
     @abc.abstractmethod
     def mask_costs(self, segments, masks, num_blocks):
-        """What the masks of each pair would cost: (B L, Q, M), by those of segments (B, M, H, W), 0 or 1, and
-        the logits of queries, `masks` (B L, Q, N).
+        """What the masks of each pair would cost, (B L, Q, M): `segments` (B, M, H, W) are the segments'
+        masks, 0 or 1, and `masks` (B L, Q, N) the queries' logits.
         """
 
     @abc.abstractmethod
@@ -143,9 +143,9 @@ def _of(logits, classes):
 class MaskSetLoss(MaskMatchingLoss):
     """MaskFormer's `MaskMatchingLoss`: the focal and the dice loss of whole masks.
 
-    Pairs are compared at the size of the `grid`, and matched masks, enlarged, at that of the targets.
-    `weights` are those of classes, focal and dice loss, in the costs too but for the class, which counts once
-    there.
+    Pairs are compared at the size of the `grid`; matched masks are enlarged to the size of the targets.
+    `weights` multiply the loss of classes, the focal loss and the dice loss; in the costs the class has the
+    weight 1.
 
     >>> loss = keras_tfm.heads.MaskSetLoss(grid=(1, 2))
     >>> targets = np.array([[[0, 1]]])  # two pixels, each a segment of its own
@@ -185,8 +185,8 @@ class PointMaskSetLoss(MaskMatchingLoss):
     Pairs are compared at `num_points` P uniform random points of an image. For the loss of a matched mask,
     P `oversampling` points are drawn; of these it takes the P `importance` ones where it is least certain,
     whose logits are nearest to 0, and further uniform ones, P in all (Kirillov et al. 2020, "PointRend").
-    Masks and segments are read between the centres of cells, as by `sample_bilinear`. `weights` are those of
-    classes, cross-entropy and dice loss, in the costs too. `seed` is a number or the
+    Masks and segments are read between the centres of cells, as by `sample_bilinear`. `weights` multiply the
+    loss of classes, the cross-entropy and the dice loss, in the costs too. `seed` is a number or the
     `keras.random.SeedGenerator` that the model saves; the points differ from call to call, and are the same
     for all masks of an image and a block, whereas transformers draws them anew for each.
 
@@ -246,7 +246,7 @@ class PointMaskSetLoss(MaskMatchingLoss):
 
     @property
     def num_candidates(self):
-        """Of how many points a mask takes those where it is least certain."""
+        """How many points are drawn for a mask, from which it takes the least certain ones."""
         return int(self.oversampling * self.num_points)
 
     def draw(self, size, count):

@@ -148,8 +148,8 @@ class NextSentence(ModelWithHead):
 
 
 def take_positions(x, positions):
-    """The vectors of `x` (B, T, D) at `positions` (B, M): (B, M, D); NaN for those outside, where a graph
-    cannot raise.
+    """The vectors of `x` (B, T, D) at `positions` (B, M): (B, M, D); NaN for positions outside of it, where a
+    graph cannot raise.
     """
     rows = ops.take_along_axis(x, positions[..., None], axis=1)  # (B, M, D)
     return rows + outside_is_nan(positions, ops.shape(x)[1], x.dtype)

@@ -1,7 +1,8 @@
 """Heads of detectors: one object, or none, of each query.
 
-DETR's (Carion et al. 2020, section 3.2), and that of detectors whose queries have references, places in the
-image from which boxes are measured (Zhu et al. 2021, "Deformable DETR", section 4.1).
+One head is DETR's (Carion et al. 2020, section 3.2). The other is for detectors whose queries have
+references, places in the image from which boxes are measured (Zhu et al. 2021, "Deformable DETR", section
+4.1).
 """
 
 import math
@@ -28,10 +29,10 @@ NEVER = -100.0  # the logit of classes that proposals do not predict
 class ObjectDetector(SetPredictor):
     """A `backbone` with `decoder_outputs` (B, L, Q, D), a `DETR`, and a head: images in, Q objects out.
 
-    Outputs: `logits` (B, Q, num_classes + 1), the last one that of no object, and `boxes` (B, Q, 4), (x, y,
-    width, height) around the centre as parts of the image's sides, padding apart. They are those of the last
-    decoder block; `predictions` (B, L, Q, num_classes + 5), logits and boxes side by side, are of all; train
-    the `learner`, which gives them, with the loss of `loss_of_training`.
+    Outputs: `logits` (B, Q, num_classes + 1), whose last class is "no object", and `boxes` (B, Q, 4), (x, y,
+    width, height) around the centre as parts of the image's sides, padding apart. Both come from the last
+    decoder block; `predictions` (B, L, Q, num_classes + 5) holds the logits and boxes of all L blocks, side
+    by side. Train the `learner`, which outputs `predictions`, with the loss of `loss_of_training`.
 
     >>> backbone = keras_tfm.models.DETR.from_size("tiny", image_size=32)
     >>> model = keras_tfm.heads.ObjectDetector(backbone, num_classes=3)
@@ -58,7 +59,7 @@ class ObjectDetector(SetPredictor):
 
     @staticmethod
     def probabilities(logits):
-        """Those of the classes, (..., num_classes)."""
+        """The probabilities of the classes, (..., num_classes)."""
         return ops.softmax(ops.cast(logits, "float32"))[..., :-1]
 
 
@@ -110,7 +111,7 @@ class ReferencedDetector(SetPredictor):
 
     @staticmethod
     def probabilities(logits):
-        """Those of the classes, (..., num_classes)."""
+        """The probabilities of the classes, (..., num_classes)."""
         return ops.sigmoid(ops.cast(logits, "float32"))
 
 

@@ -23,14 +23,14 @@ NUM_GROUPS = 8  # of channels that are normalised together; a narrower map has o
 class PanopticDetector(SetPredictor):
     """A `DETR` as `backbone` and a head: images in, Q objects out, each with a mask.
 
-    Outputs: `logits` (B, Q, num_classes + 1) and `boxes` (B, Q, 4) as those of an `ObjectDetector`, and
-    `masks` (B, Q, rows, columns), the logits of each pixel's being in a query's mask. Each query attends to
+    Outputs: `logits` (B, Q, num_classes + 1) and `boxes` (B, Q, 4) as in an `ObjectDetector`, and `masks` (B,
+    Q, rows, columns), the logits of each pixel's being in a query's mask. Each query attends to
     the encoded map, by one softmax over the cells of all heads; its weights, beside the projected map, go
-    through convolutions, and are enlarged step by step to the backbone's earlier maps, which are added. Of
-    `num_maps` maps, counted from the last, the first one gives the masks their size. `predictions` (B, Q, L
+    through convolutions, and are enlarged step by step to the backbone's earlier maps, which are added. It
+    uses the last `num_maps` maps; the first of them gives the masks their size. `predictions` (B, Q, L
     (num_classes + 5) + rows columns) are, side by side, the logits and boxes of all decoder blocks and the
-    last one's masks; train the `learner`, which gives them, with the loss of `loss_of_training`.
-    The authors first train a detector, and then this head alone, on the detector as it is.
+    last one's masks; train the `learner`, which gives them, with the loss of `loss_of_training`. The authors
+    first train a detector, and then this head alone, on the detector as it is.
 
     Raises:
         ValueError: for a backbone of fewer maps or, as the channels are normalised in groups of equal size,

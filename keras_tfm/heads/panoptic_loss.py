@@ -1,4 +1,4 @@
-"""The loss of DETR's panoptic head: that of objects, and that of their masks.
+"""The loss of DETR's panoptic head: the loss of the objects plus the loss of their masks.
 
 Carion et al. 2020, "End-to-End Object Detection with Transformers", section 4.3.
 """
@@ -67,7 +67,7 @@ class PanopticSetLoss(SetPredictionLoss):
 
 def boxes_around(segments, is_image):
     """The smallest box (x, y, width, height) around the pixels of each segment (B, M, H, W), as parts of the
-    sides of the image, whose pixels `is_image` (B, 1, H, W) tells: (B, M, 4).
+    sides of the image: (B, M, 4). `is_image` (B, 1, H, W) marks the image's pixels.
     """
     corners, image = corners_of_masks(segments), corners_of_masks(is_image)  # (B, M, 4), (B, 1, 4)
     origin, sides = image[..., :2], image[..., 2:] - image[..., :2]

@@ -24,6 +24,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from keras_tfm.configs import FieldError
 from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.heads.object_detector import box_head, check_classes
 from keras_tfm.heads.set_prediction import SetPredictionLoss
@@ -37,17 +38,17 @@ from keras_tfm.registry import register
 class PatchDetector(ModelWithHead):
     """A `backbone`, a `DETR`, that finds `num_patches` patches of its images, by heads of its own.
 
-    Inputs: those of the backbone, and `patches` (B, P, h, w, C), each cut out of its image and resized. The
+    Inputs: the backbone's inputs, and `patches` (B, P, h, w, C), each cut out of its image and resized. The
     output, `predictions` (B, L, Q, P + num_classes + 5) of the L decoder blocks, is for the loss of
-    `loss_of_training`: how far the features that a query tells are from those of each patch, logits of the
-    classes and of no object, and boxes. `found` has them of the last block by name: `logits`, `boxes`,
-    `features` (B, Q, F), and `patch_features` (B P, F). The layers of the backbone's own backbone are frozen
-    here; `detector` is a copy in which they learn.
+    `loss_of_training`: how far the features that a query predicts are from the features of each patch, logits
+    of the classes and of no object, and boxes. `found` has the last block's outputs by name: `logits`,
+    `boxes`, `features` (B, Q, F), and `patch_features` (B P, F). The layers of the backbone's own backbone
+    are frozen here; `detector` is a copy in which they learn.
 
     Args:
         num_patches: P, which must divide the backbone's queries Q.
         patch_size: h and w, or one for both, by default the size of the images. Another needs layers that
-            read any size, such as those of a `ResNet`.
+            read any size, such as a `ResNet`'s.
         dropout: the rate at which training zeroes a query's patch vector.
         num_classes: the patches are of the first one.
 
@@ -70,7 +71,7 @@ class PatchDetector(ModelWithHead):
         check_classes(num_classes)
         num_queries = backbone.config.num_queries
         if num_patches < 1 or num_queries % num_patches:
-            raise ValueError(f"`num_patches` must divide the {num_queries} queries; it is {num_patches}.")
+            raise FieldError("{num_patches} must divide the {} queries; it is {}.", num_queries, num_patches)
         images, features = backbone.input["images"], backbone.maps[-1]
         reader = keras.Model(images, features, name="patch_reader")
         reader.trainable = False
@@ -198,7 +199,7 @@ class PatchDetectionLoss(SetPredictionLoss):
 
 
 def own_queries(num_queries: int, num_patches: int) -> np.ndarray:
-    """Which queries attend to which: to those of the same patch. (1, Q, Q), boolean.
+    """Which queries attend to which: a query attends to the queries of the same patch. (1, Q, Q), boolean.
 
     >>> keras_tfm.heads.own_queries(4, 2).astype(int).tolist()
     [[[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 1], [0, 0, 1, 1]]]

@@ -102,8 +102,8 @@ class SegmentationLoss(keras.losses.Loss):
     """The cross-entropy of the pixels' labels, in nats, averaged over the pixels that have one.
 
     Targets are labels (B, H, W), `ignored` where a pixel counts nowhere; predictions are logits (B, rows,
-    columns, classes), which are resized to (H, W). Its denominator, the number of labelled pixels, is that of
-    the whole batch, over all replicas.
+    columns, classes), which are resized to (H, W). Its denominator is the number of labelled pixels of the
+    whole batch, over all replicas.
 
     >>> loss = keras_tfm.heads.SegmentationLoss()
     >>> labels = np.array([[[0, 255]]])  # two pixels, the second without a label

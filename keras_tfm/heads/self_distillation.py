@@ -12,7 +12,7 @@ import keras
 from keras import ops
 
 from keras_tfm.heads.base import ModelWithHead
-from keras_tfm.layers.base import Layer, own
+from keras_tfm.layers.base import Layer, copy_of
 from keras_tfm.layers.dense import Dense
 from keras_tfm.registry import register
 from keras_tfm.training.model import Model
@@ -46,13 +46,13 @@ class ProjectionHead(Layer):
         self.denses, width = [], x_shape[-1]
         for i, dim in enumerate((self.hidden_dim, self.hidden_dim, self.bottleneck_dim)):
             dense = Dense(
-                dim, "gelu" if i < 2 else None, kernel_initializer=own(INITIALIZER), name=f"dense_{i}"
+                dim, "gelu" if i < 2 else None, kernel_initializer=copy_of(INITIALIZER), name=f"dense_{i}"
             )
             dense.build((None, width))
             self.denses.append(dense)
             width = dim
         shape = (self.bottleneck_dim, self.num_prototypes)
-        self.prototypes = self.add_weight(shape, own(INITIALIZER), name="prototypes")
+        self.prototypes = self.add_weight(shape, copy_of(INITIALIZER), name="prototypes")
 
     def call(self, x):
         """Vectors (B, D) -> cosines (B, num_prototypes)."""

@@ -24,9 +24,9 @@ class MatchingLoss(keras.losses.Loss, abc.ABC):
     as parts of the image's sides; the class -1 is padding. Predictions are (B, L, Q, . + 4): logits, and
     boxes. For each block the queries are matched anew, by `match`, at the cost of their class, the sum of
     absolute differences and -GIoU. The loss is the sum over the blocks of what a subclass says of the
-    classes, and of the differences and 1 - GIoU of matched boxes over the number of targets. `weights` are
-    those of the three in the loss and, by default, in the `costs`. Denominators are those of the whole batch,
-    over all replicas.
+    classes, and of the differences and 1 - GIoU of matched boxes over the number of targets. `weights`
+    multiply these three terms in the loss and, by default, in the `costs`. Denominators are sums over the
+    whole batch, on all replicas.
 
     >>> loss = keras_tfm.heads.SetPredictionLoss()
     >>> targets = np.array([[[0, 0.5, 0.5, 0.2, 0.2], [-1, 0, 0, 0, 0]]])  # an object, and padding
@@ -77,7 +77,7 @@ class MatchingLoss(keras.losses.Loss, abc.ABC):
 
     def box_total(self, predictions, query_targets):
         """What the boxes of `predictions` (B L, Q, . + 4) add to the loss, before it is divided by the number
-        of targets; `query_targets` (B L, Q, 5) are those of the queries, with the class -1 for none.
+        of targets; `query_targets` (B L, Q, 5) are the queries' targets, with the class -1 for none.
         """
         boxes, own_boxes = predictions[..., -4:], query_targets[..., 1:]
         _, of_distance, of_overlap = self.weights
@@ -86,7 +86,7 @@ class MatchingLoss(keras.losses.Loss, abc.ABC):
         return ops.sum(ops.where(query_targets[..., 0] >= 0, badness, 0.0))
 
     def logits_of(self, predictions):
-        """Those of the classes in the `predictions` (B L, Q, . + 4)."""
+        """The logits of the classes in the `predictions` (B L, Q, . + 4)."""
         return predictions[..., :-4]
 
     def further_badness(self, predictions, of_query):
@@ -115,7 +115,7 @@ class MatchingLoss(keras.losses.Loss, abc.ABC):
     @abc.abstractmethod
     def class_mean(self, predictions, query_targets):
         """(total, count) of the loss of the classes in the `predictions` (B, Q, . + 4), where `query_targets`
-        (B, Q, 5) are those of the queries, with the class -1 for none; the count is None for the number of
+        (B, Q, 5) are the queries' targets, with the class -1 for none; the count is None for the number of
         targets.
         """
 
@@ -169,8 +169,8 @@ class FocalSetPredictionLoss(MatchingLoss):
 
     Predictions are (B, L, Q, C + 4). The loss of classes is the sum of the `focal_loss` of all logits, over
     the number of targets, with 2 for its exponent; the cost of a class is what it would add to it. Where the
-    first block `proposes`, its first logit alone tells objects, of any class, from none. A batch without
-    targets teaches nothing.
+    first block `proposes`, its first logit alone separates objects, of any class, from "no object". A batch
+    without targets teaches nothing.
 
     >>> loss = keras_tfm.heads.FocalSetPredictionLoss()
     >>> targets = np.array([[[0, 0.5, 0.5, 0.2, 0.2]]])  # an object of the class 0

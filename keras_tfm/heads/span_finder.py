@@ -64,8 +64,8 @@ def best_spans(start: Tensor, end: Tensor, mask: Tensor, max_length: int) -> tup
     """The likeliest span of each row: its first and last position, and the sum of their logits, (B,) each.
 
     `start` and `end` (B, T) are logits. Both ends lie where `mask` (B, T) is True, and a span has at most
-    `max_length` positions. Of equal spans the earliest and shortest is taken. A row whose mask is all False
-    gets the sum 2 `LOWEST`.
+    `max_length` positions. Among equal spans it takes the earliest and shortest. A row whose mask is all
+    False gets the sum 2 `LOWEST`.
 
     >>> start, end = np.array([[0.0, 2.0, 1.0]]), np.array([[9.0, 0.0, 3.0]])
     >>> [int(x[0]) for x in keras_tfm.heads.best_spans(start, end, np.ones((1, 3), "bool"), max_length=2)]

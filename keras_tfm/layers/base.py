@@ -106,7 +106,7 @@ def require_sizes(**sizes):
             raise ValueError(f"`{name}` must be at least 1; it is {size}.")
 
 
-def own(initializer):
+def copy_of(initializer):
     """A copy of `initializer`, for one weight.
 
     A Keras initializer object returns the same numbers at every call, so each weight needs a copy. A string

@@ -151,9 +151,10 @@ def residuals(normalize_first=False, dropout=0.0, epsilon=1e-6, norm=LayerNormal
 class Block(SameShape):
     """Residuals in a row: (B, T, D), or a map, in and out.
 
-    `parts` are {name: a `Residual`} in the order in which they run; one that is None is left out. A part is
-    the attribute of its name, by which `call` hands it its tensors. Those that decode are called "attention",
-    causal self-attention, and "context_attention", cross-attention.
+    `parts` are {name: a `Residual`, or another layer that keeps the shape} in the order in which they run;
+    one that is None is left out. A part is the attribute of its name, by which `call` hands it its tensors.
+    Those that decode are `Residual`s called "attention", causal self-attention, and "context_attention",
+    cross-attention.
 
     >>> part, attention = keras_tfm.layers.Residual, keras_tfm.layers.MultiHeadAttention(2)
     >>> feedforward = part(keras_tfm.layers.FeedForward(16))
@@ -179,7 +180,7 @@ class Block(SameShape):
             context_shape = (tensors_shape or {}).get(name, {}).get("context")
             if name == "context_attention" and context_shape is None:
                 raise ValueError(f"{self.name!r} has cross-attention: call it with a `context` (B, S, D).")
-            part.build(x_shape, context_shape)
+            part.build(x_shape, *(() if context_shape is None else (context_shape,)))
 
     def call(self, x, training=None, **tensors):
         """The output of the last part, in the shape of `x`.

@@ -21,6 +21,8 @@ from keras_tfm.layers.signatures import Activation
 class ShortcutBlock(Layer):
     """activation(branch(norm(x)) + shortcut(norm(x))) for maps (B, height, width, C).
 
+    It is no `Block`: the map may change its shape, and the shortcut is a layer.
+
     Args:
         branch: a layer that may change the shape of the map.
         shortcut: a layer that gives the map the shape of the branch's output; None adds `x` itself.

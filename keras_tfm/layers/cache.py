@@ -163,7 +163,7 @@ class KeyValueCache(NamedTuple):
 
     def attention_mask(self, query, window=None):
         """Which entries the grouped `query` (N, H, T G, K), at the last T positions written, may attend to,
-        those of the last `window` positions alone if given: (N, 1, T G, S G).
+        with a `window` only the entries of the last `window` positions: (N, 1, T G, S G).
         """
         length, size = self.mask.shape[1] or ops.shape(self.mask)[1], self.group_size
         query_length = ops.shape(query)[2] // size
@@ -291,7 +291,7 @@ class ContextCache(NamedTuple):
         return ops.reshape(x, (*ops.shape(query)[:2], x.shape[-1]))  # (R, T, .)
 
     def positions(self, query, positions=None):
-        """The positions (G T,) of grouped queries, given those of one sequence (T,), by default 0 .. T-1."""
+        """The positions (G T,) of grouped queries, given one sequence's (T,), by default 0 .. T-1."""
         if positions is None:
             positions = ops.arange(ops.shape(query)[1], dtype="int32")
         return ops.tile(ops.cast(positions, "int32"), (self.group_size(query),))  # (G T,)
@@ -305,8 +305,8 @@ class ContextCache(NamedTuple):
 
 
 class BlockCache(NamedTuple):
-    """The cache of a decoder block: that of its self-attention and, with cross-attention, that of its
-    context.
+    """The cache of a decoder block: its self-attention's cache and, with cross-attention, its context's
+    cache.
 
     >>> block = keras_tfm.layers.TransformerBlock(num_heads=2, intermediate_dim=16, causal=True)
     >>> y = block(np.ones((1, 3, 8)))  # creates the weights

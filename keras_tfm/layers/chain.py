@@ -48,7 +48,7 @@ class Chain(Layer):
 
 
 class ChainBlock(Chain):
-    """One block of a model, made of layers in a row, where `Block` does not fit.
+    """One block of a model, made of layers in a row. It is no `Block`, whose parts keep the shape.
 
     >>> part = keras_tfm.layers.Residual(keras_tfm.layers.FeedForward(16))
     >>> keras_tfm.layers.ChainBlock([part])(np.ones((1, 5, 8))).shape

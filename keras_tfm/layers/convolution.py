@@ -195,7 +195,7 @@ class StandardizedConvolution(Convolution):
     variance 1.
 
     Qiao et al. 2019, "Micro-Batch Training with Batch-Channel Normalization and Weight Standardization", eq.
-    5; `epsilon` is added to the variance. The other arguments are those of `Convolution`, without `groups`.
+    5; `epsilon` is added to the variance. The other arguments are as in `Convolution`, without `groups`.
 
     >>> keras_tfm.layers.StandardizedConvolution(16)(np.ones((1, 8, 8, 3))).shape
     TensorShape([1, 8, 8, 16])

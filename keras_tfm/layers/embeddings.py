@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_tfm.inputs import as_integers, refuse_outside
-from keras_tfm.layers.base import Layer, own, require_sizes
+from keras_tfm.layers.base import Layer, copy_of, require_sizes
 from keras_tfm.layers.compiler.products import multiply_transposed
 from keras_tfm.layers.positions import PositionEmbedding, outside_is_nan
 from keras_tfm.layers.signatures import Initializer
@@ -51,7 +51,7 @@ class TokenEmbedding(Layer):
         return keras.layers.ReversibleEmbedding(
             size,
             self.dim,
-            embeddings_initializer=own(self.initializer),
+            embeddings_initializer=copy_of(self.initializer),
             name=name,
         )
 

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.layers.base import SameShape, own, require_sizes
+from keras_tfm.layers.base import SameShape, copy_of, require_sizes
 from keras_tfm.layers.compiler.gradients import custom_gradient
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.masks import in_float32
@@ -110,7 +110,7 @@ class FeedForward(SameShape):
                 width,
                 activation,
                 use_bias=self.use_bias,
-                kernel_initializer=own(self.kernel_initializer),
+                kernel_initializer=copy_of(self.kernel_initializer),
                 name=name,
             )
 

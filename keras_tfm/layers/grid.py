@@ -141,7 +141,7 @@ class MapAttention(Layer):
         return (*x_shape[:3], self.attention.compute_output_shape(*self._shapes(x_shape))[-1])
 
     def _shapes(self, x_shape):
-        """The shape of the queries and, if there is a reduction, that of the keys."""
+        """The shape of the queries and, if there is a reduction, the shape of the keys."""
         shapes = [_sequence_shape(x_shape)]
         if self.reduction is not None:
             shapes.append(_sequence_shape(self.reduction.compute_output_shape(x_shape)))

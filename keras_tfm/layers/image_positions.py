@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_tfm.layers.base import SameShape, own
+from keras_tfm.layers.base import SameShape, copy_of
 from keras_tfm.layers.positions import sines
 from keras_tfm.layers.signatures import Initializer, Sides
 from keras_tfm.registry import register
@@ -69,7 +69,7 @@ class GridPositionEmbedding(SameShape):
     def build(self, x_shape):
         grid = tuple(x_shape[1:3]) if self.grid is None else self.grid
         rows, columns = grid if isinstance(grid, list | tuple) else (grid, grid)
-        initializer = own(keras.initializers.get(self.initializer))
+        initializer = copy_of(keras.initializers.get(self.initializer))
         self.table = self.add_weight((rows, columns, x_shape[3]), initializer, name="table")
 
     def call(self, x):

@@ -8,7 +8,7 @@
 
     (B or 1, H or 1, T, S) the same for each head
 
-B is the batch size, T the number of queries, S that of keys and H that of heads.
+B is the batch size, and T, S and H are the numbers of queries, keys and heads.
 """
 
 import keras

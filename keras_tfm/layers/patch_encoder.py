@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.layers.base import Layer, own, require_sizes
+from keras_tfm.layers.base import Layer, copy_of, require_sizes
 from keras_tfm.layers.image_positions import interpolate_positions
 from keras_tfm.layers.masks import key_mask_of
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map, patch_grid
@@ -34,7 +34,7 @@ class PrependedTokens(Layer):
         self.initializer = initializer
 
     def build(self, x_shape):
-        initializer = own(keras.initializers.get(self.initializer))
+        initializer = copy_of(keras.initializers.get(self.initializer))
         self.embedding = self.add_weight((1, self.count, x_shape[-1]), initializer, name="embedding")
 
     def call(self, x):

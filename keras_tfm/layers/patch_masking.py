@@ -12,7 +12,8 @@ from typing import Any
 
 from keras import ops
 
-from keras_tfm.layers.base import Layer, own
+from keras_tfm.configs import FieldError
+from keras_tfm.layers.base import Layer, copy_of
 from keras_tfm.layers.signatures import Initializer, Tensor
 
 
@@ -53,15 +54,15 @@ class PatchMasking(Layer):
     def __init__(self, mask_ratio: float = 0.75, prefix: int = 0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         if not 0 <= mask_ratio < 1:
-            raise ValueError(f"`mask_ratio` must lie in [0, 1); it is {mask_ratio}.")
+            raise FieldError("{mask_ratio} must lie in [0, 1); it is {}.", mask_ratio)
         self.mask_ratio = mask_ratio
         self.prefix = prefix
 
     def build(self, x_shape, noise_shape):
         num_patches = noise_shape[1]
         if num_patches is None or not num_visible(num_patches, self.mask_ratio):
-            raise ValueError(
-                f"`mask_ratio` must leave one of {num_patches} patches visible; it is {self.mask_ratio}."
+            raise FieldError(
+                "{mask_ratio} must leave one of {} patches visible; it is {}.", num_patches, self.mask_ratio
             )
         if x_shape[1] not in (None, self.prefix + num_patches):
             raise ValueError(
@@ -94,7 +95,7 @@ class PatchRestoring(Layer):
         self.initializer = initializer
 
     def build(self, x_shape, noise_shape):
-        self.mask_token = self.add_weight((1, 1, x_shape[2]), own(self.initializer), name="mask_token")
+        self.mask_token = self.add_weight((1, 1, x_shape[2]), copy_of(self.initializer), name="mask_token")
 
     def call(self, x, noise):
         """(B, prefix + M, D) -> (B, prefix + N, D)."""

@@ -18,7 +18,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_tfm.layers.base import Layer, own, require_sizes
+from keras_tfm.layers.base import Layer, copy_of, require_sizes
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.signatures import Initializer, Sides, Tensor
 
@@ -135,7 +135,7 @@ class PatchEmbedding(Layer):
         self.num_channels = images_shape[-1]
         self.compute_output_shape(images_shape)  # raises for images that cannot be cut into patches
         patch_height, patch_width = height_and_width(self.patch_size)
-        initializer = own(self.kernel_initializer)
+        initializer = copy_of(self.kernel_initializer)
         self.projection = keras.layers.Dense(
             self.dim, use_bias=self.use_bias, kernel_initializer=initializer, name="projection"
         )
@@ -208,7 +208,7 @@ class PatchMerging(Layer):
         if len(x_shape) != 4 or None in tuple(x_shape[1:]):
             raise ValueError(f"`x` must have the shape (B, height, width, D); it is {tuple(x_shape)}.")
         width = 4 * x_shape[3]
-        initializer = own(self.kernel_initializer)
+        initializer = copy_of(self.kernel_initializer)
         self.projection = Dense(self.dim, use_bias=False, kernel_initializer=initializer, name="projection")
         self.projection.build((*x_shape[:3], width))
         if self.norm is not None:

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from keras import ops
 
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.base import Layer, own
+from keras_tfm.layers.base import Layer, copy_of
 from keras_tfm.layers.blocks import Residual
 from keras_tfm.layers.empty_batch import never_empty
 from keras_tfm.layers.feedforward import FeedForward
@@ -52,11 +52,11 @@ class AttentionPooling(Layer):
 
     def build(self, x_shape):
         dim = x_shape[-1]
-        initializer = own(self.kernel_initializer)
+        initializer = copy_of(self.kernel_initializer)
         self.query = self.add_weight((1, 1, dim), initializer, name="query")
         self.attention.build((x_shape[0], 1, dim), x_shape)
         hidden = self.intermediate_dim or 4 * dim
-        branch = FeedForward(hidden, self.activation, kernel_initializer=own(self.kernel_initializer))
+        branch = FeedForward(hidden, self.activation, kernel_initializer=copy_of(self.kernel_initializer))
         self.feedforward = Residual(branch, LayerNormalization(self.epsilon), "input", name="feedforward")
         self.feedforward.build((x_shape[0], 1, dim))
 

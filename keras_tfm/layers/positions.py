@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from keras_tfm.inputs import refuse_outside
-from keras_tfm.layers.base import SameShape, own, require_sizes
+from keras_tfm.layers.base import SameShape, copy_of, require_sizes
 from keras_tfm.layers.signatures import Initializer
 
 
@@ -96,7 +96,7 @@ class PositionEmbedding(SameShape):
             self.max_length,
             x_shape[-1],
             name="embedding",
-            embeddings_initializer=own(self.initializer),
+            embeddings_initializer=copy_of(self.initializer),
         )
         self.embedding.build()
 

@@ -82,8 +82,8 @@ class RecurrentEncoder(Layer):
         """(B, S, D) -> the states of all directions side by side, (B, S, W), and the last states.
 
         The last states are one tensor (B, .): layer by layer, forward before backward, h before c in an
-        LSTM. The last state of the backward direction is that of the first position, so it too has read the
-        whole sequence. `mask` (B, S) is False at padding.
+        LSTM. The last state of the backward direction is the state at the first position, so it too has read
+        the whole sequence. `mask` (B, S) is False at padding.
         """
         if x.shape[0] == 0:  # keras.layers.LSTMCell fails on an empty batch
             shape, last = self.compute_output_shape(x.shape)

@@ -12,8 +12,7 @@ from keras_tfm.layers.signatures import Activation
 class TransformerStack(SameShape):
     """`num_layers` blocks in a row. Abstract: see `TransformerEncoder` and `TransformerDecoder`.
 
-    The other arguments are those of `TransformerBlock`. With `normalize_first` a last norm follows the
-    blocks.
+    The other arguments are as in `TransformerBlock`. With `normalize_first` a last norm follows the blocks.
     """
 
     causal = False

@@ -22,7 +22,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_tfm.layers.base import SameShape, own, require_sizes
+from keras_tfm.layers.base import SameShape, copy_of, require_sizes
 from keras_tfm.layers.feedforward import activation_of
 from keras_tfm.layers.masks import in_float32, padding_mask_of
 from keras_tfm.layers.regularization import Dropout
@@ -91,7 +91,7 @@ class SwitchFeedForward(SameShape):
         dim = x_shape[-1]
         # The router stays in float32 under mixed precision too (section 2.4).
         self.router = self.add_weight(
-            (dim, self.num_experts), own(self._initializer()), name="router", autocast=False
+            (dim, self.num_experts), copy_of(self._initializer()), name="router", autocast=False
         )
         self.hidden = self._experts("becd,edf->becf", self.intermediate_dim, self.activation, "hidden")
         self.hidden.build((None, self.num_experts, None, dim))

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from keras import ops
 
-from keras_tfm.layers.base import Layer, own
+from keras_tfm.layers.base import Layer, copy_of
 from keras_tfm.layers.patches import PatchEmbedding
 from keras_tfm.layers.signatures import Initializer
 
@@ -38,7 +38,7 @@ class TubeletEmbedding(Layer):
         self.tubelet_size = cast(tuple[int, int, int], tuple(tubelet_size))
         self.use_bias = use_bias
         self.kernel_initializer = kernel_initializer
-        initial = {"use_bias": use_bias, "kernel_initializer": own(kernel_initializer)}
+        initial = {"use_bias": use_bias, "kernel_initializer": copy_of(kernel_initializer)}
         self.patches = PatchEmbedding(dim, self.tubelet_size[1:], **initial)
 
     def build(self, videos_shape):

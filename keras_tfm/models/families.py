@@ -1,4 +1,4 @@
-"""Families by the names of their classes: this package's, those of imported modules, and plugins."""
+"""Families by the names of their classes: this package's, imported modules' and plugins'."""
 
 from typing import Any
 

@@ -193,7 +193,7 @@ def making():
 
     While Keras loads a file it recognises an object that several layers share by its address in memory. An
     object made at the address of one that is gone would be taken for it, and a sub-layer of one layer could
-    become that of another. Within this context Keras forgets these addresses.
+    become a sub-layer of another. Within this context Keras forgets these addresses.
     """
     names = "shared_objects/id_to_obj_map", "shared_objects/id_to_config_map"
     before = [get_global_attribute(name) for name in names]
@@ -215,7 +215,7 @@ def shared_number(layer):
 
 
 def parts_of(layer):
-    """The layers that `layer` holds directly, without those inside them."""
+    """The layers that `layer` holds directly, without the layers inside them."""
     return layer._layers
 
 
@@ -224,13 +224,13 @@ def built_parts_kept(layer):
     """Within this context, `build` of those parts of `layer` that are built does nothing: they belong to
     others too, or were trained before. Keras would add their weights a second time, and refuse.
     """
-    kept = [(part, vars(part)["build"]) for part in parts_of(layer) if part.built and "build" in vars(part)]
+    builds = [(part, vars(part)["build"]) for part in parts_of(layer) if part.built and "build" in vars(part)]
     try:
-        for part, _ in kept:
+        for part, _ in builds:
             vars(part)["build"] = lambda *_, **__: None
         yield
     finally:
-        for part, build in kept:
+        for part, build in builds:
             vars(part)["build"] = build
 
 
@@ -245,7 +245,7 @@ def kernel_of(layer):
 
 
 def seed_generators_of(layer):
-    """The generators from which a layer itself draws seeds, without those of the layers inside it."""
+    """The generators from which a layer itself draws seeds, without its inner layers' generators."""
     return getattr(layer, "_seed_generators", [])
 
 
@@ -265,7 +265,7 @@ def track_in_export(archive, resources):
 
 
 def write_export(archive, names, folder):
-    """Write the endpoints `names` of an `ExportArchive`, of whose tables `track_in_export` was told.
+    """Write the endpoints `names` of an `ExportArchive`, after `track_in_export` got its tables.
 
     Its `write_out` traces each function twice, since TensorFlow forgets what was traced before it began to
     save, and each model inside once more, to look for tables.
@@ -358,7 +358,7 @@ def update_averages(optimizer):
 
 
 def index_of(optimizer, variable):
-    """The index of `variable` among those that the optimizer was built for."""
+    """The index of `variable` among the variables that the optimizer was built for."""
     return optimizer._get_variable_index(variable)
 
 

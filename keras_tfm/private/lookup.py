@@ -50,9 +50,9 @@ def replace():
     """Give Keras a dictionary that finds the classes of this package."""
     from keras.src.saving import object_registration
 
-    known = object_registration.GLOBAL_CUSTOM_OBJECTS
-    if type(known) is dict:
-        object_registration.GLOBAL_CUSTOM_OBJECTS = CustomObjects(known)
+    table = object_registration.GLOBAL_CUSTOM_OBJECTS
+    if type(table) is dict:
+        object_registration.GLOBAL_CUSTOM_OBJECTS = CustomObjects(table)
 
 
 def begin():

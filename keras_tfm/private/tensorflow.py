@@ -67,7 +67,7 @@ def tracing_to_save():
 
 
 def number_functions_by_name():
-    """Number functions of graphs among those of the same name, from now on.
+    """From now on, number functions of graphs that share a name.
 
     TensorFlow adds to a function's name how many tensors and operations the process has made before. XLA's
     files of compiled code are found by a hash that the name goes into, so none would be found by a process
@@ -96,7 +96,7 @@ def keep_gradient_with(output):
     """Keep the gradient of a function of `tf.custom_gradient` with the operation of its `output` in a graph.
 
     TensorFlow keeps it in a table of the process, and so the graph, its tensors and the variables that they
-    read. The table gets a function that finds it at the operation, and loses that with the operation.
+    read. The table gets a function that finds it at the operation, and loses the function with the operation.
     """
     if not tf.is_symbolic_tensor(output):
         return

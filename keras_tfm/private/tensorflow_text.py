@@ -16,9 +16,9 @@ READ: dict = {regex_split_ops.regex_split_with_offsets: "99cc378b562548c2"}
 
 
 def split(strings, delimiters, kept=""):
-    """The parts (B, None) of strings (B,) between those that match the expression `delimiters`, and with
-    those of them that match `kept`; where each part begins and ends, in bytes, int64. The kernel's row splits
-    are not checked again: tensorflow-text does so in 200 operations.
+    """The parts (B, None) into which matches of the expression `delimiters` split strings (B,); delimiters
+    that match `kept` are parts too. Also where each part begins and ends, in bytes, int64. The kernel's row
+    splits are not checked again: tensorflow-text does so in 200 operations.
     """
     parts, begins, ends, splits = regex_split_ops.gen_regex_split_ops.regex_split_with_offsets(
         strings, f"({delimiters})", f"({kept})"

@@ -64,7 +64,7 @@ class AskedTask(Task):
         self, examples: Any, batch_size: int, finish: Callable | None = None, plan: list | None = None
     ) -> list:
         """What the signature answers to each of the `examples`, or what `finish` makes of its outputs, with a
-        progress bar; `plan` is that of `Answerer.ask`. ValueError as from `answerable`.
+        progress bar; `plan` is as in `Answerer.ask`. ValueError as from `answerable`.
         """
 
         check_batch_size(batch_size)

@@ -13,7 +13,7 @@ from keras_tfm.training.monitor import Mode, Monitor
 COMMONEST, MEAN, LAST_VALUE = "the commonest class", "the mean", "the last value"
 TF_IDF = "TF-IDF with logistic regression"
 CODE = {TF_IDF: " (scikit-learn: make_pipeline(TfidfVectorizer(), LogisticRegression()))"}
-# Bounds of TF-IDF, for seconds: rows times classes, and characters. Of more texts it learns from a part.
+# Bounds of TF-IDF, for seconds: rows times classes, and characters. Beyond them it learns from some texts.
 MOST_PRODUCTS, MOST_CHARACTERS = 1_000_000, 10_000_000
 MOST_CLASSES = 200
 
@@ -76,7 +76,7 @@ def of_words(
 ) -> dict[str, float]:
     """The accuracy of scikit-learn's logistic regression on TF-IDF of the words, with its defaults.
 
-    Of many texts a part is drawn by `seed`, so that it takes seconds; {} where nothing can be learnt: for a
+    From many texts `seed` draws a part, so that it takes seconds; {} where nothing can be learnt: for a
     single class, for more than `MOST_CLASSES`, and for texts without words.
     """
     from sklearn.exceptions import ConvergenceWarning  # slow to import, and only needed here

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from keras_tfm.configs import FieldError
 from keras_tfm.training.options import WeightedClasses
 
 
@@ -21,5 +22,7 @@ def class_weights(training: WeightedClasses, labels: np.ndarray, names: Sequence
     weights = training.class_weights()
     if unknown := sorted(set(weights) - set(names)):
         known = ", ".join(names)[:200]
-        raise ValueError(f"`class_weight` must name classes of the task, {known}; it names {unknown[0]!r}.")
+        raise FieldError(
+            "{class_weight} must name classes of the task, {}; it names {!r}.", known, unknown[0]
+        )
     return np.array([weights.get(name, 1.0) for name in names])

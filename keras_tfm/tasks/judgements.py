@@ -9,8 +9,8 @@ BINS = 15  # of confidence, as in Guo et al. 2017
 
 
 class Counts(NamedTuple):
-    """Of one class, or one kind of span: how many answers are `right`, how many are `answered`, how many true
-    ones there are.
+    """For one class, or one kind of span: how many answers are `right`, how many are `answered`, how many
+    true ones there are.
     """
 
     right: int
@@ -60,7 +60,7 @@ class Judgements(NamedTuple):
 def judged_classes(
     measures: dict[str, Any], labels: Sequence[Any], truth: np.ndarray, probabilities: np.ndarray
 ) -> Judgements:
-    """Of one class per example: `truth` (N,) are its indices, `probabilities` are (N, labels)."""
+    """Judge one class per example: `truth` (N,) are its indices, `probabilities` are (N, labels)."""
     answers = probabilities.argmax(-1)
     matrix = confusion_of(truth, answers, len(labels))
     return Judgements(

@@ -58,9 +58,9 @@ class ModelOptions(Config):
         return None
 
 
-def family_among(families: Mapping[str, Any], name: str, fields: Iterable[str]) -> Any:
+def family_among(families: Mapping[str, Any], name: str, fields: Iterable[str], decodes: bool = False) -> Any:
     """The class that `families` has by its `name` on the command line, or that of a plugin, whose
-    configuration must have these `fields`; ValueError for an unknown one.
+    configuration must have these `fields`, and which decodes step by step or does not; ValueError for others.
     """
     added = {} if name in families else {plugin.lower(): plugin for plugin in plugins.installed("family")}
     known = [*families, *added]
@@ -71,6 +71,10 @@ def family_among(families: Mapping[str, Any], name: str, fields: Iterable[str]) 
     family = family_called(added[name])
     if lacking := set(fields) - kinds_of(family.config_class).keys():
         raise ValueError(f"The family {name!r} does not fit: it has no {', '.join(sorted(lacking))}.")
+    if hasattr(family, "step") != decodes:
+        kinds = ("an encoder", "a model that decodes, with `step`")
+        expected, got = reversed(kinds) if decodes else kinds
+        raise ValueError(f"The family {name!r} does not fit: expected {expected}, got {got}.")
     return family
 
 

@@ -31,7 +31,7 @@ from keras_tfm.tasks.text.translator import Translator
 @dataclasses.dataclass(frozen=True)
 class FoundObjects:
     """What each query of a detector found: `boxes` (Q, 4), (left, top, right, bottom) in parts of the image's
-    sides, and `scores` (Q,), of which those of `threshold` and above count as objects.
+    sides, and `scores` (Q,); queries that score `threshold` or more count as objects.
     """
 
     boxes: np.ndarray
@@ -71,7 +71,7 @@ class Reading:
 def read(task: Task, example: Any, target: str | None = None, **options: Any) -> Reading:
     """What the model of `task` reads of `example`: a text, a tuple of two texts, or an image.
 
-    A task that writes text also reads `target`, or what it generates itself with `options`, those of its
+    A task that writes text also reads `target`, or what it generates itself with `options`, arguments of its
     `generate`. ValueError for a task or an example without anything to read.
     """
     raise ValueError(f"The task {task.name!r} reads neither texts nor images.")
@@ -172,7 +172,7 @@ def _(task: TextGenerator, example: str, target: str | None = None, **options: A
 
 
 def _read_on(task: Any, prompt: Iterable[int], written: Iterable[int]) -> Reading:
-    """What a decoder alone reads: the ids of a prompt, and those that it wrote."""
+    """What a decoder alone reads: the ids of a prompt, and the ids that it wrote."""
     token_ids = tf.constant([[*prompt, *written]], tf.int32)
     tokens, length = tokens_of(task.tokenizer, token_ids), len(list(prompt))
     return Reading(_unpadded({"token_ids": token_ids}), tokens[:length], tokens[length:])
@@ -248,7 +248,7 @@ def _on_canvas(task: CanvasTask, example: Any) -> tuple[np.ndarray, dict[str, tf
 
 @read.register(ImageTextMatcher)
 def _(task: ImageTextMatcher, example: Any, target: str | None = None, **options: Any) -> Reading:
-    """The tower of images reads an image, that of texts a text; a string that names a file is an image."""
+    """The image tower reads an image, the text tower a text; a string that names a file is an image."""
     _refuse_target(task, target, options)
     towers = task.model.backbone
     if not isinstance(example, str) or os.path.isfile(example):

@@ -17,7 +17,7 @@ import keras
 import tensorflow as tf
 
 from keras_tfm.asking import ASKED, TASKS, TEXTS, Asking
-from keras_tfm.configs import Config, meant, refuse_sizes
+from keras_tfm.configs import Config, Refusal, meant, refuse_sizes
 from keras_tfm.data.sources.lines import DataError, Inputs, read_input_lines
 from keras_tfm.data.sources.rows import Layout
 from keras_tfm.data.tokenizers.kinds import load_tokenizer
@@ -398,7 +398,7 @@ def check_length(max_length: int, model_config: Any) -> None:
     """Raise ValueError if examples of `max_length` tokens are longer than such a model can read."""
     most = getattr(model_config, "max_length", math.inf)  # a recurrent model reads any number of tokens
     if max_length > most:
-        raise ValueError(f"`max_length` must be at most the model's, {most}; it is {max_length}.")
+        raise Refusal("max_length", f"at most the model's, {most}", max_length)
 
 
 def check_vocabulary(model_config: Any, tokenizer: Tokenizer) -> None:

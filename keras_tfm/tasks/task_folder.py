@@ -32,7 +32,7 @@ def is_task_folder(path: Path) -> bool:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """The content of a task folder's config.json; TaskError if the file is missing, or not that of a task."""
+    """The content of a task folder's config.json; TaskError if the file is missing, or not a task's."""
     path = pathlib.Path(folder) / "config.json"
     if not path.parent.exists():
         raise TaskError(f"{folder}: there is no such folder")
@@ -79,5 +79,5 @@ def check_files(folder: pathlib.Path, digests: Any) -> None:
 
 
 def digest_of(path: pathlib.Path) -> str:
-    """What config.json keeps of a file, to tell whether it has changed."""
+    """What config.json keeps of a file, to notice whether it has changed."""
     return f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"

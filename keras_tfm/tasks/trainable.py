@@ -49,7 +49,7 @@ class TrainableTask(LearningTask):
 
     @abc.abstractmethod
     def batches(self, examples: Any, training: Any, /, is_validation: bool = False) -> Batches:
-        """The batches to train on, shuffled by `training.seed`, or those for validation."""
+        """The batches to train on, shuffled by `training.seed`, or the batches for validation."""
 
     @abc.abstractmethod
     def objective(self, training: Any, /) -> dict[str, Any]:

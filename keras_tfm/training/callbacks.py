@@ -16,7 +16,7 @@ from keras_tfm.training.monitor import Logs, Mode, Monitor
 
 LOG = logging.getLogger(__name__)
 
-LONG = 5.0  # seconds of a first step, and more, are told
+LONG = 5.0  # a first step of this many seconds or more is logged
 
 
 class Progress(keras.callbacks.Callback):
@@ -218,5 +218,5 @@ def _array(variable: Any) -> np.ndarray:
 
 
 def checksum(array: np.ndarray) -> int:
-    """A number that tells whether `array` has changed, without a copy of it."""
+    """A number by which a change of `array` is noticed, without a copy of it."""
     return zlib.crc32(np.ascontiguousarray(array).view("uint8").reshape(-1).data)

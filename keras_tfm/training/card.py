@@ -1,8 +1,8 @@
 """The model card, README.md in a task's folder: what was trained, on which data, how, and with which results.
 
 Mitchell et al. 2019, "Model Cards for Model Reporting". Licence, intended uses and limits are left to be
-filled in, since no file tells them. The first lines are metadata for Hugging Face's hub. A card whose owner
-has removed the line that marks it as generated is never overwritten.
+filled in, since no file has them. The first lines are metadata for Hugging Face's hub. A card whose owner has
+removed the line that marks it as generated is never overwritten.
 """
 
 import json
@@ -104,16 +104,16 @@ def _data(data: Mapping[str, Any], command: Mapping[str, Any]) -> list[str]:
 def _measures(results: Mapping[str, Any]) -> list[str]:
     if not results:
         return ["The training has not ended."]
-    told = {key: results[key] for key in ("best_epoch", "epochs", "seconds") if key in results}
-    measures = {name: f"{x:.4g}" for name, x in results.items() if name not in told and _is_number(x)}
+    facts = {key: results[key] for key in ("best_epoch", "epochs", "seconds") if key in results}
+    measures = {name: f"{x:.4g}" for name, x in results.items() if name not in facts and _is_number(x)}
     lines = []
-    if "best_epoch" in told and "epochs" in told:
+    if "best_epoch" in facts and "epochs" in facts:
         lines = [
-            f"At the best epoch, {told['best_epoch']} of {told['epochs']}; `val_` marks validation data.",
+            f"At the best epoch, {facts['best_epoch']} of {facts['epochs']}; `val_` marks validation data.",
             "",
         ]
     lines += _table(("measure", "value"), measures)
-    return [*lines, "", f"The training took {told['seconds']} seconds."] if "seconds" in told else lines
+    return [*lines, "", f"The training took {facts['seconds']} seconds."] if "seconds" in facts else lines
 
 
 def _is_number(value: Any) -> bool:

@@ -52,8 +52,8 @@ class Checkpoint(keras.callbacks.Callback):
         folder: where checkpoints go. With several workers all must see it: the chief writes the state, and
             each worker adds its position in the data.
         every_steps, every_minutes: when to write between the ends of epochs; None for never.
-        keep: how many of the newest checkpoints to keep; that of the best epoch is kept too.
-        monitor, mode: which metric tells the best epoch, as in `Monitor`.
+        keep: how many of the newest checkpoints to keep; the best epoch's checkpoint is kept too.
+        monitor, mode: which metric chooses the best epoch, as in `Monitor`.
         tracked: callbacks whose state is saved: their public attributes with plain values, except constructor
             arguments.
         settings: JSON values that may not change between runs.
@@ -286,7 +286,7 @@ class Checkpoint(keras.callbacks.Callback):
 
     def _newest(self) -> str:
         steps = self.folder.steps()
-        return f"the newest checkpoint is that of step {steps[-1]}" if steps else "there is no checkpoint yet"
+        return f"the newest checkpoint is from step {steps[-1]}" if steps else "there is no checkpoint yet"
 
     def _restore(self, step: int) -> None:
         folder = self.folder.folder(step)
@@ -350,7 +350,7 @@ class Checkpoint(keras.callbacks.Callback):
 
 
 def refuse_changes(now: Mapping[str, Any], then: Mapping[str, Any]) -> None:
-    """Raise ValueError that names the settings that differ from those with which the training began."""
+    """Raise ValueError that names the settings that differ from the settings at the training's beginning."""
     changed = sorted(key for key in now.keys() | then.keys() if now.get(key) != then.get(key))
     if changed:
         raise ValueError(

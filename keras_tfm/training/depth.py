@@ -56,19 +56,17 @@ def places_of(model: keras.Model) -> dict[str, tuple[str, int]]:
 
 
 def embeddings_of(model: keras.Model) -> set[str]:
-    """The paths of all variables before the blocks: those of layers that feed a block, and are not fed by
-    one.
-    """
+    """The paths of all variables before the blocks, in layers that feed a block and are not fed by one."""
     blocks = {id(block) for layers in model.blocks.values() for block in layers}
     holders = [layer for layer in layers_in(model) if any(id(part) in blocks for part in layers_in(layer))]
     held = {id(layer) for layer in holders}
-    known: dict = {}  # {id of a tensor: whether it was computed by, or after, a block}
+    follows: dict = {}  # {id of a tensor: whether it was computed by, or after, a block}
 
     def follows_a_block(tensor: keras.KerasTensor) -> bool:
-        if id(tensor) not in known:
+        if id(tensor) not in follows:
             layer, made_of = source_of(tensor)
-            known[id(tensor)] = id(layer) in held or any(map(follows_a_block, made_of))
-        return known[id(tensor)]
+            follows[id(tensor)] = id(layer) in held or any(map(follows_a_block, made_of))
+        return follows[id(tensor)]
 
     before, seen = [], set()
     waiting = [tensor for layer in holders for tensor in inputs_of_calls(layer)]

@@ -20,7 +20,7 @@ EPOCHS = 3  # fewer epochs say nothing about a loss
 
 
 class Reached(NamedTuple):
-    """How far a training went: its `steps`, those of an epoch, and those of the warm-up."""
+    """How far a training went: its `steps`, the steps of an epoch, and the steps of the warm-up."""
 
     steps: int
     epoch_steps: int
@@ -28,7 +28,7 @@ class Reached(NamedTuple):
 
 
 class StepsDone(keras.callbacks.Callback):
-    """Notes the `steps` of a training at its end, those before it was resumed included."""
+    """Notes the `steps` of a training at its end, including all steps before it was resumed."""
 
     steps: int | None = None
 

@@ -1,9 +1,9 @@
 """Training that gives the same numbers on several replicas as on one: what `keras_tfm.Model` adds to Keras.
 
-On one replica a step does what Keras's does, but the norms by which gradients are clipped are those of whole
-gradients, and XLA compiles it as `compiled.py` says. On several, each loss is one sum over all
-replicas divided by one denominator, gradients are summed once and clipped after that, and each replica draws
-different random numbers.
+On one replica a step differs from Keras's in two ways: gradients are clipped by the norms of whole gradients,
+and XLA compiles the step as `compiled.py` says. On several, each loss is one sum over all replicas divided by
+one denominator, gradients are summed once and clipped after that, and each replica draws different random
+numbers.
 """
 
 import functools
@@ -103,7 +103,7 @@ class ExactTrainer(Base):
         training: bool = True,
     ) -> tf.Tensor:
         """Keras's loss; on several replicas, the loss over all of them divided by their number."""
-        # Read them before anything waits for other replicas: Keras only keeps those of the last call.
+        # Read the added losses before anything waits for other replicas: Keras keeps only the last call's.
         added = self.losses
         if not self._is_replicated or not added:
             return super().compute_loss(x, y, y_pred, sample_weight, training)
@@ -140,7 +140,7 @@ class ExactTrainer(Base):
         return metrics
 
     def _dense_gradients(self, data: Any) -> tuple[list[tf.Tensor | None], dict[str, tf.Tensor]]:
-        """Gradients, and metrics, whose shapes do not depend on that of the batch, as those in slices do."""
+        """Gradients as dense tensors (slices would have the batch's shape), and the metrics."""
         gradients, metrics = self._gradients(data)
         return [as_dense(gradient) for gradient in gradients], metrics
 
@@ -238,7 +238,7 @@ class ExactTrainer(Base):
         """
         is_training = self._epochs_of_fit is None
         if is_training:
-            self._epochs_of_fit = iterator  # the first iterator that `fit` makes is that of the training data
+            self._epochs_of_fit = iterator  # the first iterator that `fit` makes reads the training data
         if not self._is_replicated:
             if is_training and type(self).train_step is ExactTrainer.train_step and not self.run_eagerly:
                 with self.distribute_strategy.scope():

@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_tfm.configs import FieldError
 from keras_tfm.jit import computes_in_bfloat16, fuses, jit_compile, slow_bfloat16
 from keras_tfm.private.keras import layers_in, seed_generators_of
 from keras_tfm.training.callbacks import BestWeights, FiniteLoss, Progress
@@ -43,7 +44,7 @@ def pays(minutes: float | None, num_shapes: int) -> bool:
 
 
 def seed_draws(model: keras.Model, seed: int) -> None:
-    """Set all seed generators of `model`, above all those of dropout, to states derived from `seed`."""
+    """Set all seed generators of `model`, above all dropout's, to states derived from `seed`."""
     generators = {
         id(generator): generator for layer in layers_in(model) for generator in seed_generators_of(layer)
     }
@@ -64,8 +65,8 @@ def in_precision(model: keras.Model, precision: Precision | None) -> Iterator[No
         return
     before, policy = model.dtype_policy, keras.dtype_policies.get(precision)
     if policy.variable_dtype != before.variable_dtype:
-        raise ValueError(
-            f"`precision` must keep the weights in {before.variable_dtype}; it is {precision!r}."
+        raise FieldError(
+            "{precision} must keep the weights in {}; it is {!r}.", before.variable_dtype, precision
         )
     layers = [layer for layer in layers_in(model) if layer.dtype_policy == before]
     try:
@@ -109,7 +110,7 @@ def fit_best(
         callbacks: further callbacks.
         change: what `ChangedInputs` does to each batch.
 
-    With a time limit the learning-rate schedule follows the elapsed share of the time. Of several workers
+    With a time limit the learning-rate schedule follows the elapsed share of the time. Among several workers
     only the chief writes files.
     """
     is_chief = worker_index(model.distribute_strategy) == 0
@@ -160,15 +161,15 @@ def _keeping(
 ) -> list[keras.callbacks.Callback]:
     """The callbacks that store a `run`; its folder is created here."""
     folder = pathlib.Path(run.folder)
-    weights, found = folder / "model.safetensors", []
+    weights, callbacks = folder / "model.safetensors", []
     best.load_best = lambda: load_weights(model, weights)
     if is_chief:
         best.on_best = lambda: save_weights(model, weights)
         if not run.resume:
             save(folder, run.overwrite, trained=False)
-        found.append(MetricsFile(folder / "metrics.csv"))
+        callbacks.append(MetricsFile(folder / "metrics.csv"))
         if run.tensorboard:
-            found.append(TensorBoard(folder / "logs"))
+            callbacks.append(TensorBoard(folder / "logs"))
     sum_over_workers(model.distribute_strategy, 0)  # wait until the folder exists
     checkpoint = Checkpoint(
         folder / "checkpoints",
@@ -177,7 +178,7 @@ def _keeping(
         settings={**settings, "precision": precision_of(model)},
         resume=run.resume,
     )
-    return [*found, checkpoint]
+    return [*callbacks, checkpoint]
 
 
 def precision_of(model: keras.Model) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import keras
 
+from keras_tfm.configs import Field, FieldError
 from keras_tfm.private.keras import layers_in, set_trainable_alone
 from keras_tfm.training.depth import embeddings_of, places_of, sizes_of_stacks
 
@@ -54,7 +55,7 @@ def freeze(model: keras.Model, num_blocks: int | None = None, name: str = "num_b
     most = max(sizes_of_stacks(model).values())
     num_blocks = most if num_blocks is None else num_blocks
     if not 0 <= num_blocks <= most:
-        raise ValueError(f"`{name}` must lie in [0, {most}]; it is {num_blocks}.")
+        raise FieldError("{} must lie in [0, {}]; it is {}.", Field(name), most, num_blocks)
     places, embeddings = places_of(model), embeddings_of(model)
     for variable in model.trainable_variables:
         _, index = places.get(variable.path, ("", -1 if variable.path in embeddings else most))

@@ -1,7 +1,7 @@
 """Callbacks that measure a training, and callbacks that write its logs to files.
 
-Callbacks that measure must come before those that show or write, which read the logs as they are then. Of
-several workers all measure, and only the chief writes.
+Callbacks that measure must come before callbacks that show or write, which read the logs as they are then.
+All workers measure, and only the chief writes.
 """
 
 import csv

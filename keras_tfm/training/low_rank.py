@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import keras
 
+from keras_tfm.configs import Refusal
 from keras_tfm.private.keras import kernel_of, layers_in
 from keras_tfm.training.depth import places_of
 from keras_tfm.training.freezing import freeze, trainable_kept
@@ -63,10 +64,7 @@ def refuse_rank(model: keras.Model, rank: int, name: str = "rank") -> None:
     shapes = [tuple(kernel_of(layer).shape) for layer in layers]
     most = max(min(math.prod(shape[:-1]), shape[-1]) for shape in shapes)
     if not 1 <= rank <= most:
-        raise ValueError(
-            f"`{name}` must be 1 to {most}, the smaller side of the largest kernel in the blocks; it is "
-            f"{rank}."
-        )
+        raise Refusal(name, f"1 to {most}, the smaller side of the largest kernel in the blocks", rank)
 
 
 def _adaptable(model: keras.Model) -> list[keras.layers.Layer]:

@@ -30,7 +30,7 @@ class Monitor:
         if mode == "auto":
             best = "max" if HIGHER.search(name) else "min" if LOWER.search(name) else None
         if best is None:
-            raise ValueError(f"The name {name!r} does not tell whether low or high is better: pass `mode`.")
+            raise ValueError(f"The name {name!r} does not say whether low or high is better: pass `mode`.")
         self.name = name
         self.sign = {"min": 1, "max": -1, "last": 0}[best]
 

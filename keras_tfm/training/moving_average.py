@@ -49,7 +49,9 @@ class MovingAverage(ChangedStep):
         """Move the averages towards the variables, after a step."""
         after = tf.cast(tf.convert_to_tensor(self.model.optimizer.iterations), tf.float32)
         done = tf.minimum((after - 1) / self.total_steps, 1.0)
-        kept = 1 - (1 - self.momentum) * (tf.cos(math.pi * done) + 1) / 2
+        momentum = 1 - (1 - self.momentum) * (tf.cos(math.pi * done) + 1) / 2
         for average, variable in self.pairs:
             value = tf.convert_to_tensor(variable.value)
-            average.assign(value + tf.cast(kept, value.dtype) * (tf.convert_to_tensor(average.value) - value))
+            average.assign(
+                value + tf.cast(momentum, value.dtype) * (tf.convert_to_tensor(average.value) - value)
+            )

@@ -82,9 +82,9 @@ class ByPath(Base):
 class MeasuredGradients(Base):
     """Mixin: keeps the global norm of the gradients, and clips by norms that are computed once.
 
-    The norm is that of the gradient used for an update: summed over replicas, averaged over accumulated
-    steps, unscaled, and not yet clipped. With a `train_step` of the user's own it is that of one replica's
-    part. Where a norm is not finite, clipping gives NaN, as Keras's by the global norm does.
+    The norm is measured on the gradient used for an update: summed over replicas, averaged over accumulated
+    steps, unscaled, and not yet clipped. With a `train_step` of the user's own it is measured on one
+    replica's part. Where a norm is not finite, clipping gives NaN, as Keras's by the global norm does.
     """
 
     def build(self, variables: list[keras.Variable]) -> None:

@@ -13,10 +13,19 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from keras_tfm.configs import Between, Config, Count, Minutes, Natural, Option, parse_json
+from keras_tfm.configs import (
+    Between,
+    Config,
+    Count,
+    FieldError,
+    Minutes,
+    Natural,
+    Option,
+    Positive,
+    Refusal,
+    parse_json,
+)
 from keras_tfm.training.folder import refuse_pattern
-
-Positive = Annotated[float, Between(0, is_above=True)]
 
 ShareOfArea = Annotated[float, Between(0.01, 1)]
 # Options of tasks that learn from images.
@@ -174,7 +183,7 @@ class PartlyTrained(Training):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.lora_rank is not None and self.num_frozen is not None:
-            raise ValueError("`lora_rank` freezes all blocks: leave out `num_frozen`.")
+            raise FieldError("{lora_rank} freezes all blocks: leave out {num_frozen}.")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -216,8 +225,8 @@ class WeightedClasses(Config):
                 return weights
         except (ValueError, AttributeError):
             pass
-        expected = '`class_weight` must be balanced, or a JSON object of numbers such as {"spam": 5}'
-        raise ValueError(f"{expected}; it is {self.class_weight}.")
+        expected = 'balanced, or a JSON object of numbers such as {"spam": 5}'
+        raise Refusal("class_weight", expected, self.class_weight)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -237,8 +246,8 @@ class Kept(Config):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.resume and self.overwrite:
-            raise ValueError(
-                "`resume` continues the run that `overwrite` would replace: choose one of the two."
+            raise FieldError(
+                "{resume} continues the run that {overwrite} would replace: choose one of the two."
             )
 
 

@@ -56,7 +56,7 @@ class Position:
         restores = prefix is not None and (step or epochs.steps_per_epoch)
         if not epochs.steps_per_epoch:
             # Each epoch has its own iterator. A shuffled dataset draws a new order for each iterator made
-            # from it, restoring makes one more, and the state at the end of an epoch does not tell how many
+            # from it, restoring makes one more, and the state at the end of an epoch does not say how many
             # there were: however an epoch begins, its iterator must be number `epoch` + 2.
             for _ in range(epoch if restores else epoch + 1):
                 private.new_iterator(epochs)
@@ -68,8 +68,8 @@ class Position:
         if restores:
             tf.train.Checkpoint(iterator=self._saveable()).read(str(prefix)).assert_consumed()
         self._first = step
-        known = private.num_batches_of(epochs)
-        private.set_steps_seen(epochs, seen % known if known else seen)
+        num_batches = private.num_batches_of(epochs)
+        private.set_steps_seen(epochs, seen % num_batches if num_batches else seen)
 
     def _opened(self) -> tf.data.Iterator:
         if self._iterator is None:
@@ -87,21 +87,21 @@ class Position:
     def _steps(self) -> Iterator[tuple[int, int, tf.data.Iterator]]:
         """Replaces Keras's `EpochIterator._enumerate_iterator`, and can start at any step."""
         epochs = self._epochs
-        size, known = epochs.steps_per_execution, private.num_batches_of(epochs)
+        size, num_batches = epochs.steps_per_execution, private.num_batches_of(epochs)
         first, self._first = self._first, 0
         if not epochs.steps_per_epoch and not first:
             self._begin_anew()
         epochs.data_adapter.on_epoch_begin()
-        limit = epochs.steps_per_epoch or known
+        limit = epochs.steps_per_epoch or num_batches
         for step in range(first, limit, size) if limit else itertools.count(first, size):
-            if known and private.steps_seen(epochs) >= known:
+            if num_batches and private.steps_seen(epochs) >= num_batches:
                 if epochs.steps_per_epoch:
                     private.warn_of_the_end(epochs)
                 break
             iterator = self._opened()
             private.set_steps_seen(epochs, private.steps_seen(epochs) + size)
             yield step, step + size - 1, iterator
-        if epochs.steps_per_epoch and known and private.steps_seen(epochs) >= known:
+        if epochs.steps_per_epoch and num_batches and private.steps_seen(epochs) >= num_batches:
             self._begin_anew()
         epochs.data_adapter.on_epoch_end()
 

@@ -15,13 +15,13 @@ PACKAGES = ("keras-tfm", "tensorflow", "keras", "tensorflow-text", "numpy")
 
 def versions() -> dict[str, str]:
     """{package: version} of the installed packages on which the numbers of a training depend."""
-    found = {}
+    installed = {}
     for name in PACKAGES:
         try:
-            found[name] = importlib.metadata.version(name)
+            installed[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def results(history: dict[str, list], monitor: tuple[str, Mode]) -> dict:

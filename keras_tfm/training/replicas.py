@@ -24,8 +24,8 @@ def rows_of_all_replicas(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | int]:
         return x, 0
     context = tf.distribute.get_replica_context()
     size = tf.shape(x)[0]
-    own = tf.one_hot(context.replica_id_in_sync_group, context.num_replicas_in_sync, dtype=tf.int32)
-    sizes = context.all_reduce("SUM", own * size)
+    this_replica = tf.one_hot(context.replica_id_in_sync_group, context.num_replicas_in_sync, dtype=tf.int32)
+    sizes = context.all_reduce("SUM", this_replica * size)
     before = tf.reduce_sum(sizes[: context.replica_id_in_sync_group])
     after = tf.reduce_sum(sizes) - before - size
     rest = [[0, 0]] * (x.shape.rank - 1)
@@ -35,8 +35,8 @@ def rows_of_all_replicas(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | int]:
 def over_all_replicas(total: tf.Tensor, count: tf.Tensor | None) -> tf.Tensor:
     """sum(total) / sum(count) over the replicas (or sum(total) for None), divided by the number of replicas.
 
-    The value is the same on each replica, so that trackers are right; the gradient is that of the local part,
-    so that the sum of gradients is right.
+    The value is the same on each replica, so that trackers are right; the gradient is the local part's, so
+    that the sum of gradients is right.
     """
     if not is_one_of_several():
         return total if count is None else tf.math.divide_no_nan(total, count)
@@ -57,8 +57,8 @@ def mean_over_replicas(x: tf.Tensor) -> tf.Tensor:
 
 def sum_over_replicas(gradients: Sequence[tf.Tensor | None]) -> list[tf.Tensor | None]:
     """The gradients summed over the replicas; None stays None."""
-    given = [gradient for gradient in gradients if gradient is not None]
-    summed = iter(tf.distribute.get_replica_context().all_reduce("SUM", given))
+    tensors = [gradient for gradient in gradients if gradient is not None]
+    summed = iter(tf.distribute.get_replica_context().all_reduce("SUM", tensors))
     return [None if gradient is None else next(summed) for gradient in gradients]
 
 

@@ -7,6 +7,7 @@ import keras
 import tensorflow as tf
 from keras import ops
 
+from keras_tfm.configs import Refusal
 from keras_tfm.registry import register
 from keras_tfm.training.options import Training
 
@@ -26,7 +27,7 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
     def __init__(self, peak: float, warmup_steps: int):
         if warmup_steps < 1:
-            raise ValueError(f"`warmup_steps` must be at least 1; it is {warmup_steps}.")
+            raise Refusal("warmup_steps", "at least 1", warmup_steps)
         self.peak = peak
         self.warmup_steps = warmup_steps
 
@@ -107,7 +108,7 @@ class TimedSchedule(keras.optimizers.schedules.LearningRateSchedule):
 
     `share`, a variable from 0 to 1, is the elapsed share of the time; `TimeLimit` sets it. The first tenth of
     the time corresponds to the warm-up, the rest to all other steps. As long as the share is 0, the learning
-    rates are exactly those of `schedule`.
+    rates are exactly `schedule`'s.
 
     >>> warmup = keras_tfm.training.WarmupLinearSchedule(peak=1.0, warmup_steps=10, total_steps=100)
     >>> schedule = keras_tfm.training.TimedSchedule(warmup, total_steps=100)
@@ -157,7 +158,7 @@ def make_schedule(training: Training, num_batches: int) -> WarmupSchedule:
         return kind(training.learning_rate, warmup_steps)
     total_steps = training.epochs * num_batches
     if warmup_steps > total_steps:
-        raise ValueError(
-            f"`warmup_steps` must be at most {total_steps:,}, those of all epochs; it is {warmup_steps:,}."
+        raise Refusal(
+            "warmup_steps", f"at most {total_steps:,}, the steps of all epochs", f"{warmup_steps:,}"
         )
     return kind(training.learning_rate, warmup_steps, total_steps + 1)

@@ -62,8 +62,8 @@ class CheckpointFolder:
         return work
 
     def publish(self, step: int, best: int | None = None) -> None:
-        """Turn the filled folder into the checkpoint of `step`, and remove old ones except that of the step
-        `best`.
+        """Turn the filled folder into the checkpoint of `step`, and remove old checkpoints, except the step
+        `best`'s.
         """
         work, folder = self.partial(step), self.folder(step)
         files = {path.name: [path.stat().st_size, _digest(path)] for path in sorted(work.iterdir())}
@@ -130,7 +130,7 @@ def read_state(folder: pathlib.Path, kinds: Mapping[str, type]) -> dict[str, Any
     content = read_json(path)
     layout = content.get("layout", LAYOUT)  # the first versions wrote none
     if layout != LAYOUT:
-        raise CheckpointError(path, "layout", f"{LAYOUT}, that of this version", repr(layout)[:20])
+        raise CheckpointError(path, "layout", f"{LAYOUT}, this version's layout", repr(layout)[:20])
     for name, kind in kinds.items():
         if name not in content:
             raise CheckpointError(path, name, f"an entry, {NAMES[kind]}", "none")
@@ -143,9 +143,9 @@ def _fault(folder: pathlib.Path) -> str | None:
     """What is wrong with a checkpoint, or None."""
     try:
         files = read_json(folder / MANIFEST)
-        found = {path.name for path in folder.iterdir()} - {MANIFEST}
-        if files.keys() != found:
-            return f"{', '.join(sorted(files.keys() ^ found))}: missing, or not in {MANIFEST}"
+        names = {path.name for path in folder.iterdir()} - {MANIFEST}
+        if files.keys() != names:
+            return f"{', '.join(sorted(files.keys() ^ names))}: missing, or not in {MANIFEST}"
         for name, (size, digest) in files.items():
             if (folder / name).stat().st_size != size or _digest(folder / name) != digest:
                 return f"{name} has changed since it was written"

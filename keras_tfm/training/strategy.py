@@ -71,7 +71,7 @@ def num_workers(strategy: tf.distribute.Strategy) -> int:
 
 
 def worker_index(strategy: tf.distribute.Strategy) -> int:
-    """The index of this process among those that train together; the chief has 0."""
+    """The index of this process among the processes that train together; the chief has 0."""
     if not _is_multi_worker(strategy):
         return 0
     resolver = strategy.cluster_resolver

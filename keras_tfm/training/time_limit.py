@@ -19,7 +19,7 @@ FAR = 3.0  # times the usual duration: steps that compile take longer, other bat
 SETTLED = 32  # steps: after these, even with 16 batch shapes, most steps do not compile
 SLOW = 0.1  # seconds: for steps this slow, waiting for the device after each step costs little
 WINDOW = 64  # how many recent spans determine the usual duration of a step
-TOLD = 1.0  # seconds of compiling, and more, are told
+LOGGED = 1.0  # compiling for this many seconds or more is logged
 
 
 class TimeLimit(keras.callbacks.Callback):
@@ -32,9 +32,9 @@ class TimeLimit(keras.callbacks.Callback):
     limit, have shown what is usual.
 
     Its state, which a `Checkpoint` saves that tracks it, continues in a resumed training: `elapsed` seconds
-    since training first began, those of `compiling`, the seconds `in_steps` without them, and the `usual`
-    seconds of a step. Several workers stop at the same step, when one is over the limit, and use the chief's
-    share. `clock` returns seconds.
+    since training first began, the seconds of `compiling`, the seconds `in_steps` without compiling, and the
+    `usual` seconds of a step. Several workers stop at the same step, when one is over the limit, and use the
+    chief's share. `clock` returns seconds.
 
     >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
     >>> model.compile("adam", "mse")
@@ -102,7 +102,7 @@ class TimeLimit(keras.callbacks.Callback):
     def on_train_end(self, logs: Logs = None) -> None:
         if worker_index(self.model.distribute_strategy) > 0:
             return
-        if self.compiling >= TOLD:
+        if self.compiling >= LOGGED:
             LOG.info("%.0f s went into compiling; they do not count into the minutes.", self.compiling)
         if self._is_over:
             LOG.info(

@@ -1,7 +1,7 @@
 """Which tokens an answer hangs on: gradients times inputs, gradients times attention, attention by layers.
 
 Attention weights alone say where information is read, not whether the answer depends on it (Jain and Wallace
-2019, "Attention is not Explanation"); gradients tell the second, to first order.
+2019, "Attention is not Explanation"); gradients show the second, to first order.
 """
 
 import contextlib
@@ -25,13 +25,13 @@ from keras_tfm.visualize.record import by_layer, named_calls
 class Attribution:
     """How much each of the `tokens` (T) adds to a logit: `values` (T), to first order, of `score`, the logit.
 
-    For images the tokens are those of the first hidden states: "[class]" for the first, "row,column" for a
-    patch or a cell.
+    For images the tokens are the places of the first hidden states: "[class]" for the first, "row,column" for
+    a patch or a cell.
 
     >>> examples = ["a good film", "a bad film"], ["+", "-"]
     >>> task = keras_tfm.tasks.TextClassifier.from_examples(examples, size="tiny", vocabulary_size=300)
-    >>> found = keras_tfm.visualize.input_attribution(task, "film")["encoder"]
-    >>> found.tokens, found.values.shape
+    >>> attribution = keras_tfm.visualize.input_attribution(task, "film")["encoder"]
+    >>> attribution.tokens, attribution.values.shape
     (['[CLS]', 'film', '[SEP]'], (3,))
     """
 
@@ -49,15 +49,15 @@ def input_attribution(
 ) -> dict[str, Attribution]:
     """{stack: gradient x input} of what each stack of `task`'s model reads, "encoder" and "decoder".
 
-    `example`, `target` and `options` are those of `look`. `score` makes a number of the model's output; by
-    default it is the highest logit, of a sequence that of the last place. Of the vectors that go into the
-    first block each is multiplied by the score's gradient there (Shrikumar et al. 2016, "Not Just a Black
+    `example`, `target` and `options` are as in `look`. `score` makes a number of the model's output; by
+    default it is the highest logit, for a sequence the highest at its last place. Each vector that goes into
+    the first block is multiplied by the score's gradient there (Shrikumar et al. 2016, "Not Just a Black
     Box"). ValueError for a model whose head does not stand on the stacks themselves.
 
     >>> examples = ["a good film", "a bad film"], ["+", "-"]
     >>> task = keras_tfm.tasks.TextClassifier.from_examples(examples, size="tiny", vocabulary_size=300)
-    >>> found = keras_tfm.visualize.input_attribution(task, "a film")["encoder"]
-    >>> found.tokens[found.values.argmax()] in ("[CLS]", "a", "film", "[SEP]")  # which adds most
+    >>> attribution = keras_tfm.visualize.input_attribution(task, "a film")["encoder"]
+    >>> attribution.tokens[attribution.values.argmax()] in ("[CLS]", "a", "film", "[SEP]")  # which adds most
     True
     """
     reading = read(task, example, target, **options)
@@ -73,11 +73,11 @@ def input_attribution(
     if "decoder_token_ids" not in reading.inputs:
         tokens = {name: [*reading.tokens, *reading.target_tokens] for name in tokens}
     maps = [] if reading.image is None else maps_of(getattr(model, "backbone", model))
-    found = {}
+    results = {}
     for name, state in outputs["states"].items():
         values = np.asarray(tf.reduce_sum(gradients[name] * state, axis=-1)[0], "float32").reshape(-1)
-        found[name] = Attribution(_named(tokens.get(name, ()), len(values), maps), values, float(value))
-    return found
+        results[name] = Attribution(_named(tokens.get(name, ()), len(values), maps), values, float(value))
+    return results
 
 
 def attention_gradients(
@@ -89,13 +89,13 @@ def attention_gradients(
 ) -> dict[str, np.ndarray]:
     """{layer path: attention x gradient (1, H, T, S)}: how much each weight adds to a logit.
 
-    The arguments are those of `input_attribution`. What is below 0 speaks against the score; Chefer et al.
-    2021, "Generic Attention-model Explainability", keep what is above, and average the heads.
+    The arguments are as in `input_attribution`. What is below 0 speaks against the score; Chefer et al. 2021,
+    "Generic Attention-model Explainability", keep what is above, and average the heads.
 
     >>> examples = ["a good film", "a bad film"], ["+", "-"]
     >>> task = keras_tfm.tasks.TextClassifier.from_examples(examples, size="tiny", vocabulary_size=300)
-    >>> found = keras_tfm.visualize.attention_gradients(task, "a film")
-    >>> {name: products.shape for name, products in found.items()}
+    >>> gradients = keras_tfm.visualize.attention_gradients(task, "a film")
+    >>> {name: products.shape for name, products in gradients.items()}
     {'block_0/attention/branch': (1, 2, 4, 4), 'block_1/attention/branch': (1, 2, 4, 4)}
     """
     reading = read(task, example, target, **options)
@@ -159,7 +159,7 @@ def _states(model: keras.Model) -> Mapping[str, Sequence[Any]]:
 
 
 def _refuse_nested(task: Any, reading: Reading) -> None:
-    """Raise ValueError where the model's inputs are not those of its backbone."""
+    """Raise ValueError where the model's inputs are not its backbone's."""
     outer, inner = task.model.input, getattr(task.model, "backbone", task.model).input
     if any(name not in outer or outer[name] is not inner[name] for name in reading.inputs):
         raise ValueError(f"The model of {task.name!r} reads its inputs in another form than its backbone.")

@@ -14,7 +14,7 @@ from keras_tfm.visualize.record import by_layer, in_rows
 def attention_distance(
     scores: Any, grid: tuple[int, int], patch_size: int | tuple[int, int] = 1
 ) -> np.ndarray:
-    """The mean distance from a patch to those it attends to, by their weights: (L, H), in pixels.
+    """The mean distance from a patch to the patches it attends to, by their weights: (L, H), in pixels.
 
     `scores` are what `record_attention` gives, {layer path: (B, H, T, T)}, or one array (B, H, T, T) or (H,
     T, T); `grid` are the (rows, columns) of patches, `patch_size` is a patch's side, or (height, width), by
@@ -31,7 +31,7 @@ def attention_distance(
     centres = np.stack(np.meshgrid(np.arange(rows), np.arange(columns), indexing="ij"), -1).reshape(-1, 2)
     steps = (centres[:, None] - centres) * sides  # (N, N, 2)
     distances = np.sqrt(np.square(steps).sum(-1))
-    found = []
+    averages = []
     for name, weights in by_layer(scores):
         num_prefix = weights.shape[-1] - rows * columns
         if num_prefix < 0 or weights.shape[-2] != weights.shape[-1]:
@@ -40,5 +40,5 @@ def attention_distance(
         inner = weights[:, :, num_prefix:, num_prefix:]  # (B, H, N, N)
         with np.errstate(invalid="ignore"):
             means = (inner * distances).sum(-1) / inner.sum(-1)  # (B, H, N)
-        found.append(np.nanmean(means, axis=(0, 2)))
-    return in_rows(found)
+        averages.append(np.nanmean(means, axis=(0, 2)))
+    return in_rows(averages)

@@ -51,7 +51,7 @@ class Page:
             ),
         }
         template = (WEB / "page.html").read_text("utf-8")
-        return re.sub(r"\[\[(\w+)\]\]", lambda found: parts[found[1]], template)
+        return re.sub(r"\[\[(\w+)\]\]", lambda match: parts[match[1]], template)
 
     def write(self, path: Path) -> None:
         """Write the file, whole or not at all."""

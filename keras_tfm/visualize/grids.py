@@ -40,22 +40,22 @@ def maps_of(model: keras.Model) -> list[tuple[int, int]]:
     height, width = model.input["images"].shape[1:3]
     config = getattr(model.config, "of_encoder", model.config)
     family = getattr(model.config, "encoder_class", type(model))
-    found = []
+    grids = []
     if hasattr(family, "grid_of"):
-        found = [family.grid_of(config)]
+        grids = [family.grid_of(config)]
     elif hasattr(config, "image_size") and hasattr(config, "patch_size"):
-        found = [patch_grid(height_and_width(config.image_size), config.patch_size)]
+        grids = [patch_grid(height_and_width(config.image_size), config.patch_size)]
     for operation in model.operations:
         shapes = (tensor.shape for tensor in keras.tree.flatten(operation.output))
         sizes = (shape[1:3] for shape in shapes if len(shape) == 4 and None not in shape[1:3])
-        found += [(rows, columns) for rows, columns in sizes if abs(rows - columns * height / width) <= 1]
-    return list(dict.fromkeys(found))
+        grids += [(rows, columns) for rows, columns in sizes if abs(rows - columns * height / width) <= 1]
+    return list(dict.fromkeys(grids))
 
 
 def grid_of(length: int, maps: list[tuple[int, int]]) -> Grid | None:
     """The grid of a sequence of `length`, which is one of the `maps` or a smaller one of its proportions.
 
-    Of several that fit, it is the one with the fewest tokens before it. None where none fits.
+    If several fit, it is the one with the fewest tokens before it. None where none fits.
     """
     reduced = [
         (-(-rows // factor), -(-columns // factor))

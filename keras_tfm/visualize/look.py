@@ -25,9 +25,9 @@ class Attention:
 
     `weights` are (H, T, S), rows sum to 1, 0 where a key is hidden; within windows (N, H, T, S), as `axes`
     says. `query_tokens` (T) and `key_tokens` (S) are what the rows and the columns stand for; `query_grid`
-    and `key_grid` say where those lie on an image, None of a text or of windows. Of windows of a map of
-    `map_size`, (rows, columns), `cells` (N, T) are the map's cells, counted row by row, at the places of each
-    window, -1 for padding.
+    and `key_grid` say where these lie on an image; they are None for a text or windows. For windows of a map
+    of `map_size`, (rows, columns), `cells` (N, T) are the map's cells, counted row by row, at the places of
+    each window, -1 for padding.
 
     >>> examples = ["a good film", "a bad film"], ["+", "-"]
     >>> task = keras_tfm.tasks.TextClassifier.from_examples(examples, size="tiny", vocabulary_size=300)
@@ -75,17 +75,17 @@ class Look:
     """What a task's model attends to in one example.
 
     `tokens` (S) are the encoder's, or a decoder's prompt; `target_tokens` (T) what the decoder reads, from
-    its start token on, or wrote behind the prompt: at each of them the decoder predicts the next one. Of a
-    detector they are what each query found, and `objects` says where.
-    `segments` (S) number the texts of a pair. `attention` is in the order of the calls. `hidden_states` are
-    {stack: (layers + 1, T, D), or a list of arrays where widths differ}, of `model.hidden_states`. `image`
-    (H, W, C) is an image as the model read it, before normalisation, `grid` (rows, columns) the patches of
-    the first layer that attends over all of them, `num_prefix` how many tokens stand before theirs.
+    its start token on, or wrote behind the prompt: at each of them the decoder predicts the next one. For a
+    detector they name what each query found, and `objects` says where. `segments` (S) number the texts of a
+    pair. `attention` is in the order of the calls. `hidden_states` are {stack: (layers + 1, T, D), or a list
+    of arrays where widths differ}, of `model.hidden_states`. `image` (H, W, C) is an image as the model read
+    it, before normalisation, `grid` (rows, columns) the patches of the first layer that attends over all of
+    them, `num_prefix` how many tokens stand before theirs.
 
     >>> examples = ["a good film", "a bad film"], ["+", "-"]
     >>> task = keras_tfm.tasks.TextClassifier.from_examples(examples, size="tiny", vocabulary_size=300)
-    >>> found = keras_tfm.visualize.look(task, "a film")
-    >>> found.between("a", "film").shape  # of two layers with two heads
+    >>> seen = keras_tfm.visualize.look(task, "a film")
+    >>> seen.between("a", "film").shape  # of two layers with two heads
     (2, 2)
     """
 
@@ -109,15 +109,15 @@ class Look:
         A token is a text that stands there once, or a place. NaN for a layer of fewer heads. ValueError for a
         token that is not there or stands there twice, and for attention within windows.
         """
-        found = []
+        weights = []
         for attention in self.of(kind):
             if "windows" in attention.axes:
                 raise ValueError(f"{attention.name!r} attends within windows; see `Attention.of_cell`.")
             row, column = _place(query, attention.query_tokens), _place(key, attention.key_tokens)
-            found.append(attention.weights[:, row, column])
-        if not found:
+            weights.append(attention.weights[:, row, column])
+        if not weights:
             raise ValueError(f"There is no attention of kind {kind!r}; there is {', '.join(self.kinds)}.")
-        return in_rows(found)
+        return in_rows(weights)
 
     def weights(self, kind: Kind) -> dict[str, np.ndarray]:
         """{layer: (1, H, T, S), or (N, H, T, S) of windows} of one kind, as `record_attention` has it."""
@@ -126,21 +126,21 @@ class Look:
 
     @property
     def kinds(self) -> list[Kind]:
-        """Those that there are, in the order of their first calls."""
+        """The kinds of attention that the model has, in the order of their first calls."""
         return list(dict.fromkeys(attention.kind for attention in self.attention))
 
 
 def look(task: Any, example: Any, target: str | None = None, **options: Any) -> Look:
     """What `task` attends to while it reads `example`: a text, a tuple of two, or an image.
 
-    A task that writes text then reads `target`, or what it writes itself by `options`, those of its
+    A task that writes text then reads `target`, or what it writes itself by `options`, arguments of its
     `generate`, in one pass over all tokens. The model runs eagerly, without dropout. ValueError for a task
     that reads neither texts nor images, and for a model without attention.
 
     >>> examples = ["a good film", "a bad film"], ["+", "-"]
     >>> task = keras_tfm.tasks.TextClassifier.from_examples(examples, size="tiny", vocabulary_size=300)
-    >>> found = keras_tfm.visualize.look(task, "a film")
-    >>> found.tokens, [attention.weights.shape for attention in found.of("encoder")]
+    >>> seen = keras_tfm.visualize.look(task, "a film")
+    >>> seen.tokens, [attention.weights.shape for attention in seen.of("encoder")]
     (['[CLS]', 'a', 'film', '[SEP]'], [(2, 4, 4), (2, 4, 4)])
     """
     return look_at(task, read(task, example, target, **options))
@@ -204,7 +204,7 @@ def _attention(model: keras.Model, reading: Reading, recorded: Mapping[str, Any]
         tokens = targets = tokens + targets
     maps = [] if reading.image is None else maps_of(model)
     sides = {"encoder": (tokens, tokens), "decoder": (targets, targets), "cross": (targets, tokens)}
-    found: list[Attention] = []
+    attentions: list[Attention] = []
     for path, calls in recorded.items():
         kind = kinds.get(path, "encoder")
         if isinstance(layers[path], Alignment) and isinstance(calls, list):
@@ -213,7 +213,7 @@ def _attention(model: keras.Model, reading: Reading, recorded: Mapping[str, Any]
         cells, map_size = windows_of.get(path, (None, None))
         for name, weights in named_calls(path, calls):
             weights = _of_one(weights)
-            number = sum(attention.kind == kind for attention in found)
+            number = sum(attention.kind == kind for attention in attentions)
             *windows, _, rows, columns = weights.shape
             axes = ("windows", "heads", "queries", "keys")[1 - len(windows) :]
             is_of_cells = cells is None and not isinstance(layers[path], CrossCovarianceAttention)
@@ -224,8 +224,8 @@ def _attention(model: keras.Model, reading: Reading, recorded: Mapping[str, Any]
             queries = _labels(sides[kind][0], rows, query_grid)
             keys = _labels(sides[kind][1], columns, key_grid)
             places = queries, keys, axes, query_grid, key_grid, cells, map_size
-            found.append(Attention(name, kind, number, weights, *places))
-    return found
+            attentions.append(Attention(name, kind, number, weights, *places))
+    return attentions
 
 
 def _labels(names: Sequence[str], length: int, grid: Grid | None) -> list[str]:

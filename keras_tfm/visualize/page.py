@@ -44,10 +44,10 @@ def attention_page(
 ) -> Page:
     """A page of what `task` attends to in `example`, a text, a tuple of two, or an image; written to `path`.
 
-    A task that writes text reads `target`, or what it writes itself by `options`, those of its `generate`. A
-    text longer than the model is cut, which the page says. Above 128 tokens the page has queries and keys of
-    one layer alone, number `layer` of all. Raises ValueError above `max_tokens` tokens, for a task without a
-    tokenizer or a model without attention.
+    A task that writes text reads `target`, or what it writes itself by `options`, arguments of its
+    `generate`. A text longer than the model is cut, which the page says. Above 128 tokens the page has
+    queries and keys of one layer alone, number `layer` of all. Raises ValueError above `max_tokens` tokens,
+    for a task without a tokenizer or a model without attention.
 
     >>> import pathlib
     >>> examples = ["a good film", "a bad film"], ["+", "-"]
@@ -178,7 +178,7 @@ class _Sides:
         self.content: dict[str, dict[str, Any]] = {}
 
     def name_of(self, tokens: Sequence[str], grid: Grid | None, attention: Attention) -> str:
-        """The name of these tokens of the attention's; within windows they are those of all windows."""
+        """The name of these tokens of the attention's; within windows they are the tokens of all windows."""
         windows, objects = None, None
         if attention.cells is not None and attention.map_size is not None:
             rows, columns = attention.map_size
@@ -194,13 +194,13 @@ class _Sides:
         return name
 
 
-def _objects(found: FoundObjects) -> dict[str, Any]:
-    """The box of each query, and which to show: those that count as objects, or the surest few, the surest
-    first.
+def _objects(objects: FoundObjects) -> dict[str, Any]:
+    """The box of each query, and which to show: all that count as objects, or else the surest few. The surest
+    comes first.
     """
-    order = np.argsort(-found.scores, kind="stable")
-    count = int((found.scores >= found.threshold).sum()) or SUREST
-    return {"boxes": np.round(found.boxes.astype(float), 4).tolist(), "shown": order[:count].tolist()}
+    order = np.argsort(-objects.scores, kind="stable")
+    count = int((objects.scores >= objects.threshold).sum()) or SUREST
+    return {"boxes": np.round(objects.boxes.astype(float), 4).tolist(), "shown": order[:count].tolist()}
 
 
 def _by_window(attention: Attention) -> np.ndarray:
@@ -212,13 +212,13 @@ def _vectors_by_name(products: Mapping[str, Any]) -> dict[str, tuple[np.ndarray,
     """{layer's name: queries (N, H, T, K), keys (N, H, S, K) and scale} of what was recorded, of N windows or
     of one.
     """
-    found = {}
+    vectors = {}
     for path, calls in products.items():
         for name, (query, key, scale) in named_calls(path, calls):
             scale = np.asarray(scale, "float32")
             each, scale = (1, float(scale)) if scale.size == 1 else (scale, 1.0)
-            found[name] = (np.asarray(query * each, "float32"), np.asarray(key, "float32"), scale)
-    return found
+            vectors[name] = (np.asarray(query * each, "float32"), np.asarray(key, "float32"), scale)
+    return vectors
 
 
 def _fit(vectors: tuple[np.ndarray, np.ndarray, float], weights: np.ndarray) -> bool:
@@ -280,10 +280,10 @@ def _patterns(look: Look) -> list[dict[str, Any]]:
         if not is_ordered or "windows" in attention.axes or tokens != list(attention.key_tokens):
             continue
         segments = look.segments if len(look.segments) == len(tokens) else None
-        found = attention_patterns(attention.weights, tokens, segments)
+        patterns = attention_patterns(attention.weights, tokens, segments)
         is_text = look.image is None or attention.kind == "decoder"
         for name in ABOUT_PATTERNS if is_text else ("next", "previous", "broad"):
-            (scores_by_head,) = getattr(found, name).tolist()
+            (scores_by_head,) = getattr(patterns, name).tolist()
             values = [None if math.isnan(score) else round(score, 4) for score in scores_by_head]
             scores.setdefault(name, []).append({"entry": index, "kind": attention.kind, "values": values})
     return [

@@ -13,7 +13,7 @@ import numpy as np
 
 from keras_tfm.visualize.record import by_layer, in_rows
 
-# Of two patterns that fit alike the first is a head's: the more specific one of the same word comes first.
+# If two patterns fit alike, the first is a head's: the more specific one of the same word comes first.
 PATTERNS = ("next", "previous", "same_word_other_segment", "same_word", "same_segment", "null", "broad")
 SPECIAL = frozenset(
     ("[CLS]", "[SEP]", "[PAD]", "[START]", "[END]", "<s>", "</s>", "<pad>", "<cls>", "<sep>", "<|endoftext|>")
@@ -33,8 +33,8 @@ class Patterns:
     what attention to all keys alike would score.
 
     >>> weights = np.array([[[0.1, 0.8, 0.1], [0.1, 0.1, 0.8], [0.4, 0.3, 0.3]]])  # one head
-    >>> found = keras_tfm.visualize.attention_patterns(weights, ["the", "cat", "sat"])
-    >>> found.next.round(2).tolist(), found.strongest() == [["next"]]
+    >>> patterns = keras_tfm.visualize.attention_patterns(weights, ["the", "cat", "sat"])
+    >>> patterns.next.round(2).tolist(), patterns.strongest() == [["next"]]
     ([[0.8]], True)
     """
 
@@ -89,8 +89,8 @@ def attention_patterns(
     from one sequence to another, and for tokens that do not fit.
 
     >>> weights = np.array([[[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]])  # one head
-    >>> found = keras_tfm.visualize.attention_patterns(weights, ["the", "cat", "sat"])
-    >>> found.next.tolist(), found.previous.tolist()
+    >>> patterns = keras_tfm.visualize.attention_patterns(weights, ["the", "cat", "sat"])
+    >>> patterns.next.tolist(), patterns.previous.tolist()
     ([[0.5]], [[1.0]])
     """
     rows: Any = [list(tokens)] if not tokens or isinstance(tokens[0], str) else [list(row) for row in tokens]
@@ -104,15 +104,15 @@ def attention_patterns(
         if examples != len(rows) or any(not 0 < len(row) <= num_keys for row in rows):
             lengths = ", ".join(str(len(row)) for row in rows)
             raise ValueError(f"{name}: {examples} x {num_keys} tokens, but `tokens` are {lengths} of them.")
-        found, alike = [], []
+        measures, alike = [], []
         for example, row, segment in zip(weights, rows, numbers, strict=True):
             inner = example[:, : len(row), : len(row)]  # (H, n, n)
             visible = (inner > 0).any(0)  # (n, n), what a mask leaves
             uniform = visible / np.maximum(visible.sum(-1, keepdims=True), 1)
-            found.append(_measure(inner, visible, row, segment, special))
+            measures.append(_measure(inner, visible, row, segment, special))
             alike.append(_measure(uniform[None], visible, row, segment, special))
         names.append(name)
-        measured.append(_average(found))
+        measured.append(_average(measures))
         even.append(_average(alike)[:, 0])
     arrays = {name: in_rows([scores[i] for scores in measured]) for i, name in enumerate(PATTERNS)}
     return Patterns(names, **arrays, even=dict(zip(PATTERNS, np.stack(even, axis=1), strict=True)))
@@ -130,9 +130,9 @@ def _segments(segments: Any, rows: list[list[str]]) -> list[np.ndarray]:
     return arrays
 
 
-def _average(found: list[np.ndarray]) -> np.ndarray:
+def _average(measures: list[np.ndarray]) -> np.ndarray:
     """Sums and counts (patterns, 2, H) of examples as means (patterns, H), NaN where none counts."""
-    total, count = np.sum(found, axis=0).swapaxes(0, 1)
+    total, count = np.sum(measures, axis=0).swapaxes(0, 1)
     with np.errstate(invalid="ignore", divide="ignore"):
         return total / count
 
@@ -157,12 +157,12 @@ def _measure(
         "same_segment": (within, several),
         "null": (np.broadcast_to(is_special, within.shape), everywhere),
     }
-    found = []
+    measures = []
     for chosen, counted in keys.values():
         sums = (weights * chosen).sum(-1)[:, counted].sum(-1)  # (H,)
-        found.append([sums, np.full(heads, counted.sum())])
-    found.append([_breadth(weights, visible), np.full(heads, (visible.sum(-1) > 1).sum())])
-    return np.array(found, float)
+        measures.append([sums, np.full(heads, counted.sum())])
+    measures.append([_breadth(weights, visible), np.full(heads, (visible.sum(-1) > 1).sum())])
+    return np.array(measures, float)
 
 
 def _breadth(weights: np.ndarray, visible: np.ndarray) -> np.ndarray:

@@ -20,10 +20,10 @@ def receptive_field(
     """{stack: for each block how strongly its output at T positions depends on the S positions of what goes
     into the first block: (T, S)}.
 
-    `example`, `target` and `options` are those of `look`. A number is the length of the gradient of the
-    output at one position, projected on a random direction that `seed` draws, by the vector at the other: 0
-    where nothing reaches from there to here. The positions of a map are its cells, row by row. T times the
-    work of one backward pass for each block. ValueError for a task that reads neither texts nor images.
+    `example`, `target` and `options` are as in `look`. A number is the length of the gradient of the output
+    at one position, projected on a random direction that `seed` draws, by the vector at the other: 0 where
+    nothing reaches from there to here. The positions of a map are its cells, row by row. T times the work of
+    one backward pass for each block. ValueError for a task that reads neither texts nor images.
 
     >>> sizes = {"max_length": 32, "dim": 8, "num_layers": 2, "num_heads": 1, "intermediate_dim": 8}
     >>> texts = ["To be, or not to be: that is the question."]
@@ -35,13 +35,13 @@ def receptive_field(
     reading = read(task, example, target, **options)
     model = getattr(task.model, "backbone", task.model)
     rng = np.random.default_rng(seed)
-    found: dict[str, list[np.ndarray]] = {}
+    fields: dict[str, list[np.ndarray]] = {}
     for stack, states in model.hidden_states.items():
-        found[stack] = []
+        fields[stack] = []
         for state in states[1:]:
             inner = Model(model.input, {"first": states[0], "state": state})
-            found[stack].append(_reach(inner, reading.inputs, rng))
-    return found
+            fields[stack].append(_reach(inner, reading.inputs, rng))
+    return fields
 
 
 def _reach(model: Any, inputs: Any, rng: np.random.Generator) -> np.ndarray:

@@ -17,10 +17,10 @@ from keras_tfm.training.model import Model
 def record_attention(model: keras.layers.Layer) -> Iterator[dict[str, Any]]:
     """{layer path: weights (B, H, T, S)} of every attention layer in `model` that is called within.
 
-    They are those that average the values, but for dropout: 0 where a key is masked, rows sum to 1. A layer
-    that runs several times has a list of them, in the order of its calls. RuntimeError where the model is
-    compiled, as `predict` does: no value is there to be seen; `with_attention` makes a model whose compiled
-    calls give them.
+    They are the weights that average the values, without dropout: 0 where a key is masked, rows sum to 1. A
+    layer that runs several times has a list of them, in the order of its calls. RuntimeError where the model
+    is compiled, as `predict` does: no value is there to be seen; `with_attention` makes a model whose
+    compiled calls give them.
 
     >>> model = keras_tfm.models.BERT.from_size("tiny", vocabulary_size=100)
     >>> with keras_tfm.visualize.record_attention(model) as weights:
@@ -37,7 +37,7 @@ def record_attention(model: keras.layers.Layer) -> Iterator[dict[str, Any]]:
 def record_products(model):
     """{layer path: (queries, keys, scale)} of every attention layer in `model` that is called within and has
     products as scores: queries (B, H, T, K) and keys (B, H, S, K), rotated where positions rotate them, and
-    what multiplies the products. Lists and errors are those of `record_attention`.
+    what multiplies the products. Lists and errors are as in `record_attention`.
     """
     recorded: dict = {}
 
@@ -87,8 +87,8 @@ def with_attention(model: keras.Model) -> keras.Model:
 
     >>> inputs = keras.Input((5, 8))
     >>> model = keras_tfm.Model(inputs, keras_tfm.layers.MultiHeadAttention(2, name="attention")(inputs))
-    >>> found = keras_tfm.visualize.with_attention(model).predict(np.ones((4, 5, 8)), verbose=0)
-    >>> found["output"].shape, found["attention"]["attention"].shape
+    >>> outputs = keras_tfm.visualize.with_attention(model).predict(np.ones((4, 5, 8)), verbose=0)
+    >>> outputs["output"].shape, outputs["attention"]["attention"].shape
     ((4, 5, 8), (4, 2, 5, 5))
     """
     return ModelWithAttention(model)
@@ -189,16 +189,16 @@ def by_layer(scores):
     """
     if not hasattr(scores, "items"):
         scores = {"attention": scores}
-    found = []
+    arrays = []
     for path, calls in scores.items():
         for name, weights in named_calls(path, calls):
             array = np.asarray(weights, "float64")
             if array.ndim not in (3, 4):
                 raise ValueError(f"{path}: expected weights (B, H, T, S), got the shape {array.shape}.")
-            found.append((name, array if array.ndim == 4 else array[None]))
-    if not found:
+            arrays.append((name, array if array.ndim == 4 else array[None]))
+    if not arrays:
         raise ValueError("`scores` must hold the weights of a layer or more; they are empty.")
-    return found
+    return arrays
 
 
 def in_rows(rows):

@@ -65,7 +65,7 @@ class AttentionSamples(keras.callbacks.Callback):
             self.model.train_function = None
 
     def _record(self, layer: Any, weights: Any) -> None:
-        """Add to the graph that is being traced: hand the weights on where the step is one of those."""
+        """Add to the graph that is being traced: hand the weights on where the step is one to record."""
         if id(layer) not in self._own:
             return
 

@@ -19,7 +19,7 @@ SECONDS = 20  # that a request may take to arrive
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Shows the page of `look(text)`, first that of `page`, at `url`; `port` 0 takes a free one.
+    """Shows the page of `look(text)` at `url`, and `page` first; `port` 0 takes a free one.
 
     One text is read at a time. OSError where the port is taken.
     """

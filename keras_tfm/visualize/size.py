@@ -1,7 +1,7 @@
 """How large a model is, by parts: parameters, multiply-adds, memory, counted from shapes alone.
 
-Multiply-adds are those of matrix products and convolutions of one example, as the traced graph has them; what
-is left out (softmax, normalisation, activations, look-ups) is a few percent. One is two FLOPs.
+Multiply-adds count the matrix products and convolutions of one example, as the traced graph has them; what is
+left out (softmax, normalisation, activations, look-ups) is a few percent. One is two FLOPs.
 """
 
 import dataclasses
@@ -69,12 +69,12 @@ class Size:
 
     @property
     def parameters(self) -> int:
-        """Of all parts; weights that are shared count once."""
+        """The parameters of all parts; weights that are shared count once."""
         return sum(part.parameters for part in self.parts.values())
 
     @property
     def multiply_adds(self) -> int | None:
-        """Of all parts, for one example."""
+        """The multiply-adds of all parts, for one example."""
         counts = [part.multiply_adds for part in self.parts.values()]
         return None if None in counts else sum(count for count in counts if count is not None)
 

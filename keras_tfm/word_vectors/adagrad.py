@@ -27,7 +27,7 @@ FEWEST = 8  # blocks of a small vocabulary, for as many threads
 
 
 class Tiles(NamedTuple):
-    """The matrix's entries by tile; that of row block i and column block j starts at `starts[i * num + j]`.
+    """The matrix's entries by tile; the tile of row block i, column block j begins at `starts[i * num + j]`.
 
     The parameters consist of `num` blocks of `size` words; `slots` has the row of each word in them.
     """

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 import scipy.sparse
 
-from keras_tfm.configs import Between, Config, Size, parse_json
+from keras_tfm.configs import Between, Config, Positive, Size, parse_json
 from keras_tfm.word_vectors.not_fitted import Learns
 from keras_tfm.word_vectors.ridge import inner_products, solve_rows
 
@@ -26,7 +26,7 @@ class FactorizationConfig(Config):
     """`dim` factors for each user and item; `regularization` weighs the squares of factors and biases."""
 
     dim: Size = 32
-    regularization: Annotated[float, Between(0, is_above=True)] = 5.0
+    regularization: Positive = 5.0
     num_sweeps: Annotated[int, Between(1, 2**31, is_open=True)] = 20
     seed: Annotated[int, Between(0, 2**31, is_open=True)] = 0
 
@@ -58,7 +58,7 @@ class Observed:
         if not np.isfinite(self.ratings).all():
             place = int(np.flatnonzero(~np.isfinite(self.ratings))[0])
             raise ValueError(
-                f"`ratings` must be finite; that of item {items[place]} by user {users[place]} is "
+                f"`ratings` must be finite; the rating of item {items[place]} by user {users[place]} is "
                 f"{entries.data[place]}."
             )
         keys = users.astype(np.int64) * self.shape[1] + items
@@ -155,7 +155,7 @@ class MatrixFactorization(Learns):
         return self
 
     def begin(self, known: Observed, seed: int | None = None) -> None:
-        """Draw what learning begins with, the mean that of the known ratings; see `draw`."""
+        """Draw what learning begins with, for the mean of the known ratings; see `draw`."""
         if not len(known):
             raise ValueError("`ratings` must hold ratings; there are none.")
         self.draw(known.shape, float(known.ratings.mean(dtype="f8")), seed)
@@ -280,10 +280,10 @@ class MatrixFactorization(Learns):
     def top_n(
         self, user: int | tuple[np.ndarray, float], n: int = 10, exclude: Any = ()
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The `n` items that `user` would rate highest, and those ratings; fewer where there are no more.
+        """The `n` items that `user` would rate highest, and their ratings; fewer where there are no more.
 
         `user` is an index, -1 for an unknown one, whose items the biases rank, or what `fold_in` gave.
-        `exclude` are items to leave out: those that the user has rated.
+        `exclude` are items to leave out, for example all that the user has rated.
         """
         if n < 1:
             raise ValueError(f"`n` must be at least 1; it is {n}.")
@@ -354,7 +354,7 @@ class MatrixFactorization(Learns):
             model = cls(**dataclasses.asdict(FactorizationConfig.from_json(config)), dtype=dtype)
             model.set_arrays(tensors)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise CheckpointError(path, "config", "that of a factorisation", str(error)[:200]) from None
+            raise CheckpointError(path, "config", "the config of a factorisation", str(error)[:200]) from None
         return model
 
 

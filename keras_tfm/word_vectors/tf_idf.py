@@ -29,8 +29,8 @@ class TfIdf(Learns):
     """Texts as sparse rows (S, V): for each word of the vocabulary, tf(w, s) idf(w).
 
     tf(w, s) is the count of word w in text s. idf(w) is ln(S / df), where df of the S fitted texts contain w.
-    With `smooth` the numbers equal those of scikit-learn's TfidfVectorizer; without it, that class adds 1 to
-    the idf.
+    With `smooth` the numbers equal the numbers of scikit-learn's TfidfVectorizer; without it, that class adds
+    1 to the idf.
 
     Args:
         smooth: whether idf(w) is ln((1 + S) / (1 + df)) + 1, which is never 0.

@@ -6,6 +6,8 @@ from itertools import repeat
 
 import numpy as np
 
+from keras_tfm.configs import FieldError, Refusal
+
 # A text is a string, split at white space, or its words.
 Texts = Iterable[str | Sequence[str]]
 
@@ -19,7 +21,7 @@ class Vocabulary:
     Args:
         words: V different words.
         counts: how often each word occurs, V positive integers.
-        total: how many running words the corpus has, those that are not in `words` included; by default the
+        total: how many running words the corpus has, including words that are not in `words`; by default the
             sum of the counts.
 
     Raises:
@@ -48,7 +50,7 @@ class Vocabulary:
         self._ids = dict(zip(self.words, range(len(self.words)), strict=True))
         if len(self._ids) < len(self.words):
             twice = next(word for word, number in Counter(self.words).items() if number > 1)
-            raise ValueError(f"`words` must be different; {twice!r} stands twice.")
+            raise FieldError("{words} must be different; {!r} stands twice.", twice)
 
     @classmethod
     def from_texts(cls, texts: Texts, min_count: int = 1, max_size: int | None = None) -> "Vocabulary":
@@ -71,7 +73,7 @@ class Vocabulary:
         size = int(np.searchsorted(-self.counts, -min_count, side="right"))
         if not size:
             most = f"{self.words[0]!r} occurs most often, {self.counts[0]:,} times"
-            raise ValueError(f"`min_count` must leave words; it is {min_count:,}, and {most}.")
+            raise FieldError("{min_count} must leave words; it is {:,}, and {}.", min_count, most)
         size = min(size, max_size or size)
         return type(self)(self.words[:size], self.counts[:size], self.total)
 
@@ -115,7 +117,7 @@ def check_limits(min_count: int, max_size: int | None) -> None:
     """Raises ValueError for a limit of a vocabulary below 1."""
     for name, number in (("min_count", min_count), ("max_size", 1 if max_size is None else max_size)):
         if number < 1:
-            raise ValueError(f"`{name}` must be at least 1; it is {number}.")
+            raise Refusal(name, "at least 1", number)
 
 
 def _sorted(words: list[str], counts: np.ndarray) -> tuple[list[str], np.ndarray]:

@@ -2,13 +2,27 @@
 
 import dataclasses
 import json
+import pickle
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pytest
 
-from keras_tfm.configs import MAX_DEPTH, Config, Depth, Heads, Rate, Size, TokenId, parse_json, refuse_sizes
+from keras_tfm.configs import (
+    MAX_DEPTH,
+    Config,
+    Depth,
+    Field,
+    FieldError,
+    Heads,
+    Rate,
+    Refusal,
+    Size,
+    TokenId,
+    parse_json,
+    refuse_sizes,
+)
 
 
 class Pair(NamedTuple):
@@ -106,3 +120,16 @@ def test_json_of_a_bounded_depth():
         for text in ("[" * depth + "]" * depth, '{"a":' * depth + "1" + "}" * depth):
             with pytest.raises(ValueError, match="nested more than 64 deep"):
                 parse_json(text)
+
+
+def test_one_error_names_fields_for_python_and_options_for_the_command_line():
+    error = FieldError("{least} must be at most {most}, {:.1f}; {} has {!r}", 2, Field("sizes[1]"), "{most}")
+    assert str(error) == "`least` must be at most `most`, 2.0; `sizes`[1] has '{most}'"
+    flags = {"least": "--least-area", "sizes": "--size"}
+    assert error.named(flags) == "--least-area must be at most `most`, 2.0; --size[1] has '{most}'"
+    refusal = Refusal("learning_rate", "above 0", -1)
+    assert refusal.named({"learning_rate": "--learning-rate"}) == "--learning-rate must be above 0; it is -1."
+    assert (refusal.field, refusal.expected, refusal.got) == ("learning_rate", "above 0", -1)
+    for each in (error, refusal):
+        again = pickle.loads(pickle.dumps(each))
+        assert type(again) is type(each) and str(again) == str(each)

@@ -7,10 +7,13 @@ import keras
 import numpy as np
 import pytest
 
+from keras_tfm.convert import keymap
 from keras_tfm.heads import Classifier
 from keras_tfm.models import CeiT, CeiTConfig
+from keras_tfm.training.safetensors import CheckpointError
 from tests import contract
 from tests.contract import Case, floats, randomise
+from tests.parity.references import ceit
 
 SMALL = CeiTConfig(
     (16, 24),
@@ -72,7 +75,39 @@ def test_the_last_class_token_attends_to_those_of_all_blocks():
     np.testing.assert_allclose(answers["class"][-1][:, :1], expected, atol=1e-5)
 
 
+def test_kernels_of_the_authors_code():
+    """Weights of other kernels, by the authors' names, and a depthwise convolution by hand."""
+    config = dataclasses.replace(SMALL, image_size=16, stem_kernel=5, kernel_size=5, intermediate_dim=16)
+    model = Classifier(CeiT(config), 3)
+    randomise(model, 1)
+    weights = keymap.save(model, ceit.rows(config))
+    assert weights["blocks.0.leff.conv2.weight"].shape == (16, 1, 5, 5)
+    assert weights["i2t.backbone.conv.weight"].shape == (3, 1, 5, 5)
+    arguments = {"img_size": 16, "patch_size": 2, "in_chans": 1, "depth": 2, "embed_dim": 8, "num_heads": 2}
+    arguments |= {"mlp_ratio": 2, "num_classes": 3, "leff_local_size": 5}
+    arguments["hybrid_backbone_args"] = {"out_chans": 3, "kernel_size": 5}
+    again, _ = ceit.read(arguments, weights)
+    assert again.backbone.config == config
+    for a, b in zip(again.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+    layer = model.backbone.blocks["encoder"][0].feedforward.branch.layer.layers[1].convolution
+    x = np.random.default_rng(0).normal(size=(1, 2, 2, 16)).astype("float32")
+    kernel, bias = (np.asarray(weight) for weight in layer.get_weights())
+    cell = sum(x[0, i, j] * kernel[2 + i, 2 + j, :, 0] for i in range(2) for j in range(2)) + bias
+    np.testing.assert_allclose(
+        np.asarray(layer(np.pad(x, [(0, 0), (2, 2), (2, 2), (0, 0)])))[0, 0, 0], cell, atol=1e-5
+    )
+    for changes, name in (
+        ({"leff_with_bn": False}, "leff_with_bn"),
+        ({"hybrid_backbone_args": {"stride": 4}}, "stride"),
+    ):
+        with pytest.raises(CheckpointError, match=name):
+            ceit.config_of(arguments | changes)
+
+
 def test_refusals():
+    with pytest.raises(ValueError, match="`kernel_size` must be odd, to keep the map's size; it is 4"):
+        dataclasses.replace(SMALL, kernel_size=4)
     with pytest.raises(ValueError, match="4 x 6 are not divisible into patches of 5 x 5"):
         CeiT(dataclasses.replace(SMALL, patch_size=5))
     with pytest.raises(ValueError, match="no size 'L'; it has T, S, B"):

@@ -57,7 +57,7 @@ def test_the_edge_of_the_image_tells_the_places():
     randomise(model, 1)
     block = model.blocks["encoder"][0]
     x = np.tile(np.random.default_rng(0).normal(size=8), (1, 20, 1)).astype("float32")
-    attended = block.layers[1](block.layers[0](x))
+    attended = block.feedforward(block.attention(x))
     np.testing.assert_allclose(attended, np.broadcast_to(attended[:, :1], (1, 20, 8)), atol=1e-5)
     cells = np.reshape(block(x), (4, 5, 8))
     np.testing.assert_allclose(cells[1:3, 1:4], np.broadcast_to(cells[1, 1], (2, 3, 8)), atol=1e-5)
@@ -69,10 +69,10 @@ def test_the_edge_of_the_image_tells_the_places():
 def test_the_class_token_has_no_place():
     model = CPVT(SMALL)
     randomise(model, 1)
-    *parts, position = model.blocks["encoder"][0].layers
+    block = model.blocks["encoder"][0]
     x = np.random.default_rng(0).normal(size=(2, 7, 8)).astype("float32")
-    y = parts[1](parts[0](x))
-    np.testing.assert_array_equal(position(y)[:, 0], y[:, 0])
+    y = block.feedforward(block.attention(x))
+    np.testing.assert_array_equal(block.position(y)[:, 0], y[:, 0])
 
 
 def test_images_of_another_size_take_the_same_weights():

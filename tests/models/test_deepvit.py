@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_tfm.convert import keymap
 from keras_tfm.heads import Classifier
 from keras_tfm.models import DeepViT, DeepViTConfig
+from keras_tfm.training.safetensors import CheckpointError
 from tests import contract
 from tests.contract import Case, floats, randomise
+from tests.parity.references import deepvit
 
 SMALL = DeepViTConfig(
     (8, 12),
@@ -79,6 +82,31 @@ def test_a_block_scales_what_it_reads_and_divides_what_it_adds():
     mixing, _ = attention.on_weights.layers
     heads = ops.einsum("bhts,bhsk->bhtk", mixing(weights) / 2, value)
     np.testing.assert_allclose(attention(x), attention.merge(heads), atol=1e-5)
+
+
+def test_weights_of_the_authors_with_a_convolutional_stem():
+    stem = {f"conv{i}.weight": np.zeros((64, 1, 3, 3)) for i in (1, 2)} | {
+        "proj.weight": np.zeros((8, 64, 2, 2))
+    }
+    stem |= {f"bn{i}.running_mean": np.zeros(64) for i in (1, 2)}
+    stem = {f"patch_embed.{key}": x for key, x in stem.items()}
+    model = Classifier(DeepViT(SMALL), 3)
+    randomise(model, 1)
+    weights = keymap.save(model, deepvit.rows(SMALL, stem))
+    assert weights["patch_embed.conv1.weight"].shape == (64, 1, 7, 7)
+    height, width = SMALL.patch_size if isinstance(SMALL.patch_size, tuple) else (SMALL.patch_size,) * 2
+    assert weights["patch_embed.proj.weight"].shape == (8, 64, height // 2, width // 2)
+    arguments = {"img_size": SMALL.image_size, "patch_size": SMALL.patch_size, "in_chans": 1, "embed_dim": 8}
+    arguments |= {"depth": [False] * 2, "num_heads": SMALL.num_heads, "apply_transform": [False, True]}
+    arguments |= {"mlp_ratio": SMALL.intermediate_dim / 8, "use_cnn_stem": True, "num_classes": 3}
+    arguments |= {"transform_scale": True, "scale_adjustment": 0.5}
+    again, _ = deepvit.read(arguments, weights)
+    assert again.backbone.config == SMALL
+    for a, b in zip(again.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+    del weights["patch_embed.conv2.weight"]
+    with pytest.raises(CheckpointError, match="three convolutions and two norms"):
+        deepvit.read(arguments, weights)
 
 
 def test_refusals():

@@ -56,7 +56,7 @@ def test_neighbours_interact_in_the_feedforward_layer_and_the_class_token_passes
     """Without the excitation, which takes the mean of all, a change reaches the 3 x 3 patches around it."""
     model = LocalViT(dataclasses.replace(SMALL, image_size=(6, 8), reduction=None))
     randomise(model, 1)
-    feedforward = model.blocks["encoder"][0].layers[1]
+    feedforward = model.blocks["encoder"][0].feedforward
     x = np.random.default_rng(0).normal(size=(1, 13, 8)).astype("float32")
     other = x.copy()
     other[:, 1] += 1  # the first patch of 3 x 4
@@ -93,7 +93,7 @@ def test_theirs_without_excitation():
     assert (config.activation, config.reduction) == ("relu6", None)
     weights = keymap.save(Classifier(LocalViT(config), 3), rows(config))
     assert weights["blocks.1.conv.conv.6.weight"].shape == (8, 12, 1, 1)
-    relu6 = LocalViT(config).blocks["encoder"][0].layers[1].layer.branch.layers[0].function
+    relu6 = LocalViT(config).blocks["encoder"][0].feedforward.layer.branch.layers[0].function
     np.testing.assert_array_equal(relu6(ops.convert_to_tensor([-1.0, 2.0, 9.0])), [0, 2, 6])
     assert config_of(arguments | {"act": 3}).reduction == 3
     with pytest.raises(CheckpointError, match="expected one of 1, 2, 3"):

@@ -65,7 +65,7 @@ def test_blocks_attend_in_windows_and_to_cells_that_lie_apart():
     near[:3, :3] = True
     apart[::2, ::4] = True
     for block, expected in zip(model.blocks["encoder"][:2], (near, apart), strict=True):
-        attention, neighbours, _ = block.layers
+        attention, neighbours = block.attention, block.neighbours
         changed = np.abs(np.asarray(attention(other)) - np.asarray(attention(x)))[0].max(-1) > 1e-6
         np.testing.assert_array_equal(changed, expected)
         changed = np.abs(np.asarray(neighbours(other)) - np.asarray(neighbours(x)))[0].max(-1) > 1e-6
@@ -73,7 +73,7 @@ def test_blocks_attend_in_windows_and_to_cells_that_lie_apart():
 
 
 def test_norms_of_residuals_learn_their_statistics_in_training():
-    part = ShuffleTransformer(SMALL).blocks["encoder"][0].layers[0]
+    part = ShuffleTransformer(SMALL).blocks["encoder"][0].attention
     x = np.random.default_rng(0).normal(5, 2, size=(2, 6, 12, 4)).astype("float32")
     part(x, training=False)
     np.testing.assert_array_equal(part.norm.moving_mean, np.zeros(4))

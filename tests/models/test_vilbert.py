@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from keras_tfm.models import ViLBERT, ViLBERTConfig
+from keras_tfm.training.safetensors import CheckpointError
 from tests import contract
 from tests.contract import Case, floats, mask, randomise
+from tests.parity.references.vilbert import config_of
 
 SMALL = ViLBERTConfig(1, 6, 2, 5, 2, 8, 2, 7, 4, 2, (0, 1), (1, 1))
 INPUTS = {
@@ -59,6 +61,33 @@ def test_each_stream_reads_the_other_and_no_padding(model):
         hidden[f"{other}_mask"][:, -1] = False
         a, b = (model(x | hidden)[f"{side}_sequence_output"] for x in (inputs, changed))
         np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+def test_each_stream_has_its_activation():
+    """Read by the authors' arguments; what is behind it is not negative where it is a ReLU."""
+    arguments = {
+        **{
+            f"{letter}{name}": 1
+            for letter in ("v_", "")
+            for name in ("num_hidden_layers", "num_attention_heads")
+        },
+        **{f"{letter}{name}": 6 for letter in ("v_", "") for name in ("hidden_size", "intermediate_size")},
+        "bi_hidden_size": 4,
+        "bi_num_attention_heads": 2,
+        "v_biattention_id": [0],
+        "t_biattention_id": [1],
+        "v_hidden_act": "relu",
+        "hidden_act": "gelu",
+    }
+    model = ViLBERT(config_of(arguments))
+    randomise(model, 1)
+    x = np.random.default_rng(0).normal(size=(2, 4, 6)).astype("float32")
+    for side, blocks in model.blocks.items():
+        for block in blocks:
+            hidden = np.asarray(block.feedforward.branch.hidden(x))
+            assert (hidden.min() == 0) == (side == "image") and hidden.max() > 0, block.name
+    with pytest.raises(CheckpointError, match="hidden_act: expected one of gelu, relu, swish, got 'tanh'"):
+        config_of(arguments | {"hidden_act": "tanh"})
 
 
 def test_the_published_size(no_allocation):

@@ -44,7 +44,7 @@ def test_outputs_and_maps():
 
 def test_the_first_stage_sees_neighbours_of_its_group_and_the_second_all():
     block, attending, _ = Visformer(SMALL).blocks["encoder"]
-    parts = block.layers[0].branch.layers[1], attending.attention.branch
+    parts = block.feedforward.branch.layers[1], attending.attention.branch
     x = np.random.default_rng(0).normal(size=(1, 2, 4, 4)).astype("float32")
     other = x.copy()
     other[0, 0, 1, 3] += 1  # a feature of the second group
@@ -57,7 +57,7 @@ def test_the_first_stage_sees_neighbours_of_its_group_and_the_second_all():
 def test_stochastic_depth_grows_with_the_depth():
     blocks = Visformer(dataclasses.replace(SMALL, stochastic_depth=0.2)).blocks["encoder"]
     rates = [
-        blocks[0].layers[0].stochastic_depth,
+        blocks[0].feedforward.stochastic_depth,
         *(block.attention.stochastic_depth for block in blocks[1:]),
     ]
     np.testing.assert_allclose(rates, [0, 0.1, 0.2])

@@ -75,7 +75,7 @@ def test_class_blocks_double_the_patches():
 def test_neighbours_interact_on_the_grid():
     """A change of one patch reaches, by two 3 x 3 convolutions, those two rows and columns away."""
     (block,) = XCiT(dataclasses.replace(SMALL, image_size=(8, 48))).blocks["encoder"]
-    neighbours = block.layers[1]
+    neighbours = block.neighbours
     x = np.random.default_rng(0).normal(size=(1, 6, 8)).astype("float32")
     other = x.copy()
     other[:, 0, 0] += 1

@@ -18,6 +18,8 @@ from keras_tfm.asking import TASKS
 from keras_tfm.models.base import OUTSIDE
 from keras_tfm.serving import plugins
 from keras_tfm.tasks.images.image_families import ImageOptions
+from keras_tfm.tasks.text.encoder_task import FamilyOptions
+from keras_tfm.tasks.text.translator import TranslatorOptions
 from tests.docs.pages import ROOT, blocks
 from tests.fresh_process import UNUSED, ask, run_fresh
 from tests.test_cli import run
@@ -241,9 +243,10 @@ def test_our_tasks_take_a_family_that_fits(site, tmp_path):
     (site / "mine" / "families.py").write_text(
         "from keras_tfm import models\n"
         "class Words(models.BERT): pass\n"
+        "class Pairs(models.Transformer): pass\n"
         "class Pixels(models.ViT): sizes = {'small': models.tiny_config(models.ViT)}\n"
     )
-    modules = {"Words": "families", "Pixels": "families", "Points": "task"}
+    modules = {"Words": "families", "Pairs": "families", "Pixels": "families", "Points": "task"}
     write_entries(site, *[f"family.{name} = mine.{module}:{name}" for name, module in modules.items()])
     (tmp_path / "train.tsv").write_text("a film\tgood\nno film\tbad\n" * 20)
     train = "train", "classify", "--data", tmp_path / "train.tsv", "--out", tmp_path / "run"
@@ -252,6 +255,17 @@ def test_our_tasks_take_a_family_that_fits(site, tmp_path):
     task = tasks.load(tmp_path / "run")
     assert type(task.model.backbone).__name__ == "Words" and set(task.predict(["a film"])) <= {"good", "bad"}
     assert type(ImageOptions(family="pixels", size="small").model({})).__name__ == "Pixels"
+    pairs = ["one two", "two one"] * 4, ["1 2", "2 1"] * 4
+    pair_task = tasks.Translator.from_pairs(pairs, family="pairs", size="tiny", vocabulary_size=300)
+    assert type(pair_task.model.backbone).__name__ == "Pairs"
+    with pytest.raises(
+        ValueError, match="'pairs' does not fit: expected an encoder, got a model that decodes"
+    ):
+        FamilyOptions(family="pairs").base()
+    with pytest.raises(
+        ValueError, match="'words' does not fit: expected a model that decodes, with `step`, got"
+    ):
+        TranslatorOptions(family="words").base()
     with pytest.raises(ValueError, match="Pixels has no size 'tiny'; it has small"):
         ImageOptions(family="pixels").base()
     with pytest.raises(ValueError, match="family 'points' does not fit: it has no image_size, num_channels"):

@@ -173,7 +173,7 @@ WHOLE |= {name: {} for name in ("history", "best", "tracked", "settings")}
     ("change", "message"),
     [({name: None}, f"state.json: {name}: expected an entry, .*, got none") for name in KINDS]
     + [({name: "x"}, f"json: {name}: expected .*, got 'x'") for name in KINDS]
-    + [({"layout": layout}, "json: layout: expected 1, that of this version") for layout in (2, "1", [])]
+    + [({"layout": layout}, "json: layout: expected 1, this version's layout") for layout in (2, "1", [])]
     + [({"step": True}, "state.json: step: expected an integer, got True")],
 )  # fmt: skip
 def test_what_is_wrong_with_a_state_is_named(change, message, tmp_path):
@@ -239,7 +239,7 @@ def test_a_loss_that_is_not_finite_stops_and_is_not_kept(tmp_path):
     model, checkpoint = small_model(), Checkpoint(tmp_path, every_steps=20, keep=9)
     with pytest.raises(
         FloatingPointError,
-        match="loss is inf at step 48, 48 of epoch 1; the newest checkpoint is that of step 40",
+        match="loss is inf at step 48, 48 of epoch 1; the newest checkpoint is from step 40",
     ):
         model.fit(ones(80, at=47), verbose=0, shuffle=False, callbacks=[checkpoint])
     assert CheckpointFolder(tmp_path).steps() == [0, 20, 40]
@@ -249,7 +249,7 @@ def test_a_loss_that_is_not_finite_stops_and_is_not_kept(tmp_path):
 def test_weights_that_are_not_finite_are_not_kept(tmp_path):
     """The last step's loss is fine, what it makes of the weights is not."""
     model, checkpoint = small_model(keras.optimizers.SGD(float("inf"))), Checkpoint(tmp_path)
-    with pytest.raises(FloatingPointError, match=r"weights are not finite after step 1; .* that of step 0"):
+    with pytest.raises(FloatingPointError, match=r"weights are not finite after step 1; .* from step 0"):
         model.fit(ones(1), verbose=0, shuffle=False, callbacks=[checkpoint])
     assert CheckpointFolder(tmp_path).steps() == [0]
 
@@ -274,7 +274,7 @@ def test_the_newest_and_the_best_are_kept(name, options, scores, tmp_path):
 
 
 def test_a_measure_that_does_not_tell_its_direction_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="name 'score' does not tell whether low or high is better"):
+    with pytest.raises(ValueError, match="name 'score' does not say whether low or high is better"):
         Checkpoint(tmp_path, monitor="score")
     with pytest.raises(ValueError, match="`mode` must be auto, min, max or last; it is 'best'"):
         Checkpoint(tmp_path, monitor="val_loss", mode="best")
@@ -316,7 +316,7 @@ def test_a_full_disk_is_said_and_leaves_the_last_checkpoint(tmp_path, monkeypatc
         raise OSError(28, "No space left on device")
 
     with pytest.raises(
-        OSError, match=r"could not be written \(\[Errno 28\].*; the newest checkpoint is that of step 2"
+        OSError, match=r"could not be written \(\[Errno 28\].*; the newest checkpoint is from step 2"
     ):
         small_model().fit(ones(9), verbose=0, shuffle=False, callbacks=[Fill(), checkpoint])
     assert CheckpointFolder(tmp_path).newest() == 2

@@ -53,7 +53,9 @@ def test_the_warm_up_is_the_tasks_own_or_what_is_said():
     assert Training(epochs=4).warmup(50) == 20 and Training(epochs=1).warmup(1) == 1
     assert Seq2SeqTraining().warmup(50) == 150 and Seq2SeqTraining().warmup(5_000) == 4_000
     assert Seq2SeqTraining(warmup_steps=7).warmup(50) == 7
-    with pytest.raises(ValueError, match="`warmup_steps` must be at most 30, those of all epochs; it is 31"):
+    with pytest.raises(
+        ValueError, match="`warmup_steps` must be at most 30, the steps of all epochs; it is 31"
+    ):
         make_schedule(Training(epochs=3, warmup_steps=31), 10)
 
 

@@ -305,7 +305,10 @@ def test_what_cannot_be_learnt_or_asked_is_refused():
     cases = [
         (np.ones((2, 2)), "`ratings` must be a sparse matrix of SciPy; it is ndarray"),
         (twice, "must hold a pair once; item 0 by user 1 stands twice"),
-        (scipy.sparse.coo_array(([np.nan], ([1], [0]))), "must be finite; that of item 0 by user 1 is nan"),
+        (
+            scipy.sparse.coo_array(([np.nan], ([1], [0]))),
+            "must be finite; the rating of item 0 by user 1 is nan",
+        ),
         (scipy.sparse.coo_array((2, 2)), "must hold ratings; there are none"),
     ]
     for ratings, message in cases:

@@ -149,7 +149,7 @@ def as_floats(images: tf.Tensor) -> tf.Tensor:
 
 _LAYERS = keras.layers
 OF_COLOURS = _LAYERS.RandomColorDegeneration
-# The strengths are those of RandAugment at 9 of 10, Cubuk et al. 2020, for pixels from 0 to 1.
+# The strengths equal RandAugment's at 9 of 10, Cubuk et al. 2020, for pixels from 0 to 1.
 OPERATIONS: list[tuple[Any, dict[str, Any]]] = [
     (_LAYERS.RandomShear, {"x_factor": 0.3, "y_factor": 0.3}),
     (_LAYERS.RandomTranslation, {"height_factor": 0.3, "width_factor": 0.3}),

@@ -35,8 +35,8 @@ class TextBlocks(Batches):
     T is `max_length`, and B follows from `batch_tokens`; both are smaller for short texts, so that there are
     `min_batches` batches if possible. An epoch has every token once as a label, in `num_batches` batches.
     With a `seed`, each epoch cuts the stream at other places and shuffles the rows. The last row and the last
-    batch may end in padding. `num_tokens` is the number of labels, `num_bytes` that of the texts' bytes in
-    UTF-8. Raises ValueError if the texts are empty.
+    batch may end in padding. `num_tokens` is the number of labels, `num_bytes` the number of the texts' bytes
+    in UTF-8. Raises ValueError if the texts are empty.
 
     >>> tokenizer = keras_tfm.data.CharacterTokenizer("abc")
     >>> blocks = keras_tfm.data.TextBlocks(["abc", "cab"], tokenizer, max_length=4, min_batches=1)

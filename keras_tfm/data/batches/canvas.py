@@ -21,14 +21,14 @@ class CanvasBatches(ImageBatches):
         sizes: the images' own (height, width), (N, 2).
         targets: objects (N, M, 5), float32; or masks of the canvas's size, 8-bit, (N, H, W) or, of sets,
             (N, M, H, W), or of each image a PNG with its masks one below the other. See `batches.targets`.
-        shape: that of the canvas, (H, W, C).
+        shape: the canvas's, (H, W, C).
         seed: shuffles and changes the images of each epoch, always in the same way; None does neither.
         flips: whether half of the images are mirrored.
         areas: (least, most) of a crop's share of the image, which is then resized. Above 1 the image shrinks.
             An object whose centre is outside of the crop is removed. The share is uniform for objects; for
             masks its logarithm is.
-        inputs: those that a model takes: "images", "pixel_mask", True where the image is, and "objects", the
-            targets once more.
+        inputs: the inputs that a model takes: "images", "pixel_mask", True where the image is, and "objects",
+            the targets once more.
         most: M, the most masks of a set in PNGs; None for one mask alone, without the axis.
         are_objects: whether the targets are objects rather than masks.
 

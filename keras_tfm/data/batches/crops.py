@@ -48,7 +48,7 @@ class CropBatches(ImageBatches):
 
     `kinds` is {name: Crops}. `flips` mirrors half of the crops; `normalize` turns raw crops into a model's
     input. With a `seed` each epoch is shuffled, as by `ImageBatches`; without it the images keep their order,
-    and the crops are those of a fixed seed.
+    and the crops are drawn by a fixed seed.
 
     >>> kinds = {"large": keras_tfm.data.Crops(number=2, size=(8, 8), areas=(0.4, 1.0))}
     >>> images, normalize = np.zeros((6, 16, 16, 3), "uint8"), keras_tfm.data.Preprocessing().normalized
@@ -97,7 +97,7 @@ class PatchBatches(CropBatches):
 
     Patches of any place and sides, of `least` of the image's to all but `least`, are resized to `size` (h, w)
     and change their colours; a target is (0, x, y, width, height), the patch's centre and sides as shares of
-    the image's. Nothing is mirrored, as in Dai et al. 2021. The other arguments are those of `CropBatches`.
+    the image's. Nothing is mirrored, as in Dai et al. 2021. The other arguments are as in `CropBatches`.
 
     >>> images, normalize = np.zeros((6, 16, 16, 3), "uint8"), keras_tfm.data.Preprocessing().normalized
     >>> batches = keras_tfm.data.PatchBatches(images, 4, (8, 8), normalize, batch_size=3)
@@ -137,7 +137,7 @@ class MaskedBatches(ImageBatches):
     """Batches of raw images of which a model learns to reconstruct hidden patches.
 
     `hide(images, noise)` returns inputs, targets and weights for a model's input and `noise`
-    (B, `num_patches`), which is uniform in [0, 1). The other `options` are those of `ImageBatches`.
+    (B, `num_patches`), which is uniform in [0, 1). The other `options` go to `ImageBatches`.
 
     >>> def hide(images, noise):  # hide the patches with much noise
     ...     return {"images": images, "is_hidden": noise > 0.25}, images, noise > 0.25

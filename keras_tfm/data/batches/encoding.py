@@ -24,7 +24,7 @@ class EncodedBatches(LengthBatches):
         pad_id: pads "token_ids".
         rows: how many consecutive rows of the inputs belong to one example; if several, the inputs become
             (B, rows, S).
-        options: those of `LengthBatches`.
+        options: arguments of `LengthBatches`.
     """
 
     def __init__(self, inputs: Ragged, labels, pad_id: int = 0, rows: int = 1, **options):

@@ -85,7 +85,7 @@ def _finished(dataset: tf.data.Dataset, num_batches) -> tf.data.Dataset:
 def shuffled(count: int, seed: int, epoch: tf.Tensor, groups: tf.Tensor | None = None) -> tf.Tensor:
     """The numbers from 0 to `count` - 1 in an order that depends only on `seed` and `epoch` (int64).
 
-    With `groups` (count,), which are not negative, those of lower groups come first.
+    With `groups`, non-negative integers (count,), numbers of lower groups come first.
     """
     keys = tf.random.stateless_uniform([count], tf.stack([seed, epoch]), 0, 2**32, tf.int64, alg="philox")
     return tf.argsort(keys if groups is None else keys + tf.cast(groups, tf.int64) * 2**32)

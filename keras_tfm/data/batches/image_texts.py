@@ -13,7 +13,7 @@ class ImageTextBatches(ImageBatches):
     """Batches ({"images": (B, H, W, C), ...}, zeros (B,)) of raw images and the inputs of their texts.
 
     `images` are an array or `ImageFiles`, `texts` {input: (N, T)}. The image and the text of a row belong
-    together, so no targets are needed. Order and shifts are those of `ImageBatches`.
+    together, so no targets are needed. Order and shifts are as in `ImageBatches`.
 
     >>> images, texts = np.zeros((4, 8, 8, 3), "uint8"), {"token_ids": np.arange(12).reshape(4, 3)}
     >>> normalize = keras_tfm.data.Preprocessing().normalized
@@ -49,8 +49,8 @@ class CaptionBatches(ImageTextBatches):
         labels                                                  (B, T)  a caption without its first id
         weights                                                 (B, T)  1.0 for a label, 0.0 for padding
 
-    `texts` are ragged ids (N, None). T is that of the longest caption, so that all batches have one shape and
-    are compiled once.
+    `texts` are ragged ids (N, None). T is the length of the longest caption, so that all batches have one
+    shape and are compiled once.
     """
 
     def __init__(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from keras_tfm.configs import Refusal
 from keras_tfm.data.batches.augmentation import Augmentation
 from keras_tfm.data.batches.epochs import Batches, shuffled
 from keras_tfm.data.sources.image_files import ImageFiles
@@ -72,7 +73,7 @@ class ImageBatches(Batches):
         self.batch_size = min(batch_size, len(images))
         self.seed = seed
         if max_shift >= (side := min(images.shape[1:3])):
-            raise ValueError(f"`max_shift` must be below {side}, the images' side; it is {max_shift}.")
+            raise Refusal("max_shift", f"below {side}, the images' side", max_shift)
         self.max_shift = max_shift
         self.augmentation = augmentation
         self.num_classes = num_classes

@@ -85,7 +85,7 @@ class LengthBatches(Batches):
         examples, batches = self._examples, self._batches
         if self._seed is not None:
             examples = tf.gather(examples, shuffled(self.num_examples, self._seed, number, self._groups))
-            # ~: a seed unlike that of the examples
+            # ~: a seed unlike the examples' seed
             batches = tf.gather(batches, shuffled(self.num_batches, self._seed, ~number))
 
         def batch(bounds):
@@ -109,8 +109,8 @@ def choose_steps(widths: np.ndarray, num_shapes: int, shape_cost: float = 0.0) -
     """Divide examples of `widths` (sides, N), in their order, into at most `num_shapes` runs.
 
     Each run is padded to its largest widths. The sum of all tokens, and of `shape_cost` for each run, is the
-    least possible, by dynamic programming: the best division is that of fewer examples with one run less,
-    plus a last run. Returns where the runs start, the last one first.
+    least possible, by dynamic programming: the best division is the best division of fewer examples into one
+    run less, plus a last run. Returns where the runs start, the last one first.
     """
     is_new = np.any(widths[:, 1:] != widths[:, :-1], axis=0)
     starts = np.concatenate([[0], 1 + np.flatnonzero(is_new)])

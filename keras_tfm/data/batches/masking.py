@@ -153,7 +153,7 @@ class Masking:
 
 
 def choose_words(eligible, begins, budget, seed) -> tuple[tf.Tensor, tf.Tensor]:
-    """Choose whole words in random order, except those that would exceed the `budget` (B,).
+    """Choose whole words in random order, except words that would exceed the `budget` (B,).
 
     Returns which tokens are chosen, (B, S), and the position of each, (B, S). If every token `begins` a word,
     the words are tokens.
@@ -164,7 +164,7 @@ def choose_words(eligible, begins, budget, seed) -> tuple[tf.Tensor, tf.Tensor]:
     lengths = tf.gather(lengths, order, batch_dims=1)
 
     def take(taken, left, _):
-        """Take the next words up to the first that exceeds what is `left`; skip those that are too long."""
+        """Take the next words up to the first that exceeds what is `left`; skip words that are too long."""
         fits = (lengths > 0) & ~taken & (lengths <= left[:, None])
         costs = tf.where(fits, lengths, 0)
         more = fits & (tf.cumsum(costs, axis=1) <= left[:, None])

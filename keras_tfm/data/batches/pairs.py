@@ -23,8 +23,8 @@ class PairBatches(LengthBatches):
     Texts are tokenized once. Pairs with a side of more than `max_length` tokens (with the end) are dropped;
     `num_examples` remain and `num_dropped` are dropped. `source_special` and `target_special` are the ids
     before and after the pieces, if they are not the tokenizer's: a decoder reads all ids of a target but the
-    last, and its labels are all but the first. `options` are those of `LengthBatches`, which chooses the
-    shapes (B, S, T). Raises ValueError if no pair remains or the longest exceeds the budget.
+    last, and its labels are all but the first. `options` go to `LengthBatches`, which chooses the shapes (B,
+    S, T). Raises ValueError if no pair remains or the longest exceeds the budget.
 
     >>> tokenizer = keras_tfm.data.CharacterTokenizer("abc")
     >>> batches = keras_tfm.data.PairBatches(["ab", "c"], ["ba", "cc"], tokenizer, tokenizer, min_batches=1)

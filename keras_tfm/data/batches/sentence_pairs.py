@@ -1,8 +1,8 @@
 """Batches of masked pairs of texts for pre-training, made of whole sentences in the graph.
 
 Devlin et al. 2019, section 3.1, and Lan et al. 2020, "ALBERT", section 3.1. As in their data, a text consists
-of as many sentences as fill the row. The second text of a false pair is as long as that of the true pair, and
-both are cut in the same way, so that only the content of the texts tells the pairs apart.
+of as many sentences as fill the row. The second text of a false pair is as long as the true pair's, and both
+are cut in the same way, so that only the content of the texts distinguishes the pairs.
 """
 
 import itertools
@@ -107,7 +107,7 @@ class SentencePairs(Batches):
         missing = self.num_batches * self.batch_size - self.num_rows
         rows = tf.concat([tf.cast(rows, tf.int64), tf.fill([missing], tf.constant(-1, tf.int64))], axis=0)
         rows = tf.reshape(rows, [self.num_batches, self.batch_size])
-        batches = shuffled(self.num_batches, self._seed, ~number)  # ~: a seed unlike that of the rows
+        batches = shuffled(self.num_batches, self._seed, ~number)  # ~: a seed unlike the rows' seed
         seed = tf.stack([tf.constant(self._seed, tf.int64), drawing])
         return tf.data.Dataset.from_tensor_slices(batches).map(
             lambda batch: self._batch(rows[batch], tf.random.fold_in(seed, batch, alg="philox"))

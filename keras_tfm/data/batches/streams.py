@@ -78,7 +78,7 @@ class StreamBatches(Batches):
         return tf.data.Dataset.from_tensor_slices(tf.cast(order, tf.int64))
 
     def _shuffle(self, number: tf.Tensor, rows: tuple) -> tuple:
-        # ~: a seed unlike that of the parts
+        # ~: a seed unlike the parts' seed
         order = shuffled(self._buffer, self._seed, ~number)
         return tf.nest.map_structure(lambda x: tf.gather(x, order), rows)
 
@@ -95,7 +95,7 @@ class StreamBatches(Batches):
 
 
 class StreamBlocks(StreamBatches):
-    r"""Training batches `(inputs, labels, weights)` of a stream, each like those of `TextBlocks`.
+    r"""Training batches `(inputs, labels, weights)` of a stream, each like a batch of `TextBlocks`.
 
         inputs["token_ids"], ["padding_mask"], ["segment_ids"]   (B, T)
         labels                                                   (B, T)  the next tokens
@@ -103,7 +103,7 @@ class StreamBlocks(StreamBatches):
 
     T is `max_length`, and B follows from `batch_tokens`. A pass over the stream has every token once as a
     label, except where a part of the stream begins inside a document; the last row of a part may end in
-    padding. An epoch is the next `epoch_batches` batches. `seed` and `buffer` are those of `StreamBatches`.
+    padding. An epoch is the next `epoch_batches` batches. `seed` and `buffer` are as in `StreamBatches`.
 
     >>> import pathlib
     >>> _ = pathlib.Path("text.txt").write_text("abcab\n" * 9)
@@ -162,11 +162,11 @@ class StreamBlocks(StreamBatches):
 
 
 class StreamSentencePairs(StreamBatches):
-    """Batches of masked texts of a stream, like those of `SentencePairs` with the objective "none".
+    """Batches of masked texts of a stream, as `SentencePairs` makes with the objective "none".
 
     A row is [CLS] text [SEP], cut where it is full, even inside a sentence; the last row of a document has
     the rest. B is `batch_size`, S is `max_length`. An epoch is the next `epoch_batches` batches, each with
-    new masks. `seed` and `buffer` are those of `StreamBatches`. Raises ValueError for other objectives, whose
+    new masks. `seed` and `buffer` are as in `StreamBatches`. Raises ValueError for other objectives, whose
     pairs need all documents in memory.
 
     >>> import pathlib

@@ -37,8 +37,8 @@ class Views(NamedTuple):
         cls, count: tf.Tensor, areas: tuple[float, float], key: tf.Tensor, by_ratio: bool = False
     ) -> Self:
         """Random crops, whose share of the area lies between the two `areas` (Szegedy et al. 2015, "Going
-        Deeper with Convolutions", section 6). The share is uniform or, `by_ratio`, its logarithm is, as that
-        of the aspect ratio always is. A crop of more than 1 reaches beyond the image.
+        Deeper with Convolutions", section 6). The share is uniform or, `by_ratio`, its logarithm is, as the
+        aspect ratio's logarithm always is. A crop of more than 1 reaches beyond the image.
         """
         draws = tf.random.stateless_uniform((4, count), key)
 
@@ -59,7 +59,7 @@ class Views(NamedTuple):
 
     def places(self, content: tf.Tensor, shown: tf.Tensor, size: tuple[int, int]) -> Places:
         """Where in the images the centres of pixels of pictures of the `size` lie. The images have `content`
-        (n, 2) pixels, the pictures `shown`, and what stands behind those is padding.
+        (n, 2) pixels, the pictures `shown`, and what stands behind these is padding.
         """
         content, shown = tf.cast(content, tf.float32), tf.cast(shown, tf.float32)
         step = self.sides * content / shown
@@ -75,7 +75,7 @@ class Views(NamedTuple):
         return between_pixels(images, self.places(images.shape[1:3], size, size), owners)
 
     def of_boxes(self, targets: tf.Tensor) -> tf.Tensor:
-        """Targets (n, M, 5) of objects in these views; those whose centre is in none are no object."""
+        """Targets (n, M, 5) of objects in these views; a target whose centre is in none is no object."""
         start, sides = (x[:, None, ::-1] for x in (self.start, self.sides))  # x, y
         centre, half = targets[..., 1:3], targets[..., 3:] / 2
         is_inside = tf.reduce_all((centre >= start) & (centre <= start + sides), axis=-1, keepdims=True)

@@ -62,8 +62,8 @@ class Coco(NamedTuple):
         return self.names[known_id(annotation["category_id"], self.names)]
 
     def objects(self, skipped: str = "crowds") -> Iterator[tuple[str, str, list[dict], Size | None]]:
-        """(Path, place, annotations without those of crowds, stated size) of each image; a warning counts
-        what is `skipped`.
+        """(Path, place, annotations other than crowds, stated size) of each image; a warning counts what is
+        `skipped`.
         """
         by_image = self.by_image()
         tell_crowds(self.path, sum(map(is_crowd, self.annotations)), skipped)
@@ -104,7 +104,7 @@ def refuse_unknown(path: str, unknown: list[str]) -> None:
 
 
 def is_crowd(annotation: dict[str, Any]) -> bool:
-    """Whether an annotation stands for a crowd, whose objects are not told apart."""
+    """Whether an annotation stands for a crowd, whose objects are not separated."""
     return annotation.get("iscrowd") not in (None, 0, False, "0", "")
 
 

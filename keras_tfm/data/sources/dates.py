@@ -1,6 +1,6 @@
 """Dates in forty languages with their ISO 8601 form: a translation task that needs no download.
 
-Names and patterns are those of CLDR, Unicode's locale data, in the package Babel: "Πέμπτη 5 Μαρτίου 1987",
+Names and patterns come from CLDR, Unicode's locale data, in the package Babel: "Πέμπτη 5 Μαρτίου 1987",
 "1987年3月5日" and "5 mars 1987" all become "1987-03-05". A model has to learn forty sets of month names,
 inflected and abbreviated, three orders of day, month and year, and to ignore weekdays.
 """

@@ -14,7 +14,7 @@ RARE = 20  # at most one in this many other rows may have a label that stands on
 
 def refuse_names(first: Row, labels: Sequence[Sequence[str]]) -> None:
     """Raise DataError if the `first` row of a table seems to hold names of columns: its one label stands
-    nowhere else and is no number, while the other labels repeat. `labels` are those of all its rows.
+    nowhere else and is no number, while the other labels repeat. `labels` are the labels of all its rows.
     """
     if not first.may_be_header or len(labels) < MIN_ROWS or len(labels[0]) != 1 or is_number(labels[0][0]):
         return

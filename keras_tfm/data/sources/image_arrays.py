@@ -41,7 +41,7 @@ def is_array_file(path: str) -> bool:
 
 
 def is_idx(path: str) -> bool:
-    """Whether the name is that of an idx file, such as "train-images-idx3-ubyte.gz"."""
+    """Whether the name is an idx file's, such as "train-images-idx3-ubyte.gz"."""
     return IDX.search(path.lower()) is not None
 
 

@@ -95,7 +95,7 @@ class ImageFiles:
         return int(np.prod(self.shape)) <= MAX_BYTES
 
     def read(self, is_kept: bool = True) -> tuple[np.ndarray, dict[int, str]]:
-        """(Images (N, H, W, C), {row: reason} of those that cannot be decoded and stay black).
+        """(Images (N, H, W, C), {row: reason} of images that cannot be decoded and stay black).
 
         With `is_kept=False` the images are only checked, and the array has no rows.
         """

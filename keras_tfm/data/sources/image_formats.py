@@ -1,4 +1,4 @@
-"""The pixels of image files in a graph, also of those that `tf.io.decode_image` misreads or refuses.
+"""The pixels of image files in a graph, also of files that `tf.io.decode_image` misreads or refuses.
 
 TensorFlow takes the indices of a BMP's palette for grey values and refuses BMPs of 1, 4 and 16 bits; it
 refuses to drop a WebP's alpha, and decodes all images of an animation.
@@ -57,7 +57,7 @@ def _decoded_webp(data: tf.Tensor) -> tf.Tensor:
     first = bytes_of(data, 0, 30)
     is_animated = are(first[12:16], b"VP8X") & (first[20] & ANIMATION > 0)
     data = tf.cond(is_animated, lambda: _first_image(data, first), lambda: data)
-    # With 0 channels those of the file. Of animations TensorFlow would then write past its memory.
+    # 0 channels: as many as the file has. On an animation TensorFlow would then write past its memory.
     return tf.raw_ops.DecodeWebP(contents=data, channels=0)[0, ..., :3]
 
 

@@ -105,8 +105,8 @@ def read_unlabelled_images(
     """Images (N, *shape), 8-bit, from what `read_labelled_images` reads, whose labels are ignored, and from
     folders, tables and arrays without labels.
 
-    `columns` are one name, or two, of which that of the labels is ignored. Broken images are skipped, with a
-    warning. DataError if there are none.
+    `columns` are one name, or two; the labels' column is ignored. Broken images are skipped, with a warning.
+    DataError if there are none.
 
     >>> np.savez("digits.npz", images=np.zeros((3, 28, 28), "uint8"))
     >>> keras_tfm.data.read_unlabelled_images("digits.npz", shape=(14, 14, 1)).shape
@@ -172,7 +172,7 @@ def source_of(row: Row) -> bytes | str:
         names = ",".join(str(cell).strip() for cell in row.cells)
         row.refuse(
             f"expected the path of an image, relative to the table, and there is none at {path}; if the row "
-            f"holds names, choose those of the paths and the labels: --columns {names[:80]}"
+            f"holds names, choose the columns of the paths and the labels: --columns {names[:80]}"
         )
     return path
 
@@ -234,8 +234,8 @@ def read_images(
     """Images to answer, each with its place: image files, given by paths, patterns or folders (and the
     folders in them, sorted by name); rows of tables as in `read_labelled_images`; .npz and idx files.
 
-    Each image is a path, the bytes of a file, or an array of the `shape`. Of two `columns`, as for training,
-    that of the labels is ignored.
+    Each image is a path, the bytes of a file, or an array of the `shape`. If `columns` are two, as for
+    training, the labels' column is ignored.
     """
     layout = parse_layout(columns, counts=(1, 2))
     layout = dataclasses.replace(layout, columns=layout.columns and layout.columns[:1])

@@ -213,7 +213,7 @@ def read_tagged_words(paths: Paths, columns: ColumnNames = None) -> TaggedWords:
         if is_word_table(path, layout):
             sentences = _listed(read_word_table(path, layout))
         elif len(layout.columns or ()) == 3:
-            expected = "the columns of words and of tags; that of sentences is for .csv and .tsv files"
+            expected = "the columns of words and of tags; a column of sentences is for .csv and .tsv files"
             raise DataError(path, None, f"--columns: expected two, {expected}; got three")
         elif has_names(path):
             sentences = _listed(map(_tagged, read_all(path, chosen, "tagged words")))
@@ -227,7 +227,7 @@ def read_tagged_words(paths: Paths, columns: ColumnNames = None) -> TaggedWords:
 
 
 def _listed(sentences: Iterable[tuple[list[str], list[str]]]) -> TaggedWords:
-    """The words and the tags of those sentences that have any."""
+    """The words and the tags of all sentences that have words."""
     kept = [sentence for sentence in sentences if sentence[0]]
     return TaggedWords([words for words, _ in kept], [tags for _, tags in kept])
 

@@ -103,9 +103,9 @@ def numbered_lines(
 ) -> Iterator[tuple[int, str]]:
     """Yield (line number from 1, text). Only LF ends a line, since U+2028 and similar characters are text.
 
-    "-" reads the binary stream `standard_input`, by default that of sys.stdin. DataError for a line of more
-    than `most` bytes (by default `MAX_LINE_BYTES`), for UTF-16, and for a line that is not UTF-8 unless
-    `errors` is "replace".
+    "-" reads the binary stream `standard_input`, by default sys.stdin's. DataError for a line of more than
+    `most` bytes (by default `MAX_LINE_BYTES`), for UTF-16, and for a line that is not UTF-8 unless `errors`
+    is "replace".
     """
     most = most or MAX_LINE_BYTES
     number = 0
@@ -152,8 +152,8 @@ def json_lines(path: str) -> Iterator[tuple[int, Any]]:
 
 
 def refuse_utf_16(path: str, data: bytes) -> None:
-    """Raise DataError if the first bytes of a file are those of a text in UTF-16: its byte order mark, or
-    every other byte is 0.
+    """Raise DataError if the first bytes of a file look like UTF-16: they are its byte order mark, or every
+    other byte is 0.
     """
     has_mark = data.startswith((b"\xff\xfe", b"\xfe\xff"))
     if has_mark or (len(data) >= 8 and data.count(0) * 5 >= len(data) * 2):
@@ -167,8 +167,8 @@ def tell_left_out(problems: Mapping[str, str], count: int, unit: str = "images")
     few = [f"{place} ({problem})" for place, problem in list(problems.items())[:MOST_TOLD]]
     if len(problems) > len(few):
         few.append(f"{len(problems) - len(few):,} more")
-    told = ", ".join(few)
-    LOG.warning("%s of %s %s are skipped: %s", f"{len(problems):,}", f"{count:,}", unit, told)
+    examples = ", ".join(few)
+    LOG.warning("%s of %s %s are skipped: %s", f"{len(problems):,}", f"{count:,}", unit, examples)
 
 
 def tell_blank_lines(path: str, lines: Sequence[int]) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from keras_tfm.data.sources.mask_files import MANY
 
 LOG = logging.getLogger(__name__)
-INNER = 0.1  # the share of inner pixels from which a value fills areas: that of areas of 3 x 3 pixels
+INNER = 0.1  # the share of inner pixels from which a value fills areas: areas of 3 x 3 pixels have it
 FEWEST_MIXED = 8  # mixed values; masks with fewer may have classes of thin things
 SHOWN = 8  # how many values a message names
 

@@ -1,10 +1,10 @@
 """Images with the class of every pixel: folders of images and of masks, JSON lines that name both, or TFDS.
 
 The image FOLDER/images/NAME.jpg has the mask FOLDER/masks/NAME.png, where NAME may contain subfolders;
-instead of FOLDER two folders can be given, that of the images first. JSON lines are {"image": path, "mask":
-path}; paths are relative to the file's folder and must stay inside. Masks are PNGs, see `mask_files`. The
-lines of classes.txt, in FOLDER or in the folder of the JSON lines, name the values 0, 1, ...; without it each
-value that occurs is a class, named by its number.
+instead of FOLDER two folders can be given, the images' first. JSON lines are {"image": path, "mask": path};
+paths are relative to the file's folder and must stay inside. Masks are PNGs, see `mask_files`. The lines of
+classes.txt, in FOLDER or in the folder of the JSON lines, name the values 0, 1, ...; without it each value
+that occurs is a class, named by its number.
 """
 
 import os

@@ -29,7 +29,7 @@ class Picture(NamedTuple):
 
 class Checked(NamedTuple):
     """A picture's parts, boxes for example, as they are on the image as it is shown, and {place: reason} of
-    those that are skipped.
+    the skipped parts.
     """
 
     parts: list

@@ -1,7 +1,7 @@
 """From the bytes of an image, or an array of another size, to a model's input; runs in a graph.
 
-The steps are those of published preprocessors: decode to 8-bit pixels, resize with an antialiased filter,
-round to 8 bits, crop the centre, scale to 0 .. 1, and normalise by (x - mean) / std.
+The steps are the same as in published preprocessors: decode to 8-bit pixels, resize with an antialiased
+filter, round to 8 bits, crop the centre, scale to 0 .. 1, and normalise by (x - mean) / std.
 """
 
 import dataclasses
@@ -96,7 +96,7 @@ class Preprocessing(Config):
         return whole, (whole - tf.constant([height, width], tf.int64)) // 2
 
     def fitted(self, images: tf.Tensor, height: int, width: int) -> tf.Tensor:
-        """`resized` images; those of this size already count as resized and cropped, and stay."""
+        """`resized` images; images of this size already count as resized and cropped, and stay."""
         if tuple(images.shape[-3:-1]) == (height, width):
             return images
         return self.resized(images, height, width)

@@ -49,9 +49,9 @@ class Layout(Config):
     alone.
 
     Args:
-        columns: the names of columns, or their positions from 0; None takes those with known names.
+        columns: the names of columns, or their positions from 0; None takes the columns with known names.
         header: whether the first row of a .tsv or .csv file holds names; None takes known names for a header.
-        quoted: whether cells of a .tsv file may stand in quotes, as those of a .csv file do.
+        quoted: whether cells of a .tsv file may stand in quotes, as cells of a .csv file do.
 
     >>> import pathlib
     >>> _ = pathlib.Path("moods.tsv").write_text('Tweet\tMood\n"a ""good"" day"\tglad\n')
@@ -97,11 +97,11 @@ ColumnNames = Sequence[str | int] | Layout | None
 
 
 class Columns(NamedTuple):
-    """Which columns of a table are read: those that the `layout` chooses, all by name or all by position from
-    0; else those that `known(lower-cased first row)` finds; else the first ones, if the table has as many
-    columns as `names`. The last `num_labels` of them hold labels, which are not read and may be missing.
-    Blank lines are skipped or, unless `skips_blank`, only at the end; with `tells_blank` a warning counts
-    them.
+    """Which columns of a table are read: the columns that the `layout` chooses, all by name or all by
+    position from 0; else the columns that `known(lower-cased first row)` finds; else the first ones, if the
+    table has as many columns as `names`. The last `num_labels` of them hold labels, which are not read and
+    may be missing. Blank lines are skipped or, unless `skips_blank`, only at the end; with `tells_blank` a
+    warning counts them.
     """
 
     names: tuple[str, ...]
@@ -117,15 +117,15 @@ class Columns(NamedTuple):
         return len(self.names) - self.num_labels
 
     def unlabelled(self, found: Sequence) -> Sequence:
-        """Those of the columns that are read; `known` may find more than `names`."""
+        """The columns in `found` that are read; `known` may find more than `names`."""
         return found[: self.num_read] if self.num_labels else found
 
 
 class Row(NamedTuple):
     """The chosen cells of one row: strings for .tsv and .csv, Python values for JSON, Parquet and TFDS.
 
-    `number` counts the table's `unit` ("line", "row"); labels stored as numbers become their names if those
-    are known. `may_be_header` marks a table's first row where nothing says whether it holds names.
+    `number` counts the table's `unit` ("line", "row"); labels stored as numbers become their names if the
+    names are known. `may_be_header` marks a table's first row where nothing says whether it holds names.
     """
 
     path: str
@@ -376,7 +376,7 @@ def _parsed(lines: Iterable[str], separator: str, **options: Any) -> Iterator[tu
 
 
 def _escapes(lines: list[str], first: int, separator: str) -> bool:
-    """Whether the `lines`, of which doubled quotes explain those before line `first`, can only be read with
+    """Whether the `lines`, where doubled quotes explain all before line `first`, can only be read with
     backslashes that escape: no other backslashes, and no quotes doubled.
     """
     if any("\\" in text for text in lines[: first - 1]):
@@ -478,7 +478,7 @@ def _array_of_json(path: str) -> Iterator[tuple[int, Any]]:
 def _default_names(
     names: list[str], columns: Columns, path: str, line: int | None, usual: Sequence[str] | None = None
 ) -> list[str]:
-    """The columns to read: the `usual` ones, those with known names, or all, if their number fits."""
+    """The columns to read: the `usual` ones, the ones with known names, or all, if their number fits."""
     known, count = columns.known([name.lower() for name in names]), columns.num_read
     for width in range(len(columns.names), count - 1, -1):
         if usual is not None and len(usual) == width:

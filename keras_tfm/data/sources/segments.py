@@ -45,8 +45,8 @@ STRETCHED = Canvas()
 class SegmentSets:
     """The segments of images, packed: iterating gives (masks (M, H, W), boolean, M names) of each image.
 
-    `sets[3:5]` and `sets[np.array([7, 2])]` select images. `kind` is "instances" or "panoptic", `names` are
-    those of all classes, and `stuff` those of classes whose pixels are one segment of an image.
+    `sets[3:5]` and `sets[np.array([7, 2])]` select images. `kind` is "instances" or "panoptic", `names` name
+    all classes, and `stuff` the classes whose pixels are one segment of an image.
 
     >>> masks = np.eye(2, dtype="bool")[:, None]  # two segments of one pixel each
     >>> sets = keras_tfm.data.SegmentSets.of([masks], [["cat", "dog"]])
@@ -76,8 +76,8 @@ class SegmentSets:
         names: Sequence[str] | None = None,
         **fields: Any,
     ) -> "SegmentSets":
-        """The segments of masks (M, H, W) of each image, and of their names; the classes are by default those
-        that occur.
+        """The segments of masks (M, H, W) of each image, and of their names; by default every name that
+        occurs is a class.
         """
         names = sorted({name for each in labels for name in each}) if names is None else names
         segments = [
@@ -136,7 +136,7 @@ class Panoptic(NamedTuple):
 
 
 def is_coco(path: str) -> bool:
-    """Whether a path is that of COCO's JSON."""
+    """Whether a path is COCO's JSON."""
     return path.lower().endswith(".json")
 
 
@@ -173,7 +173,7 @@ def read_segments(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRE
 
 
 def described(files: Sequence[str]) -> tuple[list[Picture], list[str], list[str], str]:
-    """(The pictures that files describe, the names of all classes, those of stuff, the kind of segments)."""
+    """(The pictures that files describe, all classes' names, the names of stuff, the kind of segments)."""
     pictures: list[Picture] = []
     names: list[str] = []
     stuff: list[str] = []

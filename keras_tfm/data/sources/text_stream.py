@@ -51,7 +51,7 @@ class Segment(NamedTuple):
 
     @property
     def is_compressed(self) -> bool:
-        """Whether it is a whole .gz file, whose bytes are not those of the text."""
+        """Whether it is a whole .gz file, whose bytes are not the text's."""
         return self.path.lower().endswith(".gz")
 
     def read(self, begin: int, count: int) -> bytes:

@@ -41,8 +41,8 @@ def read_word_table(
 ) -> Iterator[tuple[list[str], list[str]]]:
     """Yield the words of each sentence and their tags; without `has_tags` no tags, which may then be missing.
 
-    The columns of a `layout` are those of the sentence (or none), the word and the tag. DataError for a blank
-    word or tag.
+    A `layout` has the columns of the sentence (or none), the word and the tag. DataError for a blank word or
+    tag.
     """
     columns = _columns(path, layout, has_tags)
     has_sentences, before, sentence = "sentence" in columns.names, -1, ""

@@ -1,7 +1,7 @@
 """Added tokens: strings that are looked for in a text before a tokenizer splits it, in a TensorFlow graph.
 
-The rules are those of the `tokenizers` library. Tokens that are not `normalized` are found in the text as it
-stands; those that are, in the normalised texts between them. At each place the longest token is found. Then
+The rules are the `tokenizers` library's. Tokens that are not `normalized` are found in the text as it stands;
+`normalized` tokens in the normalised texts between them. At each place the longest token is found. Then
 tokens that should be whole words, but touch a letter, become text again, and white space beside a token that
 strips it becomes part of that token.
 """
@@ -16,7 +16,7 @@ import tensorflow as tf
 from keras_tfm.configs import brief
 from keras_tfm.data.tokenizers.tokenizer import beside, merged
 
-# White space according to Unicode; in TensorFlow's expressions \s matches only that of ASCII.
+# White space according to Unicode; in TensorFlow's expressions \s matches only ASCII's.
 SPACE = r"\t\n\v\f\r \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
 # The library's \w, up to Unicode 15.
 LETTERS = (
@@ -86,7 +86,7 @@ def in_order(added: Iterable[Any]) -> list[AddedToken]:
 
 
 def appended(added: Sequence[AddedToken], tokens: Sequence[str]) -> list[str]:
-    """Those of the `added` tokens, in the order of their ids, whose ids follow the ids of `tokens`.
+    """The `added` tokens whose ids follow the ids of `tokens`, in the order of their ids.
 
     Raises ValueError for a token that is listed twice, or whose id is not its own.
     """

@@ -53,7 +53,7 @@ class BERTTokenizer(Tokenizer):
         lowercase: whether text is lower-cased.
         strip_accents: whether accents are removed; None does so if `lowercase` is True.
         han: whether each Chinese character is a word.
-        added: the added tokens (`AddedToken`), by default the five that the vocabulary must have. Those that
+        added: the added tokens (`AddedToken`), by default the five that the vocabulary must have. Tokens that
             it does not have follow it, in the order of their ids.
 
     Raises:
@@ -65,6 +65,12 @@ class BERTTokenizer(Tokenizer):
     >>> tokenizer.tokenize(["The walking man!"]).to_list()  # "!" is unknown
     [[5, 6, 7, 8, 1]]
     """
+
+    in_graphs = (
+        "About 500 characters, marks and punctuation of later versions of Unicode, are missing in the tables "
+        "of the tokenizers library, which reads texts in training, in predict and in all other exports: next "
+        "to one of them this graph may divide words otherwise."
+    )
 
     def __init__(
         self,
@@ -314,7 +320,7 @@ class _Characters:
 
     def __call__(self, characters: tf.RaggedTensor) -> tf.RaggedTensor:
         """The normalised code points of each character of (B, characters): (B, characters, None)."""
-        # The row after the table's characters is that of all other code points.
+        # The row after the table's characters is for all other code points.
         rows = tf.minimum(characters.flat_values, NUM_CHARACTERS)
         # A ragged table would be read whole at each call: half of the time of a short text.
         places = tf.ragged.range(tf.gather(self._begins, rows), tf.gather(self._begins, rows + 1))

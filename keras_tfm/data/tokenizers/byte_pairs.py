@@ -95,7 +95,7 @@ class ByteLevelTokenizer(Tokenizer):
     Args:
         tokens: the vocabulary by id, bytes spelled by GPT-2's characters ("Ġ" is a space), as in vocab.json.
         merges: pairs "a b", the earliest first, as in merges.txt.
-        added: the added tokens (`AddedToken`, or entries of tokenizer.json); those that are not in `tokens`
+        added: the added tokens (`AddedToken`, or entries of tokenizer.json); tokens that are not in `tokens`
             follow it, in the order of their ids. By default RoBERTa's or DeBERTa's special tokens.
         prefix_space: whether a space is put before a text, and before what follows an added token, if it does
             not begin with one.
@@ -367,7 +367,7 @@ class ByteLevelTokenizer(Tokenizer):
 
 
 def _with_space(texts: tf.Tensor) -> tf.Tensor:
-    """Texts with a space in front, but for those that begin with one and empty ones."""
+    """Texts with a space in front, unless they begin with one or are empty."""
     return tf.strings.regex_replace(texts, "^[^ ]", r" \0", replace_global=False)
 
 

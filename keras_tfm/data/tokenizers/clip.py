@@ -71,7 +71,7 @@ class CLIPTokenizer(Tokenizer):
         tokens: the vocabulary by id, bytes spelled by GPT-2's characters, "</w>" at the end of a word.
         merges: pairs "a b", the earliest first, as in merges.txt.
         pad: the token that pads.
-        added: the added tokens (`AddedToken`, or entries of tokenizer.json), by default start and end; those
+        added: the added tokens (`AddedToken`, or entries of tokenizer.json), by default start and end; tokens
             that are not in `tokens` follow it, in the order of their ids.
 
     Raises:

@@ -1,5 +1,5 @@
-"""Conversion of tokenizers from and to KerasHub; those of this package also work in SavedModels and return
-offsets.
+"""Conversion of tokenizers from and to KerasHub; this package's tokenizers also work in SavedModels and
+return offsets.
 
 Both sides use the same vocabulary and merges, or SentencePiece model, and return the same ids in a graph, for
 example in `tf.data`, with rare exceptions: KerasHub's byte pairs split unusual white space differently from

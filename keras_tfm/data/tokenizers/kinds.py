@@ -46,7 +46,7 @@ def train_tokenizer(
 
 
 def load_tokenizer(folder: Path, name: str = "tokenizer") -> Tokenizer:
-    """Load the tokenizer that `save` wrote into a folder; the file's name tells its kind.
+    """Load the tokenizer that `save` wrote into a folder; the file's name says its kind.
 
     Raises DataError if there is no such file, and DataError or CheckpointError if it is damaged.
 

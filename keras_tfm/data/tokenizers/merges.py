@@ -1,7 +1,7 @@
 """Shared parts of the byte-pair tokenizers: printable bytes, white space, files, and the merging.
 
 SentencePiece's byte-pair model does the merging, in C++. It merges the pair with the highest score first,
-here that of the lowest rank. Its characters are the printable ones that GPT-2 writes for bytes.
+here the pair of the lowest rank. Its characters are the printable ones that GPT-2 writes for bytes.
 """
 
 import functools

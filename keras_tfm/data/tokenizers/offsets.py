@@ -13,9 +13,9 @@ def original_offsets(
     """The byte offsets, in the original strings, of pieces (B, pieces) of their normalised strings.
 
     `starts` and `ends` are the pieces' offsets in the normalised strings; no piece is empty. `characters`
-    (B, C) are the offsets of the original characters, `lengths` (B,) those strings' lengths, and `sizes`
-    (B, C) the number of normalised bytes of each character. A character that normalises to nothing belongs to
-    the one before it; a character that a piece contains in part belongs to the piece completely.
+    (B, C) are the offsets of the original characters, `lengths` (B,) the original strings' lengths, and
+    `sizes` (B, C) the number of normalised bytes of each character. A character that normalises to nothing
+    belongs to the one before it; a character that a piece contains in part belongs to the piece completely.
     """
     kept = sizes > 0
     characters, sizes = (tf.ragged.boolean_mask(x, kept) for x in (characters, sizes))

@@ -76,7 +76,7 @@ class Published:
         return value.get("content") if isinstance(value, Mapping) else value
 
     def _legacy_options(self) -> dict[str, Any]:
-        """The options, with those of special_tokens_map.json unless there is an `added_tokens_decoder`."""
+        """The options, and special_tokens_map.json's unless there is an `added_tokens_decoder`."""
         if "added_tokens_decoder" in self.options:
             return self.options
         return {**self.options, **self._read("special_tokens_map.json")}

@@ -43,13 +43,13 @@ class SentencePieceTokenizer(Tokenizer):
     One made by `train` is lossless for valid UTF-8 without NUL: rare characters are spelled by their bytes.
     A published one (`from_huggingface`) normalises by its own rules and recognises its control pieces and
     other added tokens where a text spells them. If there is no start piece, `start_id` is `pad_id`. `mask_id`
-    and `sentinel_ids` (T5's <extra_id_0>, ...) exist if the model has these pieces; `begins_word` (V,) tells
-    which pieces begin words.
+    and `sentinel_ids` (T5's <extra_id_0>, ...) exist if the model has these pieces; `begins_word` (V,) marks
+    the pieces that begin words.
 
     Args:
         model: the serialised model.
         added: added tokens (`AddedToken`, or entries of tokenizer.json) beside the control pieces, or instead
-            of those with the same id; all are pieces of the model.
+            of control pieces with the same id; all are pieces of the model.
 
     Raises:
         ValueError: if `model` is not a SentencePiece model, or an added token is none of its pieces or cannot
@@ -292,7 +292,7 @@ class SentencePieceTokenizer(Tokenizer):
 def with_final_sigmas(strings: tf.Tensor) -> tf.Tensor:
     """Strings (B,) in which a capital sigma that ends a word becomes a final sigma, as in Python's `lower`.
 
-    The model's own table maps single characters, so it cannot tell where a word ends.
+    The model's own table maps single characters, so it cannot know where a word ends.
     """
     rules = (
         (rf"Σ([{MARKS}]*(?:[^{LETTERS}{MARKS}]|$))", FINAL + r"\1"),

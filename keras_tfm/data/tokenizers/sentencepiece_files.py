@@ -266,7 +266,7 @@ def _arrange_fairseq(proto, options):
 
 def _from_json(content, path, is_general):
     """The model for the content of a tokenizer.json; DataError for another kind of tokenizer. `is_general`
-    says that its pre-tokenizer counts, and not that of a class.
+    says that its pre-tokenizer counts, and not the pre-tokenizer of a class.
     """
     model, vocabulary = content.get("model") or {}, (content.get("model") or {}).get("vocab")
     if model.get("type") != "Unigram" or not isinstance(vocabulary, list):

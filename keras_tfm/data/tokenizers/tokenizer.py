@@ -38,6 +38,7 @@ class Tokenizer(tf.Module):
 
     pad_id, start_id, end_id, unknown_id = range(4)
     vocabulary_size: int
+    in_graphs: str = ""  # how the ids of a text in a graph may differ from those on the host, in a sentence
     blank: str | None = None  # the spelling of the mask token in a text, if there is a mask token
 
     @property
@@ -114,7 +115,7 @@ def of_ranges(values: tf.Tensor, starts: tf.Tensor, limits: tf.Tensor) -> tf.Rag
 
 
 def beside(first: tf.RaggedTensor, second: tf.RaggedTensor) -> tf.RaggedTensor:
-    """The rows (B, None) of `first`, each followed by that of `second`, as `tf.concat` along axis 1 gives
+    """The rows (B, None) of `first`, each followed by its row of `second`, as `tf.concat` along axis 1 gives
     them in five times as many operations.
 
     >>> from keras_tfm.data.tokenizers.tokenizer import beside

@@ -9,6 +9,7 @@ import numpy as np
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
+from keras_tfm.configs import Refusal
 from keras_tfm.serving.examples import refuse_single
 
 # More text changes a vocabulary of thousands little, and training takes its memory.
@@ -51,7 +52,7 @@ def train_unigram(lines: list[str], vocabulary_size: int) -> bytes:
 
 
 def chunks(lines: list[str], size: int = 1000) -> Iterator[str]:
-    """Cut lines into training sentences, since SentencePiece skips those of more than 4192 bytes."""
+    """Cut lines into training sentences, since SentencePiece skips sentences of more than 4192 bytes."""
     return (" " + line[start : start + size] for line in lines for start in range(0, len(line), size))
 
 
@@ -60,9 +61,9 @@ def require_size(vocabulary_size: int, least: int):
     trainers allocate memory at once.
     """
     if vocabulary_size < least:
-        raise ValueError(f"`vocabulary_size` must be at least {least}; it is {vocabulary_size}.")
+        raise Refusal("vocabulary_size", f"at least {least}", vocabulary_size)
     if vocabulary_size > MOST_PIECES:
-        raise ValueError(f"`vocabulary_size` must be at most {MOST_PIECES:,}; it is {vocabulary_size:,}.")
+        raise Refusal("vocabulary_size", f"at most {MOST_PIECES:,}", f"{vocabulary_size:,}")
 
 
 def sample_of(lines: Iterable[str]) -> list[str]:

@@ -23,9 +23,9 @@ def learn_word_pieces(
     characters = sorted({character for text in texts for character in text} - {" "})
     if not characters:
         raise ValueError("lines: expected words to train a tokenizer on, got none")
-    # Of equally frequent pairs, the one with the lower ids is merged first. By itself the library numbers the
-    # characters inside words in the order of a hash table, which differs from process to process, and so does
-    # the vocabulary. Characters that are passed in are numbered in their order.
+    # Among equally frequent pairs, the one with the lower ids is merged first. By itself the library numbers
+    # the characters inside words in the order of a hash table, which differs from process to process, and so
+    # does the vocabulary. Characters that are passed in are numbered in their order.
     spelled = [form for x in characters for form in ((x,) if stands_alone(x) else (x, f"##{x}"))]
     model = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token="[UNK]"))
     model.pre_tokenizer = tokenizers.pre_tokenizers.CharDelimiterSplit(" ")

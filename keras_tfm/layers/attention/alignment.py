@@ -210,11 +210,11 @@ class StaticAlignment(Alignment):
 
     def weigh(self, positions, cache):
         """The weights (B, T, S) at the target positions `positions` (B, T)."""
-        known = cache.value.shape[1]
-        if known is not None and known > self.max_source_length:
+        source_length = cache.value.shape[1]
+        if source_length is not None and source_length > self.max_source_length:
             raise ValueError(
                 f"The context must have at most `max_source_length` = {self.max_source_length} positions; "
-                f"it has {known}."
+                f"it has {source_length}."
             )
         length = ops.shape(cache.value)[1]
         columns = ops.arange(length, dtype="int32")

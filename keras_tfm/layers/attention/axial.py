@@ -2,7 +2,7 @@
 
 Ho et al. 2019, "Axial Attention in Multidimensional Transformers"; Wang et al. 2020, "Axial-DeepLab";
 Valanarasu et al. 2021, "Medical Transformer: Gated Axial-Attention for Medical Image Segmentation". A cell
-attends to those of its column, then to those of its row; after both it has seen the whole map:
+attends to the cells of its column, then to the cells of its row; after both it has seen the whole map:
 
     . a .        . . .
     . x .  then  b x b
@@ -29,7 +29,7 @@ class AxisAttention(Layer):
 
     Args:
         attention: a self-attention layer for sequences (B, T, D).
-        axis: "height", where the cells of a column are a sequence, or "width", those of a row.
+        axis: "height", where the cells of a column are a sequence, or "width", where the cells of a row are.
 
     >>> attention = keras_tfm.layers.MultiHeadAttention(num_heads=2)
     >>> keras_tfm.layers.AxisAttention(attention, "height")(np.ones((1, 4, 6, 8))).shape

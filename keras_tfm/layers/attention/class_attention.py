@@ -37,7 +37,7 @@ class ClassAttentionBlock(SameShape):
 
     `attention` is a `Residual` whose branch attends from the class token to all tokens including itself;
     they are normalised together. `feedforward` is a `Residual` applied to the class token. Touvron et al.
-    2021, section 3.
+    2021, section 3. It is no `Block`, whose parts see all tokens.
 
     >>> attention = keras_tfm.layers.Residual(keras_tfm.layers.MultiHeadAttention(num_heads=2))
     >>> feedforward = keras_tfm.layers.Residual(keras_tfm.layers.FeedForward(16))

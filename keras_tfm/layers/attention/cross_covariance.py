@@ -15,7 +15,7 @@ class CrossCovarianceAttention(MultiHeadAttention):
 
     The weights (B, H, K, K) are softmax(queryᵀ key * temperature), where each feature of the queries and
     keys is divided by its Euclidean norm over the tokens, and each head has a learned temperature (El-Nouby
-    et al. 2021, "XCiT", eq. 2). A padding mask (B, T) hides tokens. The arguments are those of
+    et al. 2021, "XCiT", eq. 2). A padding mask (B, T) hides tokens. The arguments are as in
     `MultiHeadAttention`.
 
     Raises:

@@ -49,8 +49,8 @@ def cells_around(points, grids):
     """The cells around `points` (B, T, H, L P, 2) of maps with these `grids`, (rows, columns), and how much
     each counts: two arrays (B, T, H, L P 4).
 
-    The first P points are those of the first map, and so on. A cell is its number among those of all maps,
-    map by map and row by row. Cells outside a map count 0.
+    The first P points are on the first map, and so on. A cell is its number among the cells of all maps, map
+    by map and row by row. Cells outside a map count 0.
     """
     num_points = points.shape[3] // len(grids)
     sizes = np.repeat([(columns, rows) for rows, columns in grids], num_points, axis=0)  # (L P, 2)
@@ -89,9 +89,9 @@ class DeformableAttention(Layer):
         grids: the (rows, columns) of each of the L maps.
         num_points: P, how many points of each map a head looks at.
 
-    The weights of a head's L P points are a softmax. Recorded weights (see `record_attention`) are those of
-    the N cells, (B, H, T, N); those of points outside the maps are missing from their sum. Section 4.1, eq.
-    3 of Zhu et al. 2021.
+    The weights of a head's L P points are a softmax. Recorded weights (see `record_attention`) are the
+    weights of the N cells, (B, H, T, N); the weights of points outside the maps are missing from their sum.
+    Section 4.1, eq. 3 of Zhu et al. 2021.
 
     >>> attention = keras_tfm.layers.DeformableAttention(num_heads=2, grids=((2, 3), (1, 2)))
     >>> references = np.full((1, 5, 2, 2), 0.5)
@@ -167,7 +167,7 @@ class DeformableAttention(Layer):
         return references[..., :2] + offsets * references[..., 2:] * (0.5 / self.num_points)
 
     def _of_cells(self, cells, shares):
-        """The weights of all cells, (B, H, T, N), by those of the cells around points, (B, T, H, L P 4)."""
+        """The weights of all cells, (B, H, T, N), by the `shares` of cells near points, (B, T, H, L P 4)."""
         count = sum(rows * columns for rows, columns in self.grids)
         return ops.einsum("bthp,bthpn->bhtn", shares, ops.one_hot(cells, count))
 

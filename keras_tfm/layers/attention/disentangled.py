@@ -20,7 +20,7 @@ from keras import ops
 
 from keras_tfm.layers.attention.multi_head import Attention
 from keras_tfm.layers.attention.projections import HeadProjection, HeadProjections
-from keras_tfm.layers.base import Layer, own, require_sizes
+from keras_tfm.layers.base import Layer, copy_of, require_sizes
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.regularization import Dropout
@@ -77,7 +77,9 @@ class DistanceEmbedding(Layer):
         return self.num_buckets or self.max_distance
 
     def build(self, x_shape):
-        self.embeddings = self.add_weight((2 * self.span, self.dim), own(self.initializer), name="embeddings")
+        self.embeddings = self.add_weight(
+            (2 * self.span, self.dim), copy_of(self.initializer), name="embeddings"
+        )
         if self.norm is not None:
             self.norm.build(self.embeddings.shape)
 
@@ -186,7 +188,7 @@ class DisentangledAttention(Attention):
             self.position_query = self._heads("position_query", query_shape, use_bias=True)
 
     def _heads(self, name, x_shape, use_bias):
-        width, initializer = self.projections.key_width, own(self.kernel_initializer)
+        width, initializer = self.projections.key_width, copy_of(self.kernel_initializer)
         layer = HeadProjection(
             self.num_heads, [width], use_bias=use_bias, kernel_initializer=initializer, name=name
         )
@@ -194,7 +196,7 @@ class DisentangledAttention(Attention):
         return layer
 
     def _new_output(self, width):
-        return Dense(width, kernel_initializer=own(self.kernel_initializer), name="output")
+        return Dense(width, kernel_initializer=copy_of(self.kernel_initializer), name="output")
 
     def attend(self, query, keys, bias=None, training=None):
         """The averages (B, H, T, K) for heads (B, H, T, K); `bias` holds the distances' vectors (2T, D)."""

@@ -8,7 +8,7 @@ from keras import ops
 
 from keras_tfm.inputs import fits
 from keras_tfm.layers.attention.positions import AttentionPosition
-from keras_tfm.layers.base import own
+from keras_tfm.layers.base import copy_of
 from keras_tfm.layers.patches import height_and_width
 from keras_tfm.layers.signatures import Initializer, Sides
 
@@ -92,7 +92,7 @@ class GridPositionBias(AttentionPosition):
     def build(self, heads):
         height, width = height_and_width(self.grid)
         num_rows = (2 * height - 1) * (2 * width - 1) if self.signed else height * width
-        initializer = own(keras.initializers.get(self.initializer))
+        initializer = copy_of(keras.initializers.get(self.initializer))
         self.table = self.add_weight((num_rows, heads[0]), initializer, name="table")
         self.indices = self.rows()
 
@@ -175,7 +175,7 @@ class ImageRelativePosition(PairwisePosition):
         """One table for the vertical and one for the horizontal offsets; row 0 of each is the prefix's."""
         shape = (2 * self.max_distance + 2, width)
         return [
-            self.add_weight(shape, own(keras.initializers.get(self.initializer)), name=f"{name}_{axis}")
+            self.add_weight(shape, copy_of(keras.initializers.get(self.initializer)), name=f"{name}_{axis}")
             for axis in ("vertical", "horizontal")
         ]
 
@@ -208,7 +208,7 @@ class QuadraticPosition(AttentionPosition):
         self.initializer = initializer
 
     def build(self, heads):
-        initializer = own(keras.initializers.get(self.initializer))
+        initializer = copy_of(keras.initializers.get(self.initializer))
         self.centers = self.add_weight((heads[0], 2), initializer, name="centers")
         self.sharpness = self.add_weight((heads[0],), "ones", name="sharpness")
         cells = np.indices(height_and_width(self.grid)).reshape(2, -1)

@@ -21,7 +21,7 @@ import numpy as np
 from keras import ops
 
 from keras_tfm.layers.attention.grid_position import PairwisePosition, require_tokens
-from keras_tfm.layers.base import own
+from keras_tfm.layers.base import copy_of
 from keras_tfm.layers.patches import height_and_width
 from keras_tfm.layers.signatures import Initializer, Sides
 
@@ -106,7 +106,7 @@ class BucketedPosition(PairwisePosition):
         self.indices, count = image_buckets(self.grid, self.method, self.curve, self.prefix)
         names = (f"{name}_vertical", f"{name}_horizontal") if len(self.indices) == 2 else (name,)
         initializer = keras.initializers.get(self.initializer)
-        return [self.add_weight((count, width), own(initializer), name=table) for table in names]
+        return [self.add_weight((count, width), copy_of(initializer), name=table) for table in names]
 
 
 class BucketedBias(BucketedPosition):

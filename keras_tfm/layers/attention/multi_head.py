@@ -24,7 +24,7 @@ from keras import ops
 from keras_tfm.layers.attention.functional import add_bias, add_if_given, attention_scores
 from keras_tfm.layers.attention.projections import HeadProjections, join_heads
 from keras_tfm.layers.attention.tap import recorders, tap
-from keras_tfm.layers.base import Layer, own, require_sizes
+from keras_tfm.layers.base import Layer, copy_of, require_sizes
 from keras_tfm.layers.cache import ContextCache, Keys, KeyValueCache
 from keras_tfm.layers.compiler.blockwise import blockwise_attention
 from keras_tfm.layers.compiler.products import product
@@ -292,7 +292,7 @@ class MultiHeadAttention(Attention):
         self.num_key_value_heads = num_key_value_heads
 
     def _new_output(self, width):
-        initializer = own(self.kernel_initializer)
+        initializer = copy_of(self.kernel_initializer)
         return Dense(width, use_bias=self.use_bias, kernel_initializer=initializer, name="output")
 
 

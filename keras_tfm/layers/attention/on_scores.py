@@ -12,7 +12,7 @@ from keras_tfm.layers.masks import LOWEST, in_float32
 class TopK(Layer):
     """Keeps the `k` largest scores of each query and hides the other keys.
 
-    The others get a score so low that their weight is 0 after the softmax. Of equal scores the first ones
+    The others get a score so low that their weight is 0 after the softmax. Among equal scores the first ones
     are kept, so that exactly `k` remain. Keys that a `mask` hides count as the lowest. Wang et al. 2022,
     "KVT: k-NN Attention for Boosting Vision Transformers", section 3.2.
 

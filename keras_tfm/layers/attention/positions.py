@@ -36,8 +36,8 @@ class AttentionPosition(Layer):
     @property
     def acts_on_scores(self):
         """Whether it does more than rotate queries and keys: it defines `scores` or `values`."""
-        own, base = type(self), AttentionPosition
-        return own.scores is not base.scores or own.values is not base.values
+        subclass, base = type(self), AttentionPosition
+        return subclass.scores is not base.scores or subclass.values is not base.values
 
     def rotate(self, query, key, positions=None, key_positions=None):
         """New queries and keys, either of which may be None; positions are by default 0, 1, 2, ..."""

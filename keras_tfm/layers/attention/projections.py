@@ -7,7 +7,7 @@ from typing import Any
 from keras import ops
 
 from keras_tfm.inputs import refuse_complex
-from keras_tfm.layers.base import Layer, own
+from keras_tfm.layers.base import Layer, copy_of
 from keras_tfm.layers.compiler.products import multiply, split
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.signatures import Initializer
@@ -111,7 +111,7 @@ class HeadProjections(Layer):
             tuple(self.num_heads if part == "query" else others for part in parts),
             widths,
             use_bias=self.use_bias is True,
-            kernel_initializer=own(self.kernel_initializer),
+            kernel_initializer=copy_of(self.kernel_initializer),
             name=name,
         )
         projection.build(input_shape)

@@ -4,7 +4,7 @@ time.
                keys, in blocks
               +-----+-----+-----+     A row of blocks is one online softmax (Milakov and Gimelshein
     queries,  |  1  |     |     |     2018): it keeps the maximum ("peak"), the sum of the exponentials
-          in  +-----+-----+-----+     and the mean of the values so far, and scales the latter two
+          in  +-----+-----+-----+     and the mean of the values so far, and scales sum and mean
       blocks  |  2  |  3  |     |     down when the maximum grows. A causal row ends at its diagonal.
               +-----+-----+-----+     The gradient goes down the columns, and recomputes the weights
               |  4  |  5  |  6  |     of each block from the maxima and sums of its rows.
@@ -247,7 +247,7 @@ def exponentials(scores, visible):
 
 
 def _broadcast_unknown(x, shape):
-    """`x` with each axis of unknown length expanded to that of `shape`."""
+    """`x` with each axis of unknown length expanded to its length in `shape`."""
     sizes = ops.shape(x)
     return ops.broadcast_to(x, [n if m is None else k for m, k, n in zip(x.shape, sizes, shape, strict=True)])
 

@@ -36,15 +36,15 @@ def fused(function, otherwise=None):
     def call(*tensors, **options):
         if tf.executing_eagerly() or not is_fusing():
             return plain(*tensors, **options)
-        given = [None if x is None else tf.convert_to_tensor(x) for x in tensors]
-        kinds = tuple(None if x is None else tf.TensorSpec(x.shape, x.dtype) for x in given)
+        tensors = tuple(None if x is None else tf.convert_to_tensor(x) for x in tensors)
+        kinds = tuple(None if x is None else tf.TensorSpec(x.shape, x.dtype) for x in tensors)
         forward, backward = _compiled(function, kinds, tuple(sorted(options.items())))
 
         @custom_gradient
         def compute(*tensors):
             return forward(*tensors), lambda upstream: backward(upstream, *tensors)
 
-        return compute(*(x for x in given if x is not None))
+        return compute(*(x for x in tensors if x is not None))
 
     return call
 
@@ -57,8 +57,8 @@ def _compiled(function, kinds, options):
     """
 
     def forward(*tensors):
-        given = iter(tensors)
-        arguments = [None if kind is None else next(given) for kind in kinds]
+        values = iter(tensors)
+        arguments = [None if kind is None else next(values) for kind in kinds]
         return function(*arguments, **dict(options))
 
     def backward(upstream, *tensors):

@@ -3,9 +3,9 @@
 The gradient of a kernel that multiplies the state is a sum over all steps. TensorFlow computes it inside the
 loop: at each step a product of few rows, and a sum as large as the kernel. Here the loop returns, for each
 product, the factors (B, T, D) that were multiplied by the kernel. The gradient of the product's result is
-known as well, (B, T, F): it equals that of the loop's input to which the result is added. So one matrix
-product after the loop gives the kernel's gradient. A result that is added to none of the inputs gets an
-input of zeros for this purpose. What depends on the tokens alone is computed before the loop.
+known as well, (B, T, F): it equals the gradient of the loop's input to which the result is added. So one
+matrix product after the loop gives the kernel's gradient. A result that is added to none of the inputs gets
+an input of zeros for this purpose. What depends on the tokens alone is computed before the loop.
 """
 
 import itertools
@@ -50,8 +50,9 @@ class LoopKernel:
 def with_gradients(x, kernels, columns, factors):
     """`x` (B, T, F) unchanged, with a gradient that also gives the gradients of `kernels`.
 
-    The gradient of one slice of x, the one in `columns`, is that of a kernel's product. `factors` lists what
-    was multiplied, (B, T, D) each. The loop fills this list, and it ends before any gradient is computed.
+    The gradient of one slice of x, the one in `columns`, is the gradient of a kernel's product. `factors`
+    lists what was multiplied, (B, T, D) each. The loop fills this list, and it ends before any gradient is
+    computed.
     """
 
     @custom_gradient
@@ -71,7 +72,7 @@ def recur(step, x, state, kernels, mask=None):
     """(y, last state) of `step(x_t, state) -> (y_t, state)`, applied along the axis T of `x` (B, T, D).
 
     `y_t` and `state` are tuples of (B, .); `step` multiplies once by each `LoopKernel` in `kernels`. Where
-    `mask` (B, T) is False the state does not change, and y_t is that of the step before.
+    `mask` (B, T) is False the state does not change, and y_t stays as in the step before.
     """
     if x.shape[1] == 1 and mask is None:
         y, state = step(x[:, 0], state)

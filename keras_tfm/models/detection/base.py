@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 import keras
 from keras import ops
 
-from keras_tfm.configs import Between, Depth, Heads, InWeights, Rate, Size
+from keras_tfm.configs import Between, Depth, Heads, InWeights, Rate, Refusal, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import Block, residuals
@@ -51,7 +51,7 @@ class SetDetectorConfig(AroundBackbone):
     def __post_init__(self):
         super().__post_init__()
         if self.dim % 4:
-            raise ValueError(f"`dim` must be a multiple of four, for the sines; it is {self.dim}.")
+            raise Refusal("dim", "a multiple of four, for the sines", self.dim)
 
     @property
     def decoder_sizes(self):
@@ -94,7 +94,7 @@ class SetDetector(ConfiguredModel):
                 continue
             if value.shape != weight.shape:
                 size = detector.config.image_size
-                raise ValueError(f"`image_size` must be the backbone's, {image['image_size']}; it is {size}.")
+                raise Refusal("image_size", f"the backbone's, {image['image_size']}", size)
             weight.assign(value)
         return detector
 
@@ -194,7 +194,7 @@ class ObjectQueries(Layer):
     def __init__(self, num_queries, dim=None, **kwargs):
         super().__init__(**kwargs)
         if num_queries < 1:
-            raise ValueError(f"`num_queries` must be at least 1; it is {num_queries}.")
+            raise Refusal("num_queries", "at least 1", num_queries)
         self.num_queries = num_queries
         self.dim = dim
 

@@ -52,7 +52,7 @@ class ConditionalDETR(SetDetector):
     """Images in, one vector for each object query out, and where it looks.
 
     Inputs and outputs as of `DETR`; beside them `references` (B, 1, Q, 4), the logits of a query's point
-    (x, y), and zeros, to which a head adds those of its boxes.
+    (x, y), and zeros, to which a head adds the logits of its boxes.
 
     >>> model = keras_tfm.models.ConditionalDETR.from_size("tiny", image_size=32)
     >>> model({"images": np.zeros((1, 32, 32, 3))})["references"].shape

@@ -63,8 +63,8 @@ GROUPS = 32  # of features at most, in the normalisation of maps
 class DeformableDETRConfig(SetDetectorConfig):
     """`SetDetectorConfig`, with the last `num_maps` maps of the backbone and, up to `num_levels`, further
     ones of half the sides. A head looks at `num_points` points of each level, in the decoder at
-    `num_decoder_points`. `refines` and `proposes` are the two variants of the file's header; the latter needs
-    the former.
+    `num_decoder_points`. `refines` and `proposes` are the two variants of the file's header; `proposes` needs
+    `refines`.
     """
 
     num_queries: Queries = 300  # proposals have no weights of their own
@@ -91,8 +91,8 @@ class DeformableDETR(SetDetector):
 
     Inputs as of `SetDetector`. Outputs: `encoder_sequence_output` (B, N, D), the cells of all levels, the
     finest first; `decoder_sequence_output` (B, Q, D); `decoder_outputs` (B, L, Q, D), of all decoder blocks.
-    Beside them `references` (B, 1, Q, 4), the logits of the point (x, y), and zeros, to which a head adds
-    those of its boxes; or, with `refines`, `decoder_boxes` (B, L, Q, 4), boxes around centres; with
+    Beside them `references` (B, 1, Q, 4), the logits of the point (x, y), and zeros, to which a head adds the
+    logits of its boxes; or, with `refines`, `decoder_boxes` (B, L, Q, 4), boxes around centres; with
     `proposes` also `proposals` (B, Q, 5), the logit of an object and the box of each proposal.
 
     >>> model = keras_tfm.models.DeformableDETR.from_size("tiny", image_size=32)
@@ -150,7 +150,7 @@ class DeformableDETR(SetDetector):
 
 
 def _levels(config, maps):
-    """`maps` of the backbone in one width, and those that follow from the last of them."""
+    """`maps` of the backbone in one width, and further maps that follow from the last of them."""
     levels: list = []
     for i in range(config.num_levels):
         if i < len(maps):

@@ -1,11 +1,11 @@
 """Denoising: in training a decoder is also given queries that begin near known objects, and corrects them.
 
-    queries   | object 0, object 1, ... near | the same, further away | again ... | those of the model |
+    queries   | object 0, object 1, ... near | the same, further away | again ... | the model's own |
                  learn the object               learn "no object"
 
 A pair of such parts is a group. Groups neither see each other nor are seen by the model's own queries, so
-that those learn to find objects without being told. Zhang et al. 2023, "DINO: DETR with Improved DeNoising
-Anchor Boxes", section 3.3.
+that the model's queries learn to find objects on their own. Zhang et al. 2023, "DINO: DETR with Improved
+DeNoising Anchor Boxes", section 3.3.
 """
 
 from typing import Any
@@ -40,7 +40,7 @@ class DenoisingQueries(Layer):
         seed: int | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(autocast=False, **kwargs)  # lower precision does not tell classes apart
+        super().__init__(autocast=False, **kwargs)  # lower precision does not distinguish classes
         self.num_classes = num_classes
         self.num_added = num_added
         self.label_noise = label_noise

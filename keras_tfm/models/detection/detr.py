@@ -36,7 +36,8 @@ class DETR(SetDetector):
     Inputs: `images` (B, H, W, C), floating-point, and `pixel_mask` (B, H, W), True for a pixel of an image
     and False for padding, by default True. Outputs: `encoder_sequence_output` (B, N, D), the cells of the
     encoded map row by row, `decoder_sequence_output` (B, Q, D), and `decoder_outputs` (B, L, Q, D), what each
-    decoder block gave, through the one last norm: the last of them is the former. `maps` are the backbone's.
+    decoder block gave, through the one last norm: the last one is `decoder_sequence_output`. `maps` are the
+    backbone's.
 
     >>> model = keras_tfm.models.DETR.from_size("tiny", image_size=32)
     >>> model({"images": np.zeros((1, 32, 32, 3))})["decoder_sequence_output"].shape

@@ -10,10 +10,10 @@ of resolution after the other (section 3.2.2), and that an encoder looks around 
 
     queries --> mask 0 --> block 0, level 0, inside mask 0 --> mask 1 --> block 1, level 1, inside mask 1 ...
 
-A query whose mask is empty attends to all cells. The first prediction is that of the queries as they were
-learnt. Where the masks are only compared with 0, in blocks, they are computed at the size of the level: the
-product of queries with resized features is the resized product. Deviates from transformers' code in that no
-block is skipped in training.
+A query whose mask is empty attends to all cells. The queries as they were learnt give the first prediction.
+Where the masks are only compared with 0, in blocks, they are computed at the size of the level: the product
+of queries with resized features is the resized product. Deviates from transformers' code in that no block is
+skipped in training.
 """
 
 import dataclasses

@@ -3,10 +3,10 @@
 An image is cut into a set of segments, each a mask and one class for all of it. A backbone's maps are merged,
 the smallest first, into features of pixels (a feature pyramid, Lin et al. 2017); object queries attend to the
 last map in DETR's decoder. The dot product of a query's vector with a pixel's features says whether the pixel
-is in the query's mask: see `heads.MaskClassifier`. What is an object and what is ground is told alike, so
-that one model serves semantic, instance and panoptic segmentation. As in the authors' code a Swin's maps are
-normalised, and its windows keep their size on small maps. Deviates from it in that it has no Transformer
-encoder behind the backbone, which the authors use for COCO with a ResNet.
+is in the query's mask: see `heads.MaskClassifier`. Objects and ground are predicted alike, so that one model
+serves semantic, instance and panoptic segmentation. As in the authors' code a Swin's maps are normalised, and
+its windows keep their size on small maps. Deviates from it in that it has no Transformer encoder behind the
+backbone, which the authors use for COCO with a ResNet.
 """
 
 import dataclasses
@@ -33,9 +33,9 @@ NUM_GROUPS = 32  # of features that are normalised together in the pyramid
 @dataclasses.dataclass(frozen=True)
 class MaskFormerConfig(AroundBackbone):
     """`AroundBackbone` has the fields of the backbone. `dim`, `num_layers`, `num_heads` and
-    `intermediate_dim` are the decoder's, `pyramid_dim` is the width of the pyramid's maps, `mask_dim` that of
-    the features of pixels. `dropout` acts on what each sub-layer adds, the other two on attention weights and
-    in feed-forward layers.
+    `intermediate_dim` are the decoder's, `pyramid_dim` is the width of the pyramid's maps, `mask_dim` the
+    width of the features of pixels. `dropout` acts on what each sub-layer adds, the other two on attention
+    weights and in feed-forward layers.
     """
 
     image_size: Side | tuple[Side, Side] = 384
@@ -69,8 +69,8 @@ class MaskFormer(ConfiguredModel):
 
     Input: `images` (B, H, W, C), floating-point. Outputs: `mask_features` (B, rows, columns, E), of the size
     of the backbone's first map, `decoder_sequence_output` (B, Q, D), and `decoder_outputs` (B, L, Q, D), what
-    each decoder block gave, through the one last norm: the last of them is the former. `maps` are the
-    backbone's.
+    each decoder block gave, through the one last norm: the last one is `decoder_sequence_output`. `maps` are
+    the backbone's.
 
     >>> model = keras_tfm.models.MaskFormer.from_size("tiny", image_size=32)
     >>> outputs = model({"images": np.zeros((1, 32, 32, 3))})

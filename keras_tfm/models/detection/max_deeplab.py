@@ -23,7 +23,7 @@ from typing import Any
 
 from keras import ops
 
-from keras_tfm.configs import Depth, Rate, Size
+from keras_tfm.configs import Depth, FieldError, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.attention.projections import HeadProjection
 from keras_tfm.layers.base import Layer
@@ -111,9 +111,12 @@ class MaxDeepLab(ConfiguredModel):
         for stage, depth in enumerate(config.depths):
             rows, columns, width = maps[-1].shape[1:]
             if rows % 2 or columns % 2:
-                raise ValueError(
-                    f"`image_size` must give each stage of two paths a map of even sides; stage {stage} gets "
-                    f"{rows} x {columns}."
+                raise FieldError(
+                    "{image_size} must give each stage of two paths a map of even sides; stage {} gets {} x "
+                    "{}.",
+                    stage,
+                    rows,
+                    columns,
                 )
             width *= 2
             for i in range(depth):
@@ -136,6 +139,8 @@ class MaxDeepLab(ConfiguredModel):
 
 class PixelBlock(Layer):
     """ReLU(x + branch(x) + what the cells of x read of a memory), for maps (B, rows, columns, C).
+
+    It is no `Block`: both branches are computed from x and added at once.
 
     Args:
         branch: a layer that may change the shape of the map.

@@ -14,7 +14,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.configs import Depth, Size
+from keras_tfm.configs import Depth, FieldError, Refusal, Size
 from keras_tfm.layers.attention.axial import AxisAttention, GatedAxialAttention
 from keras_tfm.layers.bottleneck import ShortcutBlock
 from keras_tfm.layers.chain import Chain
@@ -46,11 +46,11 @@ class MedTConfig(ImageConfig, Stages):
         if len(self.depths) != NUM_STAGES:
             raise ValueError(f"`depths` must have {NUM_STAGES} numbers; they are {self.depths}.")
         if self.dim % (2 * self.num_heads):
-            raise ValueError(
-                f"`dim` must be a multiple of twice `num_heads`, {2 * self.num_heads}; it is {self.dim}."
+            raise FieldError(
+                "{dim} must be a multiple of twice {num_heads}, {}; it is {}.", 2 * self.num_heads, self.dim
             )
         if any(side % 32 for side in height_and_width(self.image_size)):
-            raise ValueError(f"`image_size` must be a multiple of 32; it is {self.image_size}.")
+            raise Refusal("image_size", "a multiple of 32", self.image_size)
 
 
 class GatedAxialUNet(ConfiguredModel):
@@ -94,7 +94,7 @@ class MedT(GatedAxialUNet):
         x = u_net(config, trace, images, config.dim // 2, 2, "gated")
         height, width, channels = images.shape[1:]
         if (height // PIECES) % 32 or (width // PIECES) % 32:
-            raise ValueError(f"`image_size` must be a multiple of {32 * PIECES}; it is {config.image_size}.")
+            raise Refusal("image_size", f"a multiple of {32 * PIECES}", config.image_size)
         size = height // PIECES, width // PIECES
         pieces = ops.reshape(split_windows(images, size), (-1, *size, channels))  # (16 B, H / 4, W / 4, C)
         y = u_net(config, trace, pieces, 4 * config.dim, NUM_STAGES, "none", "local_")

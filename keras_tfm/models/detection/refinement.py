@@ -13,6 +13,7 @@ import math
 import numpy as np
 from keras import ops
 
+from keras_tfm.configs import Refusal
 from keras_tfm.layers.attention.deformable import DeformableAttention
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, residuals
@@ -114,9 +115,10 @@ def anchors_of(config, grids, centres):
     """
     counts = [rows * columns for rows, columns in grids]
     if sum(counts) < config.num_queries:
-        raise ValueError(
-            f"`num_queries` must be at most {sum(counts)}, the cells of all levels, of which each is a "
-            f"proposal; it is {config.num_queries}."
+        raise Refusal(
+            "num_queries",
+            f"at most {sum(counts)}, the cells of all levels, of which each is a proposal",
+            config.num_queries,
         )
     sides = np.repeat(SIDE * 2.0 ** np.arange(len(grids)), counts)[:, None].astype("float32")  # (N, 1)
     boxes = ops.concatenate([centres, ops.zeros_like(centres) + sides], axis=-1)  # (B, N, 4)

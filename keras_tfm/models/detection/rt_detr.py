@@ -6,10 +6,10 @@ queries that begin as the cells which most likely are of an object.
     Q vectors, each with a box <-- decoder, blocks correct boxes <-- the Q best cells, each a box <---+
 
 The encoder attends within the smallest map alone (the paper's AIFI); convolutions join the maps, from the
-smallest to the largest and back (its CCFM). A cell's score is that of its likeliest class, so the model knows
-the number of classes. Deviates from the authors' code in that padding is hidden, and boxes are parts of the
-image without it, where theirs stretches images and has no padding. In training the decoder also corrects
-objects that it is told of with noise (denoising.py).
+smallest to the largest and back (its CCFM). A cell's score is its likeliest class's, so the model knows the
+number of classes. Deviates from the authors' code in that padding is hidden, and boxes are parts of the image
+without it, where theirs stretches images and has no padding. In training the decoder also gets the true
+objects, with noise, and corrects them (denoising.py).
 """
 
 import dataclasses
@@ -63,8 +63,8 @@ NUM_REPEATED = 3  # blocks in a fusion
 
 @dataclasses.dataclass(frozen=True)
 class RTDETRConfig(SetDetectorConfig):
-    """`SetDetectorConfig`, with the last `num_maps` maps of the backbone. `num_classes` are those that the
-    cells' scores are for.
+    """`SetDetectorConfig`, with the last `num_maps` maps of the backbone. `num_classes` counts the classes
+    that the cells' scores are for.
 
     The maps are `encoder_dim` wide up to the decoder, by default `dim`; within a fusion they are `expansion`
     times as wide. A head of the decoder looks at `num_decoder_points` points of each map. `learns_queries`
@@ -172,7 +172,7 @@ class RTDETR(SetDetector):
         self.decode, self.first_queries = decode, (queries, references)
 
     def denoised(self, objects: Any) -> tuple[Any, Any]:
-        """What the blocks of the decoder give if it is told of `objects` (B, M, 5), a symbolic tensor as the
+        """What the blocks of the decoder give if it also gets `objects` (B, M, 5), a symbolic tensor as the
         loss takes its targets: states (B, L, N + Q, D) and boxes (B, L, N + Q, 4), first of N denoising
         queries, which there are in training alone. The model must have them.
         """
@@ -193,10 +193,10 @@ class RTDETR(SetDetector):
 
 
 class CellSines(SameShape):
-    """x + sines of a cell's row, then cosines, then those of its column, a quarter of the features each: (B,
+    """x + sines of a cell's row, then cosines, then both of its column, a quarter of the features each: (B,
     rows, columns, D).
 
-    The frequencies are those of `SinePositionEncoding`; positions are 0, 1, ...
+    The frequencies are as in `SinePositionEncoding`; positions are 0, 1, ...
     """
 
     def call(self, x):

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from keras import ops
 
-from keras_tfm.configs import Between, Size
+from keras_tfm.configs import Between, Positive, Size
 from keras_tfm.layers.attention.gaussian import GaussianBias
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
@@ -43,7 +43,7 @@ class SMCAConfig(SetDetectorConfig):
 
     num_queries: Size = 300
     num_scales: Annotated[int, Between(0, 2)] = 2
-    smoothness: Annotated[float, Between(0, is_above=True)] = 8.0
+    smoothness: Positive = 8.0
 
 
 class SMCA(SetDetector):

@@ -76,7 +76,7 @@ class DualEncoderConfig(Config):
 class DualEncoder(ConfiguredModel):
     """Pairs of an image and a text in, vectors of both out. Abstract: a family gives the two towers.
 
-    Inputs: `images` (B, H, W, C), floating-point, and those of the text. Outputs, for each side:
+    Inputs: `images` (B, H, W, C), floating-point, and the text's inputs. Outputs, for each side:
     `image_sequence_output` (B, N, D), `image_pooled_output` (B, D) and `image_embeddings` (B, E), of unit
     length; `text_sequence_output` (B, T, D), `text_pooled_output` and `text_embeddings`. `image` and `text`
     are the towers alone, models of the same weights, for any number of images and texts. Two functions make
@@ -111,7 +111,7 @@ class DualEncoder(ConfiguredModel):
         return self._tower("text", self.input.keys() - {"images"})
 
     def _tower(self, side, inputs):
-        """The model of one side's graph; its layers are those of the whole."""
+        """The model of one side's graph; it shares its layers with the whole."""
         outputs = {
             name.removeprefix(f"{side}_"): x for name, x in self.output.items() if name.startswith(f"{side}_")
         }

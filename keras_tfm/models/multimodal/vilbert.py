@@ -28,6 +28,7 @@ class ViLBERTConfig(Config):
         image_connections: for each connection, the number of blocks that the image stream has before it.
         text_connections: the same for the text stream.
         dropout: the rate for the output of each sub-layer and for the attention weights.
+        image_activation: that of the image stream, by default `activation` too.
 
     Raises:
         ValueError: if the two lists differ in length, decrease, or exceed the number of blocks.
@@ -48,6 +49,7 @@ class ViLBERTConfig(Config):
     dropout: Rate = 0.1
     activation: str = "gelu"
     epsilon: Rate = 1e-12
+    image_activation: str | None = None
 
     def __post_init__(self):
         super().__post_init__()
@@ -120,10 +122,16 @@ def stream_block(config, side, name):
     return Block(
         {
             "attention": part(attention),
-            "feedforward": part(FeedForward(sizes.intermediate_dim, config.activation)),
+            "feedforward": part(feedforward_of(config, side)),
         },
         name=name,
     )
+
+
+def feedforward_of(config, side):
+    """The feed-forward layer of one stream's blocks and connections."""
+    activation = config.image_activation if side == "image" else None
+    return FeedForward(sizes_of(config, side).intermediate_dim, activation or config.activation)
 
 
 def connection_block(config, side, name):
@@ -131,8 +139,8 @@ def connection_block(config, side, name):
     part = residuals(dropout=config.dropout, epsilon=config.epsilon)
     heads = config.num_connection_heads
     attention = MultiHeadAttention(heads, config.connection_dim // heads, dropout=config.dropout)
-    feedforward = FeedForward(sizes_of(config, side).intermediate_dim, config.activation)
-    return Block({"context_attention": part(attention), "feedforward": part(feedforward)}, name=name)
+    parts = {"context_attention": part(attention), "feedforward": part(feedforward_of(config, side))}
+    return Block(parts, name=name)
 
 
 # base: Lu et al. 2019, section 3.1, and the released configuration of six connections. tiny is this

@@ -41,7 +41,7 @@ class VisionEncoderDecoderConfig(ImageConfig):
             `image_size` and `num_channels`, which are fields here.
         decoder: "GPT2" or "BART".
         decoder_config: the same for the decoder, without `vocabulary_size` and `max_length`. For BART,
-            `num_layers`, `num_heads` and `intermediate_dim` are those of the decoder.
+            `num_layers`, `num_heads` and `intermediate_dim` are the decoder's.
     """
 
     vocabulary_size: Size = 50_257

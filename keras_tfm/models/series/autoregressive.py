@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import keras
 
-from keras_tfm.configs import Config, Length, Size
+from keras_tfm.configs import Config, Length, Refusal, Size
 from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.text.recurrent import CELLS
 
@@ -42,9 +42,10 @@ class AutoregressiveConfig(Config):
     def __post_init__(self):
         super().__post_init__()
         if (self.hidden_dim is None) != (self.kind == "linear"):
-            raise ValueError(
-                '`hidden_dim` must be None for the kind "linear", and a width for others; '
-                f"it is {self.hidden_dim} for {self.kind!r}."
+            raise Refusal(
+                "hidden_dim",
+                'None for the kind "linear", and a width for others',
+                f"{self.hidden_dim} for {self.kind!r}",
             )
 
 

@@ -16,7 +16,7 @@ from keras_tfm.models.text.encoder import INITIALIZER, EncoderConfig, EncoderMod
 
 @dataclasses.dataclass(frozen=True)
 class ALBERTConfig(EncoderConfig):
-    """The sizes of an `ALBERT`; the defaults are those of the base model.
+    """The sizes of an `ALBERT`; the defaults are the base model's.
 
     Args:
         embedding_dim: the width of the embeddings.
@@ -81,7 +81,7 @@ class ALBERT(EncoderModel):
         return trace.run("encoder", applied, projection(x), attention={"mask": mask})
 
 
-# Lan et al. 2020, table 1; the heads and the activation are those of the released models.
+# Lan et al. 2020, table 1; the heads and the activation are the released models'.
 ALBERT.sizes = {
     "base": ALBERTConfig(),
     "large": ALBERTConfig(num_layers=24, dim=1024, num_heads=16, intermediate_dim=4096),

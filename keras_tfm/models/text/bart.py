@@ -70,9 +70,9 @@ class BARTConfig(Config):
     @property
     def decoder_sizes(self):
         """(Number of layers, number of heads, feed-forward width) of the decoder."""
-        own = self.num_decoder_layers, self.num_decoder_heads, self.decoder_intermediate_dim
+        decoders = self.num_decoder_layers, self.num_decoder_heads, self.decoder_intermediate_dim
         encoders = self.num_layers, self.num_heads, self.intermediate_dim
-        return tuple(b if a is None else a for a, b in zip(own, encoders, strict=True))
+        return tuple(b if a is None else a for a, b in zip(decoders, encoders, strict=True))
 
 
 class BART(Seq2SeqModel):

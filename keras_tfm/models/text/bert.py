@@ -13,7 +13,7 @@ from keras_tfm.models.text.encoder import EncoderConfig, EncoderModel
 
 @dataclasses.dataclass(frozen=True)
 class BERTConfig(EncoderConfig):
-    """The sizes of a `BERT`; the defaults are those of the base model.
+    """The sizes of a `BERT`; the defaults are the base model's.
 
     Args:
         num_segments: how many kinds of text a sequence has, such as question and passage.

@@ -26,7 +26,7 @@ from keras_tfm.models.text.encoder import INITIALIZER, EncoderConfig, EncoderMod
 
 @dataclasses.dataclass(frozen=True)
 class DeBERTaConfig(EncoderConfig):
-    """The sizes of a `DeBERTa`; the defaults are those of version 3's base model.
+    """The sizes of a `DeBERTa`; the defaults give version 3's base model.
 
     Args:
         embedding_dim: the width of the embeddings; None for `dim`.
@@ -35,7 +35,7 @@ class DeBERTaConfig(EncoderConfig):
         max_distance: the largest distance with a vector of its own; None for `max_length`.
         num_buckets: the buckets for distances; 0 for one row per distance.
         normalize_distances: whether the table of distances is layer-normalised.
-        share_projections: that of `DisentangledAttention`, as is `key_bias`.
+        share_projections: as in `DisentangledAttention`, like `key_bias`.
         convolution: the kernel size of the convolution next to the first block; 0 for none.
         dropout: the rate for the embeddings, the distances and the output of each sub-layer.
     """

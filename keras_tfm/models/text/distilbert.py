@@ -11,7 +11,7 @@ from keras_tfm.models.text.encoder import EncoderConfig, EncoderModel
 
 @dataclasses.dataclass(frozen=True)
 class DistilBERTConfig(EncoderConfig):
-    """The sizes of a `DistilBERT`; the defaults are those of the published model."""
+    """The sizes of a `DistilBERT`; the defaults are the published model's."""
 
     num_layers: Depth = 6
 

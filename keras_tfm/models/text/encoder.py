@@ -19,7 +19,7 @@ INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # Devlin et al. 2
 
 @dataclasses.dataclass(frozen=True)
 class EncoderConfig(Config):
-    """The fields that BERT and its successors share; the defaults are those of BERT's base model.
+    """The fields that BERT and its successors share; the defaults are the base BERT's.
 
     Args:
         dropout: the rate for the embeddings and for the output of each sub-layer.

@@ -19,7 +19,7 @@ from keras_tfm.models.text.encoder import INITIALIZER, EncoderModel
 
 @dataclasses.dataclass(frozen=True)
 class FNetConfig(Config):
-    """The sizes of an `FNet`; the defaults are those of the base model.
+    """The sizes of an `FNet`; the defaults are the base model's.
 
     Args:
         dropout: the rate for the embeddings and for the output of each feed-forward layer.

@@ -6,19 +6,15 @@ multiplied by sqrt(D), as in the released code.
 """
 
 import dataclasses
-from typing import Annotated, Any
+from typing import Any
 
-from keras_tfm.configs import Between, Count, Depth, Length, Rate, Size
+from keras_tfm.configs import Count, Depth, Length, Positive, Size
 from keras_tfm.layers.attention.on_scores import SoftCap
-from keras_tfm.layers.blocks import Residual
-from keras_tfm.layers.normalization import RMSNormalization
-from keras_tfm.models.text.llama import Llama, LlamaConfig
-
-Bound = Annotated[float, Between(0, is_above=True)]
+from keras_tfm.models.text.decoder import RotaryDecoder, RotaryDecoderConfig
 
 
 @dataclasses.dataclass(frozen=True)
-class Gemma2Config(LlamaConfig):
+class Gemma2Config(RotaryDecoderConfig):
     """The sizes of a `Gemma2`; the defaults are those of the smallest model.
 
     Args:
@@ -37,15 +33,14 @@ class Gemma2Config(LlamaConfig):
     key_dim: Size | None = 256
     intermediate_dim: Size = 9_216
     activation: str = "gelu_tanh"
-    epsilon: Rate = 1e-6
     tied: bool = True
     window: Count = 4_096
     query_scale_dim: Length = 256
-    score_cap: Bound | None = 50.0
-    logit_cap: Bound | None = 30.0
+    score_cap: Positive | None = 50.0
+    logit_cap: Positive | None = 30.0
 
 
-class Gemma2(Llama):
+class Gemma2(RotaryDecoder):
     """Gemma 2: token ids in, hidden states out, every position attending to those before it.
 
     >>> model = keras_tfm.models.Gemma2.from_size("tiny", vocabulary_size=100)
@@ -55,6 +50,8 @@ class Gemma2(Llama):
 
     config_class = Gemma2Config
     scales_embedding = True
+    has_output_norms = True
+    norm_offset = 1.0
 
     def __init__(self, config: Gemma2Config, name: str | None = None, **kwargs: Any) -> None:
         super().__init__(config, name, **kwargs)
@@ -68,16 +65,6 @@ class Gemma2(Llama):
             "on_scores": None if config.score_cap is None else SoftCap(config.score_cap),
             "window": None if index % 2 else config.window,
         }
-
-    @classmethod
-    def part(cls, config, branch, **options):
-        """The residual of a `branch`, whose input and output are normalised."""
-        return Residual(branch, cls.norm(config), "input", output_norm=cls.norm(config), **options)
-
-    @classmethod
-    def norm(cls, config, **options):
-        """A norm without a mean whose factors are 1 + gamma."""
-        return RMSNormalization(config.epsilon, 1.0, **options)
 
 
 # Gemma Team 2024, table 1. tiny is this package's own.

@@ -26,7 +26,7 @@ INITIALIZER = keras.initializers.RandomNormal(stddev=0.02)  # as in the released
 
 @dataclasses.dataclass(frozen=True)
 class GPT2Config(Config):
-    """The sizes of a `GPT2`; the defaults are those of the smallest published model.
+    """The sizes of a `GPT2`; the defaults are the smallest published model's.
 
     Args:
         intermediate_dim: the feed-forward width; None for 4 `dim`.
@@ -55,7 +55,7 @@ class GPT2(DecoderModel):
     """GPT-2: token ids in, hidden states out, every position attending to those before it.
 
     Inputs: `token_ids`, `padding_mask` and `segment_ids`, each (B, T), and output `sequence_output` (B, T, D)
-    are those of `DecoderModel`.
+    are as in `DecoderModel`.
 
     >>> model = keras_tfm.models.GPT2.from_size("tiny", vocabulary_size=100)
     >>> model({"token_ids": np.array([[1, 2, 3]])})["sequence_output"].shape

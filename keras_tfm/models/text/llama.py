@@ -7,65 +7,17 @@ al. 2024, "The Llama 3 Herd of Models", and its released code).
 """
 
 import dataclasses
-from typing import Annotated, Any
+from typing import Any
 
-import keras
-
-from keras_tfm.configs import Between, Config, Depth, Length, Rate, Size
-from keras_tfm.layers.attention.multi_head import Attention
-from keras_tfm.layers.attention.positions import RotaryEmbedding, check_scaling
-from keras_tfm.layers.attention.projections import HeadProjections
-from keras_tfm.layers.blocks import Block, Residual
-from keras_tfm.layers.dense import Dense
-from keras_tfm.layers.embeddings import TokenEmbedding
-from keras_tfm.layers.feedforward import FeedForward
-from keras_tfm.layers.normalization import RMSNormalization
-from keras_tfm.models.text.decoder import DecoderModel
-from keras_tfm.models.text.seq2seq import Stack
-
-INITIALIZER = keras.initializers.RandomNormal(stddev=0.02)  # as in the released configurations
+from keras_tfm.models.text.decoder import RotaryDecoder, RotaryDecoderConfig
 
 
 @dataclasses.dataclass(frozen=True)
-class LlamaConfig(Config):
-    """The sizes of a `Llama`; the defaults are those of the first paper's smallest model.
-
-    Args:
-        num_key_value_heads: the heads of keys and values; None for as many as of queries.
-        key_dim: the width of a head; None for `dim` / `num_heads`.
-        rotary_base: the base of the positions' frequencies.
-        rotary_scaling: the `scaling` of `RotaryEmbedding`; {} for none.
-        tied: whether the output uses the table of the embedding.
-    """
-
-    vocabulary_size: Size = 32_000
-    max_length: Length = 2_048
-    num_layers: Depth = 32
-    dim: Size = 4_096
-    num_heads: Size = 32
-    num_key_value_heads: Size | None = None
-    key_dim: Size | None = None
-    intermediate_dim: Size = 11_008
-    attention_dropout: Rate = 0.0
-    rotary_base: Annotated[float, Between(1)] = 10_000.0
-    rotary_scaling: dict = dataclasses.field(default_factory=dict)
-    activation: str = "silu"
-    epsilon: Rate = 1e-6
-    tied: bool = False
-
-    def __post_init__(self):
-        super().__post_init__()
-        check_scaling(self.rotary_scaling or None, "rotary_scaling")
-
-    @property
-    def widths(self):
-        """The widths of the queries, keys and values of all heads."""
-        width = self.key_dim or self.dim // self.num_heads
-        shared = (self.num_key_value_heads or self.num_heads) * width
-        return self.num_heads * width, shared, shared
+class LlamaConfig(RotaryDecoderConfig):
+    """The sizes of a `Llama`, by the fields of `RotaryDecoderConfig`: by default the paper's smallest."""
 
 
-class Llama(DecoderModel):
+class Llama(RotaryDecoder):
     """Llama: token ids in, hidden states out, every position attending to those before it.
 
     Inputs: `token_ids`, `padding_mask` and `segment_ids`, each (B, T), and output `sequence_output` (B, T, D)
@@ -77,67 +29,6 @@ class Llama(DecoderModel):
     """
 
     config_class = LlamaConfig
-    has_biases = False  # of queries, keys and values
-    scales_embedding = False
-
-    def __init__(self, config: LlamaConfig, name: str | None = None, **kwargs: Any) -> None:
-        scale = self.scales_embedding
-        embedding = TokenEmbedding(
-            config.vocabulary_size, config.dim, scale, initializer=INITIALIZER, name="embedding"
-        )
-        decoder = Stack(
-            lambda token_ids, positions=None: embedding(token_ids),
-            [self.block(config, i) for i in range(config.num_layers)],
-            self.norm(config, name="norm"),
-        )
-        name = name or type(self).__name__.lower()
-        super().__init__(config, decoder, embedding, max_length=config.max_length, name=name, **kwargs)
-
-    @classmethod
-    def block(cls, config, index):
-        """The block of this number."""
-        attention = Attention(
-            HeadProjections(
-                config.num_heads,
-                config.key_dim,
-                use_bias=cls.has_biases,
-                kernel_initializer=INITIALIZER,
-                num_key_value_heads=config.num_key_value_heads,
-            ),
-            RotaryEmbedding(config.rotary_base, config.rotary_scaling or None),
-            dropout=config.attention_dropout,
-            output_layer=Dense(
-                config.dim, use_bias=False, kernel_initializer=INITIALIZER.clone(), name="output"
-            ),
-            **cls.attention_options(config, index),
-        )
-        feedforward = FeedForward(
-            config.intermediate_dim,
-            config.activation,
-            use_bias=False,
-            kernel_initializer=INITIALIZER,
-            gated=True,
-        )
-        parts = {
-            "attention": cls.part(config, attention, causal=True),
-            "feedforward": cls.part(config, feedforward),
-        }
-        return Block(parts, name=f"block_{index}")
-
-    @classmethod
-    def attention_options(cls, config, index):
-        """More arguments of `Attention` in the block of this number."""
-        return {}
-
-    @classmethod
-    def part(cls, config, branch, **options):
-        """The residual of a `branch`, whose input is normalised."""
-        return Residual(branch, cls.norm(config), "input", **options)
-
-    @classmethod
-    def norm(cls, config, **options):
-        """A norm without a mean."""
-        return RMSNormalization(config.epsilon, **options)
 
 
 # 7b to 65b: Touvron et al. 2023, table 2. 2-*: Touvron et al. 2023, "Llama 2". 3-* and 3.2-*: Grattafiori et

@@ -3,17 +3,17 @@
 import dataclasses
 
 from keras_tfm.configs import Count
-from keras_tfm.models.text.llama import Llama, LlamaConfig
+from keras_tfm.models.text.decoder import RotaryDecoder, RotaryDecoderConfig
 
 
 @dataclasses.dataclass(frozen=True)
-class MistralConfig(LlamaConfig):
+class MistralConfig(RotaryDecoderConfig):
     """The sizes of a `Mistral`; `window` is how many positions each sees, its own included, None for all."""
 
     window: Count | None = None
 
 
-class Mistral(Llama):
+class Mistral(RotaryDecoder):
     """Mistral: a `Llama` with a `window` in each block.
 
     >>> model = keras_tfm.models.Mistral.from_size("tiny", vocabulary_size=100)

@@ -2,15 +2,15 @@
 
 import dataclasses
 
-from keras_tfm.models.text.llama import Llama, LlamaConfig
+from keras_tfm.models.text.decoder import RotaryDecoder, RotaryDecoderConfig
 
 
 @dataclasses.dataclass(frozen=True)
-class Qwen2Config(LlamaConfig):
-    """The sizes of a `Qwen2`, by the fields of `LlamaConfig`."""
+class Qwen2Config(RotaryDecoderConfig):
+    """The sizes of a `Qwen2`, by the fields of `RotaryDecoderConfig`."""
 
 
-class Qwen2(Llama):
+class Qwen2(RotaryDecoder):
     """Qwen2: a `Llama` with biases of queries, keys and values.
 
     >>> model = keras_tfm.models.Qwen2.from_size("tiny", vocabulary_size=100)

@@ -126,7 +126,7 @@ def one_to_many(
 ) -> Model:
     """A vector `x` (B, m) and the previous tokens `token_ids` (B, T) -> logits (B, T, V).
 
-    The first states are a tanh layer on x. The tokens are those of the target, after a start token.
+    The first states are a tanh layer on x. The tokens are the target's, after a start token.
 
     >>> model = keras_tfm.models.one_to_many(3, vocabulary_size=10)
     >>> model({"x": np.ones((1, 3)), "token_ids": np.array([[0, 4]])}).shape

@@ -1,8 +1,8 @@
 """Recurrent encoder-decoders, with attention (Bahdanau, Cho and Bengio 2015, "RNNsearch") and without.
 
-Deviates from the paper as `keras_tfm.layers.recurrent` says. Besides, all initial states of the decoder,
-those of an LSTM's memory too, are one tanh layer on the encoder's last backward state, and both languages
-and the output may share one embedding.
+Deviates from the paper as `keras_tfm.layers.recurrent` says. Besides, all initial states of the decoder, an
+LSTM's memory too, are one tanh layer on the encoder's last backward state, and both languages and the output
+may share one embedding.
 
 Without attention it is Sutskever, Vinyals and Le 2014, "Sequence to Sequence Learning with Neural Networks":
 the decoder starts from the encoder's last states and knows nothing else of the source.
@@ -36,8 +36,8 @@ class RecurrentSeq2SeqConfig(Config):
     """The sizes of a `RecurrentSeq2Seq`.
 
     Args:
-        vocabulary_size: that of the source.
-        target_vocabulary_size: that of the target; None if source and target share one vocabulary and one
+        vocabulary_size: the source's.
+        target_vocabulary_size: the target's; None if source and target share one vocabulary and one
             embedding table.
         dim: the width of the embeddings and of the output.
         hidden_dim: the width of a state, in each direction.

@@ -15,7 +15,7 @@ from keras_tfm.models.text.encoder import INITIALIZER, EncoderConfig, EncoderMod
 
 @dataclasses.dataclass(frozen=True)
 class RoBERTaConfig(EncoderConfig):
-    """The sizes of a `RoBERTa`; the defaults are those of the base model.
+    """The sizes of a `RoBERTa`; the defaults are the base model's.
 
     Args:
         pad_id: the token id of padding, which also is the position of padding.

@@ -32,7 +32,7 @@ class Stack:
 
     def run(self, trace, name, x, mask, **tensors):
         """The output (B, T, D) for embedded tokens `x`, whose stack is called `name` in the `trace`;
-        `tensors` are those of the blocks' parts besides self-attention.
+        `tensors` are for the blocks' parts besides self-attention.
         """
         bias = None if self.bias is None else self.bias(x)
         attention = {"mask": mask, "bias": bias}
@@ -81,7 +81,7 @@ class Seq2SeqModel(ConfiguredModel):
 
     Args:
         encoder: a `Stack`, as is `decoder`.
-        embedding: the embedding of source tokens; `output_embedding` that of target tokens.
+        embedding: the embedding of source tokens; `output_embedding` the embedding of target tokens.
         dropout: a layer applied to the input of each stack's first block.
         drop_outputs: whether it is applied to the outputs of the stacks too.
         max_length: how many tokens the decoder has positions for; None for any number.
@@ -137,7 +137,7 @@ class Seq2SeqModel(ConfiguredModel):
 
 
 def seq2seq_inputs():
-    """`token_ids` and `padding_mask`, (B, S), and those of the decoder, (B, T)."""
+    """`token_ids` and `padding_mask`, (B, S), and the decoder's, (B, T)."""
     return {
         f"{side}{name}": keras.Input((None,), dtype=dtype, name=f"{side}{name}")
         for side in ("", "decoder_")

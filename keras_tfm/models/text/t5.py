@@ -27,7 +27,7 @@ from keras_tfm.models.text.seq2seq import Seq2SeqModel, Stack
 
 @dataclasses.dataclass(frozen=True)
 class T5Config(Config):
-    """The sizes of a `T5`; the defaults are those of version 1.0's base model.
+    """The sizes of a `T5`; the defaults give version 1.0's base model.
 
     Args:
         num_decoder_layers: None for as many as `num_layers`.

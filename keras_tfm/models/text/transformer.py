@@ -23,11 +23,11 @@ from keras_tfm.models.text.seq2seq import Seq2SeqModel, Stack
 
 @dataclasses.dataclass(frozen=True)
 class TransformerConfig(Config):
-    """The sizes of a `Transformer`; the defaults are those of the paper's base model.
+    """The sizes of a `Transformer`; the defaults give the paper's base model.
 
     Args:
-        vocabulary_size: that of the source.
-        target_vocabulary_size: that of the target; None if source and target share one vocabulary and one
+        vocabulary_size: the source's.
+        target_vocabulary_size: the target's; None if source and target share one vocabulary and one
             embedding table.
         key_dim: the width of a head; None for `dim` / `num_heads`.
         normalize_first: whether the norms are at the input of each sub-layer.

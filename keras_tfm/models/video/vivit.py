@@ -57,8 +57,8 @@ class ViViT(ConfiguredModel):
 
     Input: `videos` (B, F, H, W, C), floating-point. Outputs: `sequence_output` (B, N + 1, D), the class
     token first and then the tubelets, moment by moment and row by row, and `pooled_output` (B, D), the class
-    token's final state. With `num_temporal_layers` the sequence is that of the second encoder: a class token
-    and the moments. The first encoder's stack is "encoder", whose states are (B moments, ., D), the second's
+    token's final state. With `num_temporal_layers` the second encoder gives the sequence: a class token and
+    the moments. The first encoder's stack is "encoder", whose states are (B moments, ., D), the second's
     "temporal".
 
     >>> sizes = dict(num_frames=4, image_size=32, num_layers=1, dim=16, num_heads=2, intermediate_dim=32)
@@ -99,8 +99,8 @@ def _encoded(config, trace, stack, x, num_layers, prefix):
     return LayerNormalization(config.epsilon, name=f"{prefix}norm")(trace.run(stack, blocks, x))
 
 
-# Arnab et al. 2021, sections 4.1 and 4.2: the sizes of ViT, and after the slash that of a tubelet. "FE" is
-# the factorised encoder, model 2, with 4 layers over the moments.
+# Arnab et al. 2021, sections 4.1 and 4.2: the sizes of ViT, and after the slash the size of a tubelet. "FE"
+# is the factorised encoder, model 2, with 4 layers over the moments.
 _BASE = ViViTConfig()
 _LARGE = ViViTConfig(num_layers=24, dim=1024, num_heads=16, intermediate_dim=4096)
 ViViT.sizes = {

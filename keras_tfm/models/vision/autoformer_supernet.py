@@ -117,7 +117,10 @@ class LeadingNormalization(SameShape):
 
 
 class EntangledBlock(SameShape):
-    """Layer number `index` of a supernet: AutoFormer's two residuals, of which each network uses a part."""
+    """Layer number `index` of a supernet: AutoFormer's two residuals, of which each network uses a part.
+
+    It is no `Block`: what a network lacks is hidden inside the residuals, between their stages.
+    """
 
     is_block = True
 

@@ -2,7 +2,7 @@
 
 Many blocks on the patches alone, whose heads are mixed before and after the softmax ("talking heads"), and
 whose parts have learned factors that start small. Then blocks that update a class token alone. As in the
-authors' code the rate of stochastic depth is the same in all blocks of patches, and 0 in those of the class
+authors' code the rate of stochastic depth is the same in all blocks of patches, and 0 in blocks of the class
 token.
 """
 

@@ -42,10 +42,25 @@ class CeiTConfig(VariantConfig):
     Args:
         patch_size: in cells of the stem's map, whose sides are a quarter of the image's.
         stem_dim: the width of the stem.
+        stem_kernel: the side of the stem's kernel.
+        kernel_size: the side of the depthwise kernels in feed-forward layers.
+
+    Raises:
+        ValueError: if a kernel's side is even.
     """
 
     patch_size: Side | tuple[Side, Side] = 4
     stem_dim: Size = 64
+    stem_kernel: Side = 7
+    kernel_size: Side = 3
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name in ("stem_kernel", "kernel_size"):
+            if getattr(self, name) % 2 == 0:
+                raise ValueError(
+                    f"`{name}` must be odd, to keep the map's size; it is {getattr(self, name)}."
+                )
 
 
 class CeiT(ConfiguredModel):
@@ -64,7 +79,10 @@ class CeiT(ConfiguredModel):
 
     def __init__(self, config: CeiTConfig, name: str = "ceit", **kwargs: Any) -> None:
         images = image_input(config)
-        stem = [Convolution(config.stem_dim, 7, 2, norm=BatchNormalization()), MaxPooling(3, 2, 1)]
+        stem = [
+            Convolution(config.stem_dim, config.stem_kernel, 2, norm=BatchNormalization()),
+            MaxPooling(3, 2, 1),
+        ]
         x = Chain(stem, name="stem")(images)
         patches = PatchEmbedding(config.dim, config.patch_size, name="patch_embedding")(x)
         _, x = tokens_of(config, patches)
@@ -94,7 +112,11 @@ def _block(config, grid, index):
 def _local_feedforward(config):
     """Two dense layers with a depthwise convolution between them, each followed by batch normalisation."""
     hidden, activation = config.intermediate_dim, config.activation
-    sizes = [(hidden, 1, 1, activation), (hidden, 3, hidden, activation), (config.dim, 1, 1, None)]
+    sizes = [
+        (hidden, 1, 1, activation),
+        (hidden, config.kernel_size, hidden, activation),
+        (config.dim, 1, 1, None),
+    ]
     return Chain(
         [
             Convolution(

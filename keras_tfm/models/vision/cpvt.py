@@ -9,7 +9,6 @@ import dataclasses
 from typing import Literal
 
 from keras_tfm.layers.blocks import Block, Residual
-from keras_tfm.layers.chain import ChainBlock
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.grid import OnGrid
 from keras_tfm.layers.patch_encoder import PrependedTokens
@@ -56,14 +55,15 @@ class CPVT(Variant):
 
     @classmethod
     def block(cls, config, index):
-        attention = residual_of(config, attention_of(config), index, name="attention")
-        feedforward = residual_of(config, feedforward_of(config), index, name="feedforward")
-        if index:
-            return Block({"attention": attention, "feedforward": feedforward}, name=f"block_{index}")
-        grid = patch_grid(height_and_width(config.image_size), config.patch_size)
-        generator = Residual(Convolution(config.dim, 3, groups=config.dim))
-        position = OnGrid(generator, grid, prefix=int(config.pooling == "class"), name="position")
-        return ChainBlock([attention, feedforward, position], name="block_0")
+        parts = {
+            "attention": residual_of(config, attention_of(config), index),
+            "feedforward": residual_of(config, feedforward_of(config), index),
+        }
+        if index == 0:
+            grid = patch_grid(height_and_width(config.image_size), config.patch_size)
+            generator = Residual(Convolution(config.dim, 3, groups=config.dim))
+            parts["position"] = OnGrid(generator, grid, prefix=int(config.pooling == "class"))
+        return Block(parts, name=f"block_{index}")
 
     def with_image_size(self, image_size):
         """A copy for images of another size, with the same weights."""

@@ -4,7 +4,7 @@ Three stages of fewer and wider cells. Each stage starts with a convolution over
 norm. Queries, keys and values pass a depthwise convolution before they are projected, with a stride of 2 for
 keys and values. There are no positions, and a class token is added in the last stage alone. As in the
 authors' code the scores are scaled by D^-1/2 of the whole width D, not of a head's, and stochastic depth
-grows with the blocks of each stage. Deviates from transformers in the latter.
+grows with the blocks of each stage. Deviates from transformers in stochastic depth.
 """
 
 import dataclasses

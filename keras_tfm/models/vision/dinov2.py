@@ -50,8 +50,8 @@ class DINOv2Config(DINOConfig):
 class DINOv2(ViT):
     """A `ViT` with register tokens: `sequence_output` is (B, 1 + R + N, D), the class token first.
 
-    `pooled_output` (B, D) is the class token's final state, `patch_output` (B, N, D) are those of the
-    patches.
+    `pooled_output` (B, D) is the class token's final state, `patch_output` (B, N, D) are the patches' final
+    states.
 
     >>> sizes = dict(image_size=32, patch_size=16, num_layers=1, dim=16, num_heads=2)
     >>> model = keras_tfm.models.DINOv2.from_size("S/14", **sizes)

@@ -23,8 +23,8 @@ from keras_tfm.models.vision.images import Side
 @dataclasses.dataclass(frozen=True)
 class DINOv3Config(DINOConfig):
     """Fields that differ from `DINOConfig`'s: `gated` feed-forward layers use `activation` for the gate,
-    `rotary_base` is that of `GridRotaryEmbedding`, and `query_bias`, `key_bias` and `value_bias` say which of
-    attention's projections have a bias.
+    `rotary_base` is the base of `GridRotaryEmbedding`, and `query_bias`, `key_bias` and `value_bias` say
+    which of attention's projections have a bias.
     """
 
     image_size: Side | tuple[Side, Side] = 224
@@ -48,7 +48,7 @@ class DINOv3Config(DINOConfig):
 class DINOv3(DINOv2):
     """`DINOv2` with rotary positions: `sequence_output` is (B, 1 + R + N, D), the class token first.
 
-    `pooled_output` (B, D) is the class token's final state, `patch_output` (B, N, D) those of the patches.
+    `pooled_output` (B, D) is the class token's final state, `patch_output` (B, N, D) are the patches'.
 
     >>> model = keras_tfm.models.DINOv3(keras_tfm.models.tiny_config(keras_tfm.models.DINOv3))
     >>> model({"images": np.zeros((1, 32, 32, 3))})["patch_output"].shape
@@ -56,7 +56,7 @@ class DINOv3(DINOv2):
     """
 
     config_class = DINOv3Config
-    reads_any_size = False  # the rotations are those of one grid
+    reads_any_size = False  # the rotations are made for one grid
 
     @classmethod
     def embed(cls, config, images):

@@ -3,7 +3,7 @@ Words").
 
 The residual network is the authors': kernels are standardised and groups of features are normalised, as in
 BiT, but the norm follows each convolution, as in ResNet. Convolutions and pooling pad like TensorFlow's
-"same". Weights for several stems are those of Steiner et al. 2022, "How to train your ViT?".
+"same". Weights for several stems come from Steiner et al. 2022, "How to train your ViT?".
 """
 
 import dataclasses
@@ -63,7 +63,7 @@ class HybridViTConfig(ViTConfig):
 
 
 class HybridViT(ViT):
-    """A `ViT` whose patches are those of a residual network's map, such as (B, H / 16, W / 16, 1024).
+    """A `ViT` whose patches are the cells of a residual network's map, such as (B, H / 16, W / 16, 1024).
 
     >>> sizes = dict(image_size=32, num_layers=1, dim=16, num_heads=2,
     ...              stem_dim=32, stage_dims=(128,), stage_depths=(1,))

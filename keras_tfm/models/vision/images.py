@@ -23,7 +23,7 @@ class ImageConfig(Config):
 @dataclasses.dataclass(frozen=True)
 class PatchedImageConfig(Config):
     """`patch_size` is the side of a patch or its (height, width), `stochastic_depth` the rate of the last
-    block; those of the others grow up to it.
+    block; the rates of the others grow up to it.
     """
 
     image_size: Side | tuple[Side, Side] = 224
@@ -35,7 +35,7 @@ class PatchedImageConfig(Config):
 
 @dataclasses.dataclass(frozen=True)
 class Rates(Config):
-    """`stochastic_depth` is the rate of the last block; those of the others grow up to it."""
+    """`stochastic_depth` is the rate of the last block; the rates of the others grow up to it."""
 
     dropout: Rate = 0.0
     attention_dropout: Rate = 0.0

@@ -89,7 +89,8 @@ class ShrinkingBlock(Layer):
     """Attention whose queries are every second row and column of a `grid`, then a residual feed-forward
     layer.
 
-    (B, N, D) -> (B, N', D'). The attention has no residual connection, since its input has another shape.
+    (B, N, D) -> (B, N', D'). It is no `Block`: the attention has no residual connection, since its input has
+    another shape.
     """
 
     is_block = True

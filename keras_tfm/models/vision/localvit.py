@@ -12,8 +12,8 @@ from keras import ops
 
 from keras_tfm.configs import Size
 from keras_tfm.layers.base import SameShape
-from keras_tfm.layers.blocks import Residual
-from keras_tfm.layers.chain import Chain, ChainBlock
+from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.grid import OnGrid
@@ -52,10 +52,10 @@ class LocalViT(Variant):
 
     @classmethod
     def block(cls, config, index):
-        attention = residual_of(config, attention_of(config), index, name="attention")
+        attention = residual_of(config, attention_of(config), index)
         grid = patch_grid(height_and_width(config.image_size), config.patch_size)
-        feedforward = OnGrid(Residual(_inverted(config)), grid, prefix=1, name="feedforward")
-        return ChainBlock([attention, feedforward], name=f"block_{index}")
+        feedforward = OnGrid(Residual(_inverted(config)), grid, prefix=1)
+        return Block({"attention": attention, "feedforward": feedforward}, name=f"block_{index}")
 
 
 def _inverted(config):

@@ -12,7 +12,7 @@ import keras
 
 from keras_tfm.configs import Depth, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.base import own
+from keras_tfm.layers.base import copy_of
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import Convolution
@@ -95,7 +95,7 @@ def _block(config, stage, index):
 
 def _feedforward(dim, hidden, activation):
     """The mix feed-forward layer, equation 3: a depthwise convolution between two dense layers."""
-    widths = (keras.layers.Dense(width, kernel_initializer=own(INITIALIZER)) for width in (hidden, dim))
+    widths = (keras.layers.Dense(width, kernel_initializer=copy_of(INITIALIZER)) for width in (hidden, dim))
     first, last = widths
     return Chain([first, Convolution(hidden, groups=hidden, activation=activation), last])
 

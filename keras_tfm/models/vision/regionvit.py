@@ -166,7 +166,7 @@ class RegionBlock(SameShape):
     out.
 
     `attention` is a `Residual` of self-attention, used for both; its norm is for the windows, `region_norm`
-    for the regions. `position` is the bias between cells.
+    for the regions. `position` is the bias between cells. It is no `Block`: one attention runs twice.
     """
 
     is_block = True

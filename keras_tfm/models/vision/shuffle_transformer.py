@@ -13,8 +13,8 @@ from keras_tfm.configs import Depth, Size
 from keras_tfm.layers.attention.grid_position import GridPositionBias
 from keras_tfm.layers.attention.multi_head import Attention
 from keras_tfm.layers.attention.projections import HeadProjections
-from keras_tfm.layers.blocks import Residual
-from keras_tfm.layers.chain import Chain, ChainBlock
+from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.patches import PatchEmbedding
@@ -97,20 +97,19 @@ def _block(config, stage, index):
     width, window = config.widths[stage], config.window
     rate = rate_of(config, stage, index)
 
-    def part(branch, name, rate=rate):
-        norm = BatchNormalization()
-        return Residual(branch, norm, "input", config.dropout, stochastic_depth=rate, name=name)
+    def part(branch, rate=rate):
+        return Residual(branch, BatchNormalization(), "input", config.dropout, stochastic_depth=rate)
 
     projections = HeadProjections(config.num_heads[stage], use_bias=False, kernel_initializer=INITIALIZER)
     position = GridPositionBias(window, initializer=INITIALIZER)
     attention = Attention(projections, position, dropout=config.attention_dropout)
     hidden = int(config.mlp_ratio * width)
-    parts = [
-        part(WindowAttention(attention, window, grid=index % 2 == 1), "attention"),
-        part(Convolution(width, window, groups=width), "neighbours", rate=0.0),
-        part(FeedForward(hidden, "relu6", kernel_initializer=INITIALIZER), "feedforward"),
-    ]
-    return ChainBlock(parts, name=f"stage_{stage}_block_{index}")
+    parts = {
+        "attention": part(WindowAttention(attention, window, grid=index % 2 == 1)),
+        "neighbours": part(Convolution(width, window, groups=width), rate=0.0),
+        "feedforward": part(FeedForward(hidden, "relu6", kernel_initializer=INITIALIZER)),
+    }
+    return Block(parts, name=f"stage_{stage}_block_{index}")
 
 
 # The architectures of Huang et al. 2021.

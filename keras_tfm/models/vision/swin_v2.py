@@ -15,7 +15,7 @@ from keras import ops
 from keras_tfm.configs import Whole
 from keras_tfm.layers.attention.grid_position import GridPositionBias
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.base import own
+from keras_tfm.layers.base import copy_of
 from keras_tfm.layers.masks import in_float32
 from keras_tfm.layers.patches import height_and_width
 from keras_tfm.models.base import check_stages
@@ -125,10 +125,10 @@ class ContinuousPositionBias(GridPositionBias):
     def build(self, heads):
         self.offsets = self._offsets()
         self.indices = self.rows()
-        initializers = {"kernel_initializer": own(INITIALIZER)}
+        initializers = {"kernel_initializer": copy_of(INITIALIZER)}
         self.hidden = keras.layers.Dense(self.hidden_dim, "relu", name="hidden", **initializers)
         self.hidden.build(self.offsets.shape)
-        initializers = {"kernel_initializer": own(INITIALIZER)}
+        initializers = {"kernel_initializer": copy_of(INITIALIZER)}
         self.projection = keras.layers.Dense(heads[0], use_bias=False, name="output", **initializers)
         self.projection.build((len(self.offsets), self.hidden_dim))
 

@@ -156,7 +156,7 @@ class PixelSummary(Layer):
 class PatchBlock(SameShape):
     """The outer block: it adds the `summary` of their pixels to the patches, but not to the class token.
 
-    Then come the residuals `attention` and `feedforward`.
+    Then come the residuals `attention` and `feedforward`. It is no `Block`, since it has two streams.
     """
 
     is_block = True

@@ -11,7 +11,7 @@ import keras
 from keras_tfm.configs import Rate
 from keras_tfm.layers.attention.multi_head import Attention
 from keras_tfm.layers.attention.projections import HeadProjections
-from keras_tfm.layers.base import own
+from keras_tfm.layers.base import copy_of
 from keras_tfm.layers.blocks import residuals
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
@@ -60,7 +60,7 @@ def tokens_of(config, patches):
 def attention_of(config, **parts):
     """Self-attention; `parts` are arguments of `Attention`, such as a layer on the scores."""
     projections = HeadProjections(config.num_heads, kernel_initializer=INITIALIZER)
-    output = Dense(config.dim, kernel_initializer=own(INITIALIZER), name="output")
+    output = Dense(config.dim, kernel_initializer=copy_of(INITIALIZER), name="output")
     return Attention(projections, dropout=config.dropout, output_layer=output, **parts)
 
 

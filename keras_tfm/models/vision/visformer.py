@@ -97,12 +97,6 @@ class Visformer(Pyramid):
         return BatchNormalization(name="norm")(x)
 
 
-class ConvolvingBlock(Chain):
-    """A block that is one residual of convolutions."""
-
-    is_block = True
-
-
 def _convolving_block(config, width, rate, name):
     """Convolutions of 1 x 1, of 3 x 3 in groups and of 1 x 1, twice as wide inside."""
     branch = [
@@ -110,7 +104,7 @@ def _convolving_block(config, width, rate, name):
         Convolution(2 * width, 3, groups=config.groups, activation="gelu", use_bias=False),
         Convolution(width, 1, use_bias=False),
     ]
-    return ConvolvingBlock([_residual(config, Chain(branch), rate, "feedforward")], name=name)
+    return Block({"feedforward": _residual(config, Chain(branch), rate)}, name=name)
 
 
 def _attending_block(config, width, rate, name):
@@ -121,9 +115,8 @@ def _attending_block(config, width, rate, name):
     return Block({part: _residual(config, x, rate) for part, x in branches.items()}, name=name)
 
 
-def _residual(config, branch, rate, name=None):
-    options = {"dropout": config.dropout, "stochastic_depth": rate, "name": name}
-    return Residual(branch, BatchNormalization(), "input", **options)
+def _residual(config, branch, rate):
+    return Residual(branch, BatchNormalization(), "input", config.dropout, stochastic_depth=rate)
 
 
 # Chen et al. 2021 and the authors' code.

@@ -30,7 +30,7 @@ from keras_tfm.training.model import Model
 
 @dataclasses.dataclass(frozen=True)
 class PatchesConfig(PatchedImageConfig):
-    """The fields that ViT and its variants share; the defaults are those of ViT-B/16."""
+    """The fields that ViT and its variants share; the defaults are ViT-B/16's."""
 
     num_layers: Depth = 12
     dim: Size = 768
@@ -43,7 +43,7 @@ class PatchesConfig(PatchedImageConfig):
 
 @dataclasses.dataclass(frozen=True)
 class ViTConfig(PatchesConfig):
-    """The sizes of a `ViT`; the defaults are those of ViT-B/16.
+    """The sizes of a `ViT`; the defaults are ViT-B/16's.
 
     Args:
         pooling: what the pooled output is: the "class" token, or, without a class token, the "mean" of the
@@ -158,7 +158,7 @@ def _pooled(config, x):
 
 
 def encoder_block(config, rate, name):
-    """A block of ViT; `rate` is that of stochastic depth."""
+    """A block of ViT; `rate` is the rate of stochastic depth."""
     part = residuals(True, config.dropout, config.epsilon, stochastic_depth=rate)
     attention = attention_of(config, config.dropout)
     feedforward = FeedForward(config.intermediate_dim, config.activation)

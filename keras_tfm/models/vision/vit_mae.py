@@ -34,7 +34,7 @@ class ViTMAEConfig(PatchesConfig):
 class ViTMAE(ConfiguredModel):
     """The masked autoencoder's encoder: images in, hidden states of the visible patches out.
 
-    Inputs: `images` (B, H, W, C), floating-point, and `noise` (B, N), a number for each patch; those with
+    Inputs: `images` (B, H, W, C), floating-point, and `noise` (B, N), a number for each patch; patches with
     the smallest numbers are visible. Outputs: `sequence_output` (B, M + 1, D), the class token first and
     then the visible patches, sorted by their numbers, and `pooled_output` (B, D), the class token's final
     state.

@@ -15,8 +15,8 @@ from keras_tfm.layers.attention.class_attention import ClassAttention
 from keras_tfm.layers.attention.cross_covariance import CrossCovarianceAttention
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import SameShape
-from keras_tfm.layers.blocks import Residual, residuals
-from keras_tfm.layers.chain import Chain, ChainBlock
+from keras_tfm.layers.blocks import Block, Residual, residuals
+from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution, ConvolutionalStem
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.grid import FourierPositions, OnGrid
@@ -85,7 +85,8 @@ class ClassBlock(SameShape):
     """The residual `attention` of a `ClassAttention`; `norm`; and the residual `feedforward` of the class
     token.
 
-    The patches, also normalised with `normalize_patches`, are doubled, as in the authors' code.
+    The patches, also normalised with `normalize_patches`, are doubled, as in the authors' code: no part of a
+    `Block` treats the token alone.
     """
 
     is_block = True
@@ -122,8 +123,7 @@ def _block(config, grid, name):
         "feedforward": FeedForward(config.intermediate_dim, "gelu"),
     }
     part = _residuals(config)
-    parts = [part(branch, name=key) for key, branch in branches.items()]
-    return ChainBlock(parts, name=name)
+    return Block({key: part(branch) for key, branch in branches.items()}, name=name)
 
 
 def _class_block(config, name):

@@ -23,7 +23,6 @@ from keras_tfm.data.tokenizers.huggingface import (
 from keras_tfm.data.tokenizers.kinds import load_tokenizer, train_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 from keras_tfm.generation import CompiledDecoding, DecodingDefaults, DecodingOptions, EndTokens
-from keras_tfm.generation.processors import require
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy, token_accuracy, token_cross_entropy
 from keras_tfm.models import VisionEncoderDecoder, VisionEncoderDecoderConfig, tiny_config
 from keras_tfm.models.multimodal.vision_encoder_decoder import ENCODERS, OF_ENCODER
@@ -333,13 +332,8 @@ class Captioner(ImageTextTask):
         return {"token_ids": starts, "context": {"images": self.prepare(images)}}
 
     def _options(self, max_new_tokens: int | None = None, **options: Any) -> DecodingOptions:
-        room = self.max_length - 1
-        if max_new_tokens is not None:
-            rule = f"must lie in [1, {room}]"
-            require("max_new_tokens", max_new_tokens, lambda n: 1 <= n <= room, rule, whole=True)
-        chosen = self.config.decoding.choose(1, max_new_tokens=max_new_tokens, **options)
-        found = DecodingOptions(min(room, chosen.pop("max_new_tokens", NEW_TOKENS)), **chosen)
-        return found.within(self.model.backbone.config.vocabulary_size)
+        room, size = self.max_length - 1, self.model.backbone.config.vocabulary_size
+        return self.config.decoding.within(room, NEW_TOKENS, size, max_new_tokens, **options)
 
     def inspect(self, examples: Any, max_new_tokens: int | None = None, **options: Any) -> Inspection:
         self._options(max_new_tokens, **options)

@@ -82,7 +82,7 @@ class MatcherOptions(ModelOptions):
 
     family: Annotated[
         Literal["clip", "siglip"],
-        Option("clip learns to choose a text among those of a batch, siglip to judge each pair by itself"),
+        Option("clip learns to choose a text of a batch, siglip to judge each pair by itself"),
     ] = "clip"
     size: Annotated[
         str, Option("a published size of the family, or tiny, for images of some 32 x 32 pixels")
@@ -340,7 +340,7 @@ class ImageTextMatcher(ImageTextTask):
         return " ".join(f"{x:.6g}" for x in answer)
 
     def signature(self) -> Signature:
-        """That of images; a SavedModel also has "texts", which returns the vectors of strings."""
+        """The signature for images; a SavedModel also has "texts", which returns the vectors of strings."""
         strings = [tf.TensorSpec([None], tf.string, "text")]
         texts = {"texts": (lambda text: {"vector": self.encode_strings(text)}, strings)}
         signature = self.signature_of(lambda images: {"vector": self.encode(images)}, {"kind": "arrays"})

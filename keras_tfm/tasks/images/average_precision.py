@@ -41,7 +41,7 @@ def average_precision(examples: Objects, found: Sequence[dict[str, Any]]) -> dic
 
 
 def mask_precision(sets: SegmentSets, found: Iterable[dict[str, Any]]) -> dict[str, float]:
-    """What `average_precision` tells, by the masks of segments, (M, H, W) in each of the answers."""
+    """What `average_precision` measures, by the masks of segments, (M, H, W) in each of the answers."""
     truth = [
         [{"name": name} | _of_runs(runs, size) for name, runs in segments]
         for size, segments in zip(sets.sizes, sets.segments, strict=True)

@@ -13,6 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from keras_tfm.configs import Field, FieldError
 from keras_tfm.data.batches.canvas import CanvasBatches
 from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.sources.canvas import Canvas
@@ -167,9 +168,13 @@ def refuse_many(name: str, counts: Iterable[int], most: int) -> None:
     if many:
         row, count = many[0]
         others = f" ({len(many) - 1:,} more images have too many)" if len(many) > 1 else ""
-        raise ValueError(
-            f"`{name}`: expected at most {most}, the model's queries, in an image; image {row} has "
-            f"{count:,}{others}"
+        raise FieldError(
+            "{}: expected at most {}, the model's queries, in an image; image {} has {:,}{}",
+            Field(name),
+            most,
+            row,
+            count,
+            others,
         )
 
 

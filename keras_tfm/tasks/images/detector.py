@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.configs import Between, Option, Size
+from keras_tfm.configs import Between, FieldError, Option, Size
 from keras_tfm.data.batches.canvas import CanvasBatches
 from keras_tfm.data.batches.targets import object_targets
 from keras_tfm.data.sources.canvas import Canvas
@@ -244,7 +244,7 @@ class Detector(CanvasTask):
         writers: list = []
         if kind := STRETCHING.get(type(self.model.backbone)):
             if self.config.keep_aspect:
-                raise ValueError(f"{kind} stretches images; `keep_aspect` is True.")
+                raise FieldError("{} stretches images; {keep_aspect} is True.", kind)
             writers.append(preprocessor_writer(self.preprocessing, self.image_shape, kind))
         save_huggingface(self.model, folder, overwrite, label_entries(self.class_names), writers=writers)
 

@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 from keras import ops
 
-from keras_tfm.configs import Between, Config, Option
+from keras_tfm.configs import Between, Config, FieldError, Option
 from keras_tfm.heads.distilled import DistilledClassifier
 from keras_tfm.training.changed_steps import ChangedStep
 from keras_tfm.training.compiled import compiled_for
@@ -33,15 +33,15 @@ def teacher_of(task: Any, student: Any) -> Teacher:
     ValueError if the teacher knows other classes, or reads other images.
     """
     if task.name != student.name:
-        raise ValueError(f"`teacher` must be a task that classifies images; it is a {task.name!r} task.")
+        raise FieldError("{teacher} must be a task that classifies images; it is a {!r} task.", task.name)
     names = list(task.class_names)
     if missing := [name for name in student.class_names.tolist() if name not in names]:
-        raise ValueError(
-            f"`teacher` must know the classes {student.class_names.tolist()}; it lacks {missing}."
+        raise FieldError(
+            "{teacher} must know the classes {}; it lacks {}.", student.class_names.tolist(), missing
         )
     if task.image_shape[-1] != student.image_shape[-1]:
         channels = student.image_shape[-1]
-        raise ValueError(f"`teacher` must read {channels} channels; it reads {task.image_shape[-1]}.")
+        raise FieldError("{teacher} must read {} channels; it reads {}.", channels, task.image_shape[-1])
     places = [names.index(name) for name in student.class_names.tolist()]
     mean, std = student.config.mean, student.config.std
 
@@ -85,7 +85,7 @@ class Distilled(Config):
         super().__post_init__()
         if self.teacher is not None:
             if not os.path.exists(os.path.join(self.teacher, "config.json")):
-                raise ValueError(f"`teacher` must be the folder of a task; {self.teacher} is none.")
+                raise FieldError("{teacher} must be the folder of a task; {} is none.", self.teacher)
             object.__setattr__(self, "teacher", os.path.abspath(self.teacher))
 
 

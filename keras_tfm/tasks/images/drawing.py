@@ -14,7 +14,7 @@ from keras_tfm.serving.image_headers import read_bytes
 from keras_tfm.training.folder import Path, new_file
 
 LEAST_SIDE = 240  # pixels of a picture's shorter side, in which a few names have room
-# Okabe and Ito's colours, which colour-blind people can tell apart.
+# Okabe and Ito's colours, which colour-blind people can distinguish.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442")
 
 Pictures = Path | Sequence[Path]  # a folder, or the file of each picture
@@ -90,9 +90,7 @@ def new_pictures(images: Any, folder: Pictures) -> list[pathlib.Path]:
     files = {os.path.realpath(source) for source in sources if isinstance(source, str)}
     for path in paths:
         if os.path.realpath(path) in files:
-            raise ValueError(
-                f"{path}: expected another folder than that of the images, which stay as they are"
-            )
+            raise ValueError(f"{path}: expected another folder than the images', which stay as they are")
     for parent in {path.parent for path in paths}:
         parent.mkdir(parents=True, exist_ok=True)
     return paths

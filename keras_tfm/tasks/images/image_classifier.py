@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.configs import Between, Natural, Option, Rate, Size
+from keras_tfm.configs import Between, Field, FieldError, Natural, Option, Rate, Size
 from keras_tfm.data.batches.augmentation import Augmentation
 from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.batches.images import ImageBatches
@@ -114,7 +114,9 @@ class ImageTraining(WeightedClasses, Distilled, PartlyTrained):
         if self.class_weight is not None:
             for name in ("teacher", "mixup", "cutmix", "label_smoothing"):
                 if getattr(self, name):
-                    raise ValueError(f"`class_weight` needs labels of one class each: leave out `{name}`.")
+                    raise FieldError(
+                        "{class_weight} needs labels of one class each: leave out {}.", Field(name)
+                    )
 
 
 class ImageClassifier(ImageTask, FineTunedTask):

@@ -111,7 +111,7 @@ class ImageIndex:
         return row is not None and self.images[row] == image
 
     def check(self, config: IndexConfig) -> None:
-        """Raise ValueError if vectors of this model cannot be compared with those in the index."""
+        """Raise ValueError if vectors of this model cannot be compared with the vectors in the index."""
         if config.width != self.config.width:
             problem = f"has vectors of {self.config.width} numbers, the model makes {config.width}"
         elif config.fingerprint != self.config.fingerprint:
@@ -181,7 +181,7 @@ class ImageIndex:
         return [(self.images[rows[place]].path, float(cosines[place])) for place in best]
 
     def _candidates(self, vector: np.ndarray, top: int, exact: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Rows and their cosines: those that a graph finds near `vector`, and all that no graph connects."""
+        """Rows and their cosines: rows that a graph finds near `vector`, and all that no graph connects."""
         graphs = [] if exact else self._graphs
         first = self.num_connected if graphs else 0
         rows = [np.arange(first, len(self.images))]
@@ -236,7 +236,9 @@ def refuse_infinite(vectors: np.ndarray, images: Sequence[Image]) -> None:
     is_finite = np.isfinite(vectors).all(axis=1)
     if not is_finite.all():
         row = int(is_finite.argmin())
-        raise ValueError(f"`vectors` must be finite numbers; that of {images[row].path}, row {row}, is not.")
+        raise ValueError(
+            f"`vectors` must be finite numbers; the vector of {images[row].path}, row {row}, is not."
+        )
 
 
 def config_of(task: Any, model: Path) -> IndexConfig:

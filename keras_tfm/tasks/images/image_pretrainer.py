@@ -201,7 +201,7 @@ class ImagePretrainer(ImageTask, TrainableTask):
         return super().learn(examples, validation, training, [*callbacks, *followers], **keeping)
 
     def measure(self, examples: tuple[Any, np.ndarray], seed: int = 0) -> dict[str, Any]:
-        """How well vectors tell the labels of a fifth of the images, drawn by `seed`, from those of the
+        """How well vectors predict the labels of a fifth of the images, drawn by `seed`, from the labelled
         others.
 
         "neighbour_accuracy" (0 to 1) lets the 20 nearest vectors vote; "probe_accuracy" uses a softmax

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.asking import IMAGES
+from keras_tfm.configs import Field, FieldError, Refusal
 from keras_tfm.data.batches.images import check_images
 from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.images import read_images
@@ -51,7 +52,9 @@ class ImageTask(AskedTask):
         for field in ("mean", "std"):
             values = getattr(self.config, field)
             if len(values) not in (1, self.image_shape[-1]):
-                raise ValueError(f"`{field}` must have 1 or {self.image_shape[-1]} values; it is {values}.")
+                raise FieldError(
+                    "{} must have 1 or {} values; it is {}.", Field(field), self.image_shape[-1], values
+                )
 
     @property
     def preprocessing(self) -> Preprocessing:
@@ -209,9 +212,7 @@ def with_image_size(backbone: keras.Model, image_size: int | None) -> keras.Mode
     pairs = list(zip(resized.weights, backbone.weights, strict=False))
     if len(resized.weights) != len(backbone.weights) or any(new.shape != old.shape for new, old in pairs):
         name = type(backbone).__name__
-        raise ValueError(
-            f"`image_size` must be {height}, since weights of {name} depend on it; it is {image_size}."
-        )
+        raise Refusal("image_size", f"{height}, since weights of {name} depend on it", image_size)
     for new, old in pairs:
         new.assign(old)
     return resized

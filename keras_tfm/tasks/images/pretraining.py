@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import keras
 
-from keras_tfm.configs import Between, Depth, InWeights, Option, Rate, Size, Whole
+from keras_tfm.configs import Between, Depth, FieldError, InWeights, Option, Rate, Refusal, Size, Whole
 from keras_tfm.data.batches.augmentation import Augmentation
 from keras_tfm.data.batches.crops import CropBatches, Crops, MaskedBatches, PatchBatches
 from keras_tfm.data.batches.epochs import Batches
@@ -70,7 +70,7 @@ class ImagePretrainerConfig(Preprocessing):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.decoder_dim % 32:
-            raise ValueError(f"`decoder_dim` must be a multiple of 32; it is {self.decoder_dim}.")
+            raise Refusal("decoder_dim", "a multiple of 32", self.decoder_dim)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,8 +101,10 @@ class PretrainImagesTraining(Training):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.least_area is not None and self.least_area > self.parting_area:
-            raise ValueError(
-                f"`least_area` must be at most `parting_area`, {self.parting_area}; it is {self.least_area}."
+            raise FieldError(
+                "{least_area} must be at most {parting_area}, {}; it is {}.",
+                self.parting_area,
+                self.least_area,
             )
 
 

@@ -13,7 +13,7 @@ import scipy.sparse
 import tensorflow as tf
 
 from keras_tfm.asking import ITEMS
-from keras_tfm.configs import Between, Config, Option, Size
+from keras_tfm.configs import Between, Config, FieldError, Option, Size
 from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.sources.lines import Inputs
 from keras_tfm.data.sources.ratings import (
@@ -58,7 +58,7 @@ class RecommenderConfig(Config):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.lowest is not None and self.highest is not None and self.lowest >= self.highest:
-            raise ValueError(f"`highest` must be above `lowest`, {self.lowest:g}; it is {self.highest:g}.")
+            raise FieldError("{highest} must be above {lowest}, {:g}; it is {:g}.", self.lowest, self.highest)
 
 
 @dataclasses.dataclass(frozen=True)

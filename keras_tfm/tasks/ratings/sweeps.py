@@ -50,8 +50,8 @@ def best_of_sweeps(
 
     `model` has `arrays()` and `set_arrays()`; it gets the arrays of the best sweep by `monitor` at the end.
     With a `run`, whose folder `save` creates, each sweep is stored there and can be resumed with the same
-    `settings`; `save_best` and `load_best` write and read the file of the best weights. Of `callbacks`, only
-    `on_epoch_end(epoch, logs)` is called.
+    `settings`; `save_best` and `load_best` write and read the file of the best weights. From `callbacks`,
+    only `on_epoch_end(epoch, logs)` is called.
     """
     with _kept(run, save) as folder:
         state = _restored(folder, model, settings) if run is not None and run.resume else State({}, [])

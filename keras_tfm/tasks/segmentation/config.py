@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from keras_tfm.configs import Between, Option
+from keras_tfm.configs import Between, FieldError, Option
 from keras_tfm.data.batches.targets import NONE, on_canvas
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.mask_files import MANY, MaskFiles, encoded_mask
@@ -56,9 +56,11 @@ class SegmenterConfig(Canvas):
             object.__setattr__(self, "class_values", tuple(range(count)))
         values = self.class_values
         if len(set(values)) != count or len(values) != count or self.ignored in values:
-            raise ValueError(
-                f"`class_values` must be {count} different numbers, `ignored`, {self.ignored}, not among "
-                f"them; they are {values}."
+            raise FieldError(
+                "{class_values} must be {} different numbers, {ignored}, {}, not among them; they are {}.",
+                count,
+                self.ignored,
+                values,
             )
 
     @property

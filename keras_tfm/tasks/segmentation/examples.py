@@ -35,7 +35,7 @@ def checked_sets(masks: Any, labels: Any, sizes: np.ndarray, config: SegmenterCo
 def _problem(
     masks: np.ndarray, names: Sequence[str], size: tuple[int, ...], config: SegmenterConfig
 ) -> str | None:
-    """Why masks, and their names, are not those of an image of this size; None if they are."""
+    """Why masks, and their names, do not fit an image of this size; None if they do."""
     if masks.dtype.kind not in "biu" or masks.ndim != 3 or masks.shape[1:] != size:
         return f"expected masks of shape (M, {size[0]}, {size[1]}), 0 or 1, got {masks.dtype} {masks.shape}"
     if masks.size and not 0 <= masks.min() <= masks.max() <= 1:

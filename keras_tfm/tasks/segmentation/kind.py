@@ -57,7 +57,7 @@ class SegmentationKind(abc.ABC):
         """The masks of `CanvasBatches`, and the most in a set of them; None for one mask of each image."""
 
     def batches(self, examples: Any, training: SegmentationTraining, is_validation: bool) -> CanvasBatches:
-        """The batches to train on, or those for validation."""
+        """The batches to train on, or the batches for validation."""
         targets, most = self.targets(examples)
         places = (self.canvas, self.image_shape, training, is_validation, training.most_area)
         return canvas_batches(examples, targets, *places, inputs=self.model.input, most=most)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import keras
 
-from keras_tfm.configs import Config, Option, Rate, Size
+from keras_tfm.configs import Config, FieldError, Option, Rate, Size
 from keras_tfm.data.sources.segments import WORDS
 from keras_tfm.heads.mask_classifier import MaskClassifier, PointMaskClassifier
 from keras_tfm.heads.panoptic_detector import PanopticDetector
@@ -91,8 +91,8 @@ class SegmenterOptions(ImageOptions):
         if type(backbone) not in OF_SETS:
             return SemanticSegmenter(backbone, count, self.decoder, self.dim)
         if self.decoder != "mlp" or self.decoder_dim is not None:
-            raise ValueError(
-                f"`decoder` and `decoder_dim` are a backbone's; {self.family} has its own decoder."
+            raise FieldError(
+                "{decoder} and {decoder_dim} are a backbone's; {} has its own decoder.", self.family
             )
         return segmenting(backbone, count)
 

@@ -10,6 +10,7 @@ from typing import Any, Self
 import keras
 import numpy as np
 
+from keras_tfm.configs import FieldError
 from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.coco import read_coco
@@ -207,7 +208,7 @@ class Segmenter(CanvasTask):
 
         kind = f"{PROCESSORS[type(self.model)]}ImageProcessor"
         if self.config.keep_aspect:
-            raise ValueError(f"{kind} stretches images; `keep_aspect` is True.")
+            raise FieldError("{} stretches images; {keep_aspect} is True.", kind)
         writer = preprocessor_writer(
             self.preprocessing,
             self.image_shape,
@@ -254,8 +255,8 @@ class Segmenter(CanvasTask):
         if threshold is None:
             threshold = self.config.threshold
         elif self.config.segments == "semantic":
-            raise ValueError(
-                "`threshold` is of instances and panoptic segments; classes of pixels have none."
+            raise FieldError(
+                "{threshold} is of instances and panoptic segments; classes of pixels have none."
             )
         found = list(self._answers(images, sizes, threshold, batch_size))
         if draw is not None:

@@ -26,7 +26,7 @@ def panoptic_segments(
     """What a `MaskClassifier` sees in one image: a map (H, W), and {"id", "class", "score"} of each segment.
 
     Queries by `logits` (Q, C + 1) whose class is surer than `threshold` share the pixels: each goes to the
-    query whose probability of the class times that of the pixel, by `masks` (Q, rows, columns) resized to the
+    query whose probability of the class times the pixel's, by `masks` (Q, rows, columns) resized to the
     `size`, is the greatest. A query is left out where what it got is no more than `overlap` of the pixels
     where this product is at least one half. All of a class in `fused`, the sky for example, are one segment.
     """
@@ -50,7 +50,7 @@ def panoptic_map(
     overlap: float = 0.8,
     fused: Collection[int] = (),
 ) -> dict[str, tf.Tensor]:
-    """What `panoptic_segments` tells, in the graph: `segments` (H, W), int32, the number of each pixel's
+    """What `panoptic_segments` returns, in the graph: `segments` (H, W), int32, the number of each pixel's
     segment from 1, 0 for none; `classes` and `scores` (N,) of the segments in the order of their numbers.
     """
     probabilities = tf.nn.softmax(tf.cast(logits, tf.float32))
@@ -89,9 +89,9 @@ def instance_masks(
     """The instances in one image, in the graph, the surest first: `masks` (N, H, W), boolean, `classes` and
     `scores` (N,).
 
-    Of all pairs of a query, by `logits` (Q, C + 1), and a class the likeliest are taken, `most` or as many as
-    there are queries. Their masks are where the logits `masks` (Q, rows, columns), resized to the `size`, are
-    above 0, and may overlap. A score is the probability of the class times the mean probability of the mask's
+    It takes the likeliest pairs of a query, by `logits` (Q, C + 1), and a class: `most`, or as many as there
+    are queries. Their masks are where the logits `masks` (Q, rows, columns), resized to the `size`, are above
+    0, and may overlap. A score is the probability of the class times the mean probability of the mask's
     pixels (Cheng et al. 2021, appendix A). Left out are masks without pixels, and scores below `threshold`.
     """
     probabilities = tf.nn.softmax(tf.cast(logits, tf.float32))[:, :-1]
@@ -129,8 +129,8 @@ def panoptic_quality(
     Two segments of one class match where their intersection is more than half of their union, without pixels
     that are in no true segment. For each class PQ is the sum of these shares over TP + FP / 2 + FN / 2, SQ
     their mean, RQ the quotient of PQ and SQ; a segment that is found is no false one where most of it is in
-    no true segment. All three are averaged over the classes that occur (equation 1), and over those of each
-    of the `groups`, {"things": classes}, as "pq_things" and so on; 0 where none occurs.
+    no true segment. All three are averaged over the classes that occur (equation 1), and over the classes of
+    each of the `groups`, {"things": classes}, as "pq_things" and so on; 0 where none occurs.
     """
     counts: dict[int, np.ndarray] = {}  # class: sum of shares, TP, FP, FN
     for (truth, true_classes), (found, found_classes) in pairs:
@@ -159,7 +159,7 @@ def panoptic_quality(
 
 
 def _averages(counts: Mapping[int, np.ndarray], classes: Collection[int]) -> list[tuple[str, float]]:
-    """[("pq", its average over those of the `classes` that occur), ...] by the counts of each."""
+    """[("pq", its average over the `classes` that occur), ...] by the counts of each."""
     rows = [row for label, row in counts.items() if label in classes]
     if not rows:
         return [("pq", 0.0), ("sq", 0.0), ("rq", 0.0)]

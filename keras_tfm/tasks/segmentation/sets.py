@@ -25,7 +25,7 @@ from keras_tfm.tasks.segmentation.segments import (
     panoptic_quality,
 )
 
-MOST = 100  # instances of an image that are told at most, as COCO counts them
+MOST = 100  # instances of an image that are returned at most, as COCO counts them
 SCORED = ("scores", "areas", "boxes")  # the entries of an answer that are numbers for each segment
 
 
@@ -35,7 +35,7 @@ class SegmentSetKind(SegmentationKind):
     """
 
     kind: str
-    covers: str  # "masks" or "segments": the entry of an answer that tells its pixels
+    covers: str  # "masks" or "segments": the entry of an answer that has its pixels
 
     @abc.abstractmethod
     def decoded(

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.configs import Between, Config, Count, Length, Option, Size
+from keras_tfm.configs import Between, Config, Count, Length, Option, Refusal, Size
 from keras_tfm.data.batches.arrays import ArrayBatches
 from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.batches.series import windows_of
@@ -148,9 +148,11 @@ class Forecaster(TrainableTask):
         """The series without its last `share`; and that share, preceded by one window."""
         count = max(1, round(len(series) * (self.held_out.share if share is None else share)))
         if not 0 < count < len(series) - self.window:
-            raise ValueError(
-                f"`window` must be below {len(series) - count}: of the {len(series)} values of the series "
-                f"{count} are for validation; it is {self.window}."
+            raise Refusal(
+                "window",
+                f"below {len(series) - count}: of the {len(series)} values of the series "
+                f"{count} are for validation",
+                self.window,
             )
         return series[:-count], series[-count - self.window :]
 
@@ -270,7 +272,7 @@ def check_series(series: Any, window: int) -> np.ndarray:
 def longer_than(series: np.ndarray, window: int) -> np.ndarray:
     """The `series`; ValueError if it has no more values than the `window` of a model to be made."""
     if len(series) <= window:
-        raise ValueError(f"`window` must be below {len(series)}, the values of the series; it is {window}.")
+        raise Refusal("window", f"below {len(series)}, the values of the series", window)
     return series
 
 

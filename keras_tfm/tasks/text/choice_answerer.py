@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.configs import Config, Option
+from keras_tfm.configs import Config, FieldError, Option
 from keras_tfm.data.sources.choices import Choices, read_choices, read_unlabelled_choices
 from keras_tfm.data.sources.lines import Inputs
 from keras_tfm.heads import MultipleChoice, classification_loss
@@ -104,7 +104,9 @@ class ChoiceAnswerer(EncoderTask):
         if not probabilities:
             return [int(row.argmax()) for row in values]
         if len(several) > 1:
-            raise ValueError(f"`probabilities` need the same number of choices for each text; got {several}.")
+            raise FieldError(
+                "{probabilities} need the same number of choices for each text; got {}.", several
+            )
         return np.array(values, "float32").reshape(-1, max(several, default=2))
 
     def records(

@@ -28,7 +28,7 @@ def check_token_ids(token_ids: np.ndarray, size: int) -> None:
 def rows_alike(
     chosen: Sequence[DecodingOptions], batch_size: int
 ) -> Iterator[tuple[list[int], DecodingOptions]]:
-    """The rows that are decoded in one batch, and their options: those of equal lengths of answers, so that
+    """The rows that are decoded in one batch, and their options: rows of equal lengths of answers, so that
     what a prompt's own length leaves does not depend on other prompts.
     """
     groups: dict[tuple[int, int], list[int]] = {}

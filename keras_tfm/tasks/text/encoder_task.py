@@ -323,7 +323,7 @@ def check_head(arguments: Mapping[str, Any]) -> None:
     for name, value in arguments.items():
         if name not in HEAD_ARGUMENTS:
             raise ValueError(f"`head` takes {', '.join(HEAD_ARGUMENTS)}; it was given {name}.")
-        checked(value, HEAD_ARGUMENTS[name], f"`{name}` of `head`")
+        checked(value, HEAD_ARGUMENTS[name], f"{name} of `head`")
 
 
 def with_parts(backbone: keras.Model, **parts: Any) -> keras.Model:

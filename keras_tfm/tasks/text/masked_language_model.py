@@ -160,7 +160,7 @@ class MaskedLanguageModel(AskedTask, TrainableTask):
         config: MaskedLanguageModelConfig | None = None,
         **changes: Any,
     ) -> Self:
-        """A task with fresh weights for an existing tokenizer; the other arguments are those of
+        """A task with fresh weights for an existing tokenizer; the other arguments are as in
         `from_documents`.
         """
         config = config or MaskedLanguageModelConfig()
@@ -270,7 +270,7 @@ class MaskedLanguageModel(AskedTask, TrainableTask):
         }
 
     def measure(self, documents: Sequence[str], seed: int = 0) -> dict[str, Any]:
-        """How well masked tokens are predicted, next to a unigram baseline, and pairs told apart.
+        """How well masked tokens, next to a unigram baseline, and true and false pairs are predicted.
 
         "mlm_accuracy" (0 to 1) and "mlm_loss" (nats) stand next to "unigram_accuracy" and "unigram_loss",
         which only know the frequencies of the masked tokens; with pairs, "nsp_accuracy" stands next to
@@ -291,7 +291,7 @@ class MaskedLanguageModel(AskedTask, TrainableTask):
             }
             if "nsp" in outputs:
                 is_right = tf.argmax(outputs["nsp"], -1, tf.int32) == labels["nsp"]
-                sums["told"] = tf.reduce_sum(weights["nsp"] * tf.cast(is_right, tf.float32))
+                sums["right_pairs"] = tf.reduce_sum(weights["nsp"] * tf.cast(is_right, tf.float32))
                 sums["false"] = tf.reduce_sum(weights["nsp"] * tf.cast(labels["nsp"], tf.float32))
             return sums
 
@@ -305,9 +305,9 @@ class MaskedLanguageModel(AskedTask, TrainableTask):
             "mlm_loss": totals["loss"] / num_tokens,
             "unigram_loss": -np.sum(shares * np.log(shares)),
         }
-        if "told" in totals:
+        if "right_pairs" in totals:
             false = totals["false"] / batches.num_rows
-            measures["nsp_accuracy"] = totals["told"] / batches.num_rows
+            measures["nsp_accuracy"] = totals["right_pairs"] / batches.num_rows
             measures["nsp_baseline"] = max(false, 1 - false)
         return measures | {"masked_tokens": int(tokens.sum())}
 

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.configs import Config, Length, Option
+from keras_tfm.configs import Config, FieldError, Length, Option, Refusal
 from keras_tfm.data.batches.windows import longest_question
 from keras_tfm.data.sources.lines import Inputs
 from keras_tfm.data.sources.questions import Questions, check_answer, read_questions, read_unanswered
@@ -58,10 +58,10 @@ class QuestionAnswererConfig(Config):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.max_length < 16:
-            raise ValueError(f"`max_length` must be at least 16; it is {self.max_length}.")
+            raise Refusal("max_length", "at least 16", self.max_length)
         stride = self.max_length // 3 if self.stride is None else self.stride
         if not 1 <= stride <= self.max_length // 2:
-            raise ValueError(f"`stride` must lie in 1 to {self.max_length // 2}; it is {stride}.")
+            raise FieldError("{stride} must lie in 1 to {}; it is {}.", self.max_length // 2, stride)
         object.__setattr__(self, "stride", stride)
 
 

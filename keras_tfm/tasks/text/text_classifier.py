@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.configs import Config, Option
+from keras_tfm.configs import Config, FieldError, Option
 from keras_tfm.data.sources.labelled import (
     PROBLEMS,
     LabelledTexts,
@@ -204,7 +204,9 @@ class TextClassifier(EncoderTask):
 
     def _class_weights(self, labels: Any, training: Any) -> np.ndarray | None:
         if training.class_weight is not None and self.config.problem != "classes":
-            raise ValueError(f"`class_weight` is for one class a text; the problem is {self.config.problem}.")
+            raise FieldError(
+                "{class_weight} is for one class a text; the problem is {}.", self.config.problem
+            )
         return class_weights(training, np.asarray(labels), self.config.labels)
 
     def objective(self, training: FineTuning) -> dict[str, Any]:
@@ -248,7 +250,7 @@ class TextClassifier(EncoderTask):
     def _refuse(self, probabilities: bool) -> None:
         """Raise ValueError for the probabilities of a regression."""
         if probabilities and self.config.problem == "regression":
-            raise ValueError("A regression has no probabilities: leave `probabilities` out.")
+            raise FieldError("A regression has no probabilities: leave {probabilities} out.")
 
     def _labels_of(self, values: np.ndarray) -> list:
         """The answers to texts whose labels have these probabilities, (N, labels)."""

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.configs import Config, Length, Option
+from keras_tfm.configs import Config, FieldError, Length, Option, Refusal
 from keras_tfm.data.batches.blocks import TextBlocks, hold_out_texts
 from keras_tfm.data.batches.epochs import Batches, HeldOut
 from keras_tfm.data.batches.pairs import left_padded
@@ -31,8 +31,7 @@ from keras_tfm.generation import (
     EndTokens,
     StopSequences,
 )
-from keras_tfm.generation.processors import require
-from keras_tfm.generation.speculative import NUM_DRAFTED
+from keras_tfm.generation.options import num_spare
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy, token_accuracy, token_cross_entropy
 from keras_tfm.serving.answering import ReadExamples
 from keras_tfm.tasks.learning import ROWS, VOCABULARY, ModelOptions, Vocabulary
@@ -154,7 +153,7 @@ class TextGenerator(WritingTask, TrainableTask):
         continuation together.
         """
         if tokenizer not in ("bytes", "characters"):
-            raise ValueError(f"`tokenizer` must be bytes or characters; it is {tokenizer!r}.")
+            raise Refusal("tokenizer", "bytes or characters", f"{tokenizer!r}")
         texts = cls.as_examples(texts)
         tokenizer = train_tokenizer(sample_of(texts), tokenizer, vocabulary_size)
         changes = {"vocabulary_size": tokenizer.vocabulary_size} | changes
@@ -355,7 +354,7 @@ class TextGenerator(WritingTask, TrainableTask):
         # This raises for options that no prompt allows.
         self._options(1 + self.config.add_start, max_new_tokens, **options)
         read, refusals = self.answerer.inspect(examples)
-        longest = self.max_length - (NUM_DRAFTED if options.get("draft") is not None else 0)
+        longest = self.max_length - num_spare(options.get("draft"))
         more = "a new one" if max_new_tokens is None else f"{max_new_tokens} new ones"
         for row, prompt in enumerate(read):
             length = 0 if prompt is None else len(prompt.rows[0])
@@ -375,31 +374,28 @@ class TextGenerator(WritingTask, TrainableTask):
     def _options(
         self, length: int, max_new_tokens: int | None = None, draft: Any = None, **options: Any
     ) -> DecodingOptions:
-        room = self.max_length - length
+        room = self.max_length - num_spare(draft) - length
         if draft is not None:
             options["draft"] = self._drafting(draft)
-            room -= NUM_DRAFTED
         if room < 1:
             raise ValueError(
                 f"A prompt has {length} tokens; the model holds {self.max_length}, including new ones."
             )
-        if max_new_tokens is not None:
-            rule = f"must be at most {room}, what a prompt of {length} tokens leaves of {self.max_length}"
-            require("max_new_tokens", max_new_tokens, lambda n: n <= room, rule, whole=True)
-        chosen = self.config.decoding.choose(length, max_new_tokens=max_new_tokens, **options)
-        found = DecodingOptions(min(room, chosen.pop("max_new_tokens", NEW_TOKENS)), **chosen)
-        return found.within(self.model.backbone.config.vocabulary_size)
+        size = self.model.backbone.config.vocabulary_size
+        leaves = f"what a prompt of {length} tokens leaves of {self.max_length}"
+        limits = room, NEW_TOKENS, size, max_new_tokens
+        return self.config.decoding.within(*limits, length=length, leaves=leaves, **options)
 
     def _drafting(self, draft: Any) -> LanguageModel:
         """The model of the task `draft`; ValueError unless it writes the same tokens, and as many."""
         if not isinstance(draft, TextGenerator):
-            raise ValueError(f"`draft` must be a TextGenerator; it is {draft!r}.")
+            raise Refusal("draft", "a TextGenerator", f"{draft!r}")
         spelled = [task.tokenizer and task.tokenizer.symbols for task in (self, draft)]
         sizes = [task.model.backbone.config.vocabulary_size for task in (self, draft)]
         if spelled[0] != spelled[1] or sizes[0] != sizes[1]:
-            raise ValueError("`draft` must have the tokenizer of this task; it has another.")
+            raise FieldError("{draft} must have the tokenizer of this task; it has another.")
         if draft.max_length < self.max_length:
-            raise ValueError(f"`draft` must hold {self.max_length} tokens; it holds {draft.max_length}.")
+            raise FieldError("{draft} must hold {} tokens; it holds {}.", self.max_length, draft.max_length)
         return draft.model
 
     def _compiled_decoding(self, stop: tuple[str, ...]) -> CompiledDecoding:
@@ -416,7 +412,7 @@ class TextGenerator(WritingTask, TrainableTask):
             raise ValueError("A generator without a tokenizer only continues ids: it is not exported.")
         self.config.decoding.refuse_whole_lengths(max_new_tokens=max_new_tokens, **options)
         if options.get("draft") is not None:
-            raise ValueError("`draft` must be None for an export, which holds one model.")
+            raise FieldError("{draft} must be None for an export, which holds one model.")
         shortest = 1 + self.config.add_start
         chosen = self._options(shortest, max_new_tokens, **options)
         num_new = chosen.max_new_tokens

@@ -1,4 +1,4 @@
-"""The signatures of tasks that read texts: what their readers are told, and which files these need."""
+"""The signatures of tasks that read texts: the arguments of their readers, and which files these need."""
 
 import pathlib
 from collections.abc import Callable, Collection

@@ -160,7 +160,7 @@ class TokenClassifier(EncoderTask):
         return records
 
     def _tags_of(self, words: Sequence[str], probabilities: np.ndarray) -> list[str]:
-        """A tag for each of the words, of which those that were read have `probabilities` (R, labels)."""
+        """A tag for each of the words; the first R of them were read and have `probabilities` (R, labels)."""
         tags = [self.config.labels[place] for place in probabilities.argmax(-1)]
         return tags + [self._outside] * (len(words) - len(tags))
 

@@ -13,7 +13,7 @@ import sacrebleu
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.configs import Between, Config, Length, Option, meant
+from keras_tfm.configs import Between, Config, Field, FieldError, Length, Option
 from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.data.batches.packing import PackedPairs
 from keras_tfm.data.batches.pairs import PairBatches
@@ -24,10 +24,10 @@ from keras_tfm.data.tokenizers.kinds import load_tokenizer, train_tokenizer
 from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 from keras_tfm.generation import CompiledDecoding, DecodingDefaults, DecodingOptions, ScheduledSampling
-from keras_tfm.generation.processors import require
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy, token_accuracy, token_cross_entropy
+from keras_tfm.models.text.decoder import DecoderModel
 from keras_tfm.serving.examples import not_text
-from keras_tfm.tasks.learning import TABLES, VOCABULARY, ModelOptions, Vocabulary
+from keras_tfm.tasks.learning import TABLES, VOCABULARY, ModelOptions, Vocabulary, family_among
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import Task, describe_language_model, make_language_model
 from keras_tfm.tasks.text.decoding import check_token_ids, ending, with_languages
@@ -39,7 +39,6 @@ from keras_tfm.training.folder import Path
 from keras_tfm.training.options import TextTraining
 
 TABLE = {"max_source_length", "max_target_length"}  # fields of a model with static attention
-Family = Literal["transformer", "recurrent", "gpt2"]
 FAMILIES: dict[str, Any] = {
     "transformer": keras_tfm.models.Transformer,
     "recurrent": keras_tfm.models.RecurrentSeq2Seq,
@@ -72,7 +71,9 @@ class TranslatorOptions(ModelOptions):
         "max_length": "--max-length",
     }
 
-    family: Annotated[Family, Option("kind of model; gpt2 is a decoder without an encoder")] = "transformer"
+    family: Annotated[
+        str, Option("kind of model: transformer, recurrent, or gpt2, a decoder without an encoder")
+    ] = "transformer"
     size: Annotated[str | None, Option("size of the model to train", default="small; tiny for gpt2")] = None
     tokenizer: Annotated[
         Literal["sentencepiece", "wordpiece"], Option("kind of sub-word tokenizer; sentencepiece is lossless")
@@ -83,7 +84,8 @@ class TranslatorOptions(ModelOptions):
     )
 
     def base(self) -> Config:
-        return FAMILIES[self.family].config_of_size(self.size or default_size(self.family))
+        family = model_class(self.family)
+        return family.config_of_size(self.size or default_size(family))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,7 +165,7 @@ class Translator(WritingTask, TrainableTask):
     def from_pairs(
         cls,
         pairs: tuple[Sequence[str], Sequence[str]],
-        family: Family = "transformer",
+        family: str = "transformer",
         size: str | None = None,
         vocabulary_size: int = VOCABULARY,
         tokenizer: Literal["sentencepiece", "wordpiece"] = "sentencepiece",
@@ -172,31 +174,28 @@ class Translator(WritingTask, TrainableTask):
         **changes: Any,
     ) -> Self:
         """A translator with fresh weights, and tokenizers trained on `pairs`, (sources, targets). `family` is
-        "transformer", "recurrent", or "gpt2", a decoder alone; `size` one of its sizes, by default "small" or
-        else "tiny". `separate_tokenizers` gives each side its own. `changes` replace fields of the size's
-        configuration, for example `dropout=0.3`. ValueError for an unknown family, size or field.
+        "transformer", "recurrent", "gpt2", a decoder alone, or a plugin's; `size` one of its sizes, by
+        default "small" or else "tiny". `separate_tokenizers` gives each side its own. `changes` replace
+        fields of the size's configuration, for example `dropout=0.3`. ValueError for an unknown family, size
+        or field.
         """
-        if family not in FAMILIES:
-            raise ValueError(
-                f"There is no model family {family!r}{meant(family, FAMILIES)}; there are "
-                f"{', '.join(FAMILIES)}."
-            )
+        chosen = model_class(family)
         sources, targets = cls.as_examples(pairs)
         sides = [sources, targets] if separate_tokenizers else [[*sources, *targets]]
         tokenizers = [train_tokenizer(lines, tokenizer, vocabulary_size) for lines in sides]
         changes["vocabulary_size"] = tokenizers[0].vocabulary_size
         config = cls.config_class() if max_length is None else cls.config_class(max_length)
-        if family == "gpt2":
+        if issubclass(chosen, DecoderModel):
             changes["max_length"] = 2 * config.max_length
         elif separate_tokenizers:
             changes["target_vocabulary_size"] = tokenizers[1].vocabulary_size
-        model_config = FAMILIES[family].config_of_size(size or default_size(family), **changes)
+        model_config = chosen.config_of_size(size or default_size(chosen), **changes)
         if is_static(model_config):
             model_config = dataclasses.replace(
                 model_config, **dict.fromkeys(TABLE - changes.keys(), config.max_length)
             )
         check_table(config.max_length, model_config)
-        model = LanguageModel(FAMILIES[family](model_config))
+        model = LanguageModel(chosen(model_config))
         return cls(model, tokenizers[0], tokenizers[-1], config)
 
     @classmethod
@@ -291,7 +290,7 @@ class Translator(WritingTask, TrainableTask):
         if not training.scheduled_sampling:
             return None
         if self._is_prompted:
-            raise ValueError("`scheduled_sampling` needs an encoder-decoder; the model is a decoder alone.")
+            raise FieldError("{scheduled_sampling} needs an encoder-decoder; the model is a decoder alone.")
         return ScheduledSampling(self.model, training.scheduled_sampling, training.seed)
 
     def generate(
@@ -371,13 +370,8 @@ class Translator(WritingTask, TrainableTask):
         return tf.fill([tf.shape(context["token_ids"])[0], 1], self._start_id)
 
     def _options(self, max_new_tokens: int | None = None, **options: Any) -> DecodingOptions:
-        limit = self.config.max_length
-        if max_new_tokens is not None:
-            rule = f"must lie in [1, {limit}]"
-            require("max_new_tokens", max_new_tokens, lambda n: 1 <= n <= limit, rule, whole=True)
-        chosen = self.config.decoding.choose(1, max_new_tokens=max_new_tokens, **options)
-        found = chosen | {"max_new_tokens": min(limit, chosen.get("max_new_tokens", limit))}
-        return DecodingOptions(**found).within(self.model.head.vocabulary_size)
+        most, size = self.config.max_length, self.model.head.vocabulary_size
+        return self.config.decoding.within(most, most, size, max_new_tokens, **options)
 
     def signature(self, max_new_tokens: int | None = None, **options: Any) -> Signature:
         length, around = self.config.max_length, SpecialTokens([], [self.tokenizer.end_id])
@@ -426,9 +420,14 @@ class Translator(WritingTask, TrainableTask):
         return cls(make_language_model(model), tokenizer, target_tokenizer, config)
 
 
-def default_size(family: str) -> str:
-    """The size that is taken for a `family` where none is named."""
-    return "small" if "small" in FAMILIES[family].sizes else "tiny"
+def model_class(family: str) -> Any:
+    """The class of the models of a `family`; ValueError for an unknown one."""
+    return family_among(FAMILIES, family, ("vocabulary_size",), decodes=True)
+
+
+def default_size(family: Any) -> str:
+    """The size that is taken for the class `family` where none is named."""
+    return "small" if "small" in family.sizes else "tiny"
 
 
 def is_static(config: Any) -> bool:
@@ -442,7 +441,9 @@ def check_table(max_length: int, config: Any) -> None:
     """
     for name in sorted(TABLE) if is_static(config) else ():
         if getattr(config, name) < max_length:
-            raise ValueError(
-                f"`max_length` must be at most the model's `{name}`, {getattr(config, name)}, as its "
-                f"attention is static; it is {max_length}."
+            raise FieldError(
+                "{max_length} must be at most the model's {}, {}, as its attention is static; it is {}.",
+                Field(name),
+                getattr(config, name),
+                max_length,
             )

@@ -151,7 +151,7 @@ def plot_query_and_keys(
     """A query (K,) and the keys (S, K) as arrows in space, each key's width its weight.
 
     Beyond three numbers the arrows are projected to the query and to the two directions beside it in which
-    the keys vary most. `scale` is that of the dot products, by default 1/sqrt(K). `axes` are 3-D.
+    the keys vary most. `scale` multiplies the dot products, by default by 1/sqrt(K). `axes` are 3-D.
 
     >>> from keras_tfm.visualize import plots
     >>> axes = plots.plot_query_and_keys([1.0, 0.0, 0.0], np.eye(3), ["the", "cat", "sat"])

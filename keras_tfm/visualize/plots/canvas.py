@@ -9,7 +9,7 @@ import numpy as np
 
 from keras_tfm.training.folder import new_file
 
-# Okabe and Ito's colours, which those who see few colours tell apart.
+# Okabe and Ito's colours, which people who see few colours can distinguish.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442")
 INK = "#333333"
 
@@ -24,7 +24,7 @@ def matplotlib() -> Any:
 
 
 def new_axes(axes: Any = None, size: tuple[float, float] = (6, 4), *place: int, **options: Any) -> Any:
-    """`axes`, or those of a new figure of `size` inches, which `Figure.add_subplot` puts at `place`.
+    """`axes`, or the axes of a new figure of `size` inches, which `Figure.add_subplot` puts at `place`.
 
     >>> from keras_tfm.visualize import plots
     >>> axes = plots.new_axes(size=(3, 2))
@@ -62,7 +62,7 @@ def picture_kind(path: str | os.PathLike[str]) -> str:
 
 
 def bare(axes: Any, *sides: str) -> Any:
-    """The axes without frame lines, but for those on the `sides`, "left" for example."""
+    """The axes with frame lines only on the `sides`, "left" for example."""
     for side, line in axes.spines.items():
         line.set_visible(side in sides)
         line.set_color(INK)

@@ -87,8 +87,8 @@ def plot_training(
             if points:
                 title = ", ".join(filter(None, (name, side)))
                 curves[title] = tuple(zip(*points, strict=True))
-                if best.get(name) in (found := dict(points)):
-                    rings[name] = best[name], found[best[name]]  # of the validation, which comes second
+                if best.get(name) in (scores := dict(points)):
+                    rings[name] = best[name], scores[best[name]]  # of the validation, which comes second
     if not curves:
         raise ValueError(f"`measure` must be one of {', '.join(measures_of(named))}; it is {measure!r}.")
     axes = new_axes(axes)

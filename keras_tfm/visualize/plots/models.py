@@ -45,8 +45,8 @@ def plot_sizes(models: Sequence[tuple[str, float, float]] = MODEL_SIZES, axes: A
         is_near = any(year - y < 1.7 and abs(math.log10(count / c)) < 0.3 for y, c in on_the_left)
         side, place = ("left", (5, -9)) if is_near else ("right", (-5, 4))
         on_the_left += [] if is_near else [(year, count)]
-        told = f"{name}, {_brief(count)}"
-        axes.annotate(told, (year, count), xytext=place, textcoords="offset points", ha=side, fontsize=8)
+        label = f"{name}, {_brief(count)}"
+        axes.annotate(label, (year, count), xytext=place, textcoords="offset points", ha=side, fontsize=8)
     axes.set(yscale="log", ylabel="parameters", xlim=(min(years) - 1.5, max(years) + 0.6))
     axes.set_xticks(range(math.floor(min(years)), math.ceil(max(years)) + 1))
     axes.grid(axis="y", color="#EEEEEE")
@@ -90,9 +90,9 @@ def plot_model(model: keras.Model, axes: Any = None) -> Any:
             _frame(axes, centre, level - 0.45, len(parts) + 0.35)
             for row, part in enumerate(parts):
                 _box(axes, centre, level + row, 1.7, part, _colour(part))
-            told = f"{repeats} × {_brief(count)}" if repeats > 1 else _brief(count)
+            label = f"{repeats} × {_brief(count)}" if repeats > 1 else _brief(count)
             above = level + len(parts) - 0.12
-            axes.text(centre - 1, above, told, fontsize=8, color=INK, va="center")
+            axes.text(centre - 1, above, label, fontsize=8, color=INK, va="center")
             axes.text(centre + 1, above, shape, fontsize=8, color=INK, va="center", ha="right")
             level += len(parts) + 0.9
         axes.text(
@@ -121,7 +121,7 @@ def _folded(blocks: Sequence[Any], states: Sequence[Any]) -> list[tuple[list[str
     """[(parts, how often in a row, parameters of one, the shape that it gives)] of a stack's blocks, the
     lowest first; `states` are what goes into the first block and comes out of each, or none.
     """
-    found: list[tuple[list[str], int, int, str]] = []
+    runs: list[tuple[list[str], int, int, str]] = []
     shapes = [" × ".join("T" if n is None else str(n) for n in state.shape[1:]) for state in states[1:]]
     # ALBERT's one block gives as many states as it has runs.
     for block, shape in zip(blocks, shapes or [""] * len(blocks), strict=False):
@@ -129,10 +129,10 @@ def _folded(blocks: Sequence[Any], states: Sequence[Any]) -> list[tuple[list[str
         parts = [name for name in names if name != "normalization"] or list(names) or ["other"]
         count = _count(block.weights)
         repeats = 1
-        if found and (found[-1][0], *found[-1][2:]) == (parts, count, shape):
-            repeats += found.pop()[1]
-        found.append((parts, repeats, count, shape))
-    return found
+        if runs and (runs[-1][0], *runs[-1][2:]) == (parts, count, shape):
+            repeats += runs.pop()[1]
+        runs.append((parts, repeats, count, shape))
+    return runs
 
 
 def _box(axes: Any, x: float, y: float, width: float, text: str, colour: str) -> None:

@@ -16,6 +16,7 @@ from keras_tfm.convert.keymap import (
 from keras_tfm.convert.variant import attention_rows, embedding_rows
 from keras_tfm.heads import Classifier
 from keras_tfm.models import CeiT, CeiTConfig
+from keras_tfm.training.safetensors import CheckpointError
 from tests.parity.references.variant import fields_of, outputs_of
 
 # In the attention of class tokens, the queries come from one token, keys and values from all.
@@ -47,9 +48,20 @@ def rows(config):
 
 
 def config_of(arguments):
-    """Our configuration for their constructor's arguments and those of the stem, `hybrid_backbone_args`."""
+    """Our configuration for their constructor's arguments and those of the stem, `hybrid_backbone_args`.
+
+    Raises CheckpointError for a stem of another stride and for feed-forward layers without norms.
+    """
     stem = arguments.get("hybrid_backbone_args", {})
-    return CeiTConfig(**fields_of(arguments), stem_dim=stem.get("out_chans", 64))
+    for name, place, value in (("stride", stem, 2), ("leff_with_bn", arguments, True)):
+        if place.get(name, value) != value:
+            raise CheckpointError("CeIT", name, repr(value), repr(place[name]))
+    return CeiTConfig(
+        **fields_of(arguments),
+        stem_dim=stem.get("out_chans", 64),
+        stem_kernel=stem.get("kernel_size", 7),
+        kernel_size=arguments.get("leff_local_size", 3),
+    )
 
 
 def read(arguments, weights):

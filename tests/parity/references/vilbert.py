@@ -9,6 +9,7 @@ from keras_tfm.training.model import Model
 from keras_tfm.training.safetensors import CheckpointError
 from tests.parity.references.state import check_arguments
 
+ACTIVATIONS = {"gelu": "gelu", "relu": "relu", "swish": "silu"}  # theirs: ours
 LETTERS = {"image": "v_", "text": ""}  # prefixes of a stream's arguments and layers
 NUMBERS = {"image": (1, 2), "text": (2, 1)}  # {stream: (its number, that of the other one)}
 OF_STREAMS = {
@@ -32,13 +33,14 @@ def config_of(arguments):
         for side, letter in LETTERS.items()
         for ours, theirs in OF_STREAMS.items()
     } | OF_BOTH
-    activations = {f"{letter}hidden_act": "gelu" for letter in LETTERS.values()}
-    path = "vilbert.BertEncoder"
-    check_arguments(arguments, {*fields.values(), *activations}, path)
-    for name, value in activations.items():
-        if arguments.get(name, value) != value:
-            raise CheckpointError(path, name, repr(value), repr(arguments[name]))
-    values = {ours: arguments[theirs] for ours, theirs in fields.items()}
+    path, values = "vilbert.BertEncoder", {}
+    names = {"activation": "hidden_act", "image_activation": "v_hidden_act"}
+    check_arguments(arguments, {*fields.values(), *names.values()}, path)
+    for ours, theirs in names.items():
+        if (name := arguments.get(theirs, "gelu")) not in ACTIVATIONS:
+            raise CheckpointError(path, theirs, f"one of {', '.join(ACTIVATIONS)}", repr(name))
+        values[ours] = ACTIVATIONS[name]
+    values |= {ours: arguments[theirs] for ours, theirs in fields.items()}
     return ViLBERTConfig(**values)
 
 

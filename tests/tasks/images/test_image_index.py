@@ -47,7 +47,7 @@ def test_vectors_that_are_not_finite_are_neither_taken_nor_ranked_first(index):
     spoilt = vectors.copy()
     spoilt[1, 5] = np.nan
     with pytest.raises(
-        ValueError, match="`vectors` must be finite numbers; that of /photos/b, row 1, is not"
+        ValueError, match="`vectors` must be finite numbers; the vector of /photos/b, row 1, is not"
     ):
         index.add(images("a", "b", "c"), spoilt)
     assert not len(index) and len(list(index.folder.iterdir())) == 1

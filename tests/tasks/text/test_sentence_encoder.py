@@ -48,6 +48,7 @@ def test_kept_exported_and_given_away(encoder, tmp_path):
     again = SentenceEncoder.from_huggingface(tmp_path / "folder", max_length=8)
     np.testing.assert_allclose(again.predict(["the cat sat", "cat"]), expected, atol=1e-6)
     encoder.export(tmp_path / "served")
+    assert encoder.tokenizer.in_graphs in (tmp_path / "served" / "README.md").read_text("utf-8")
     served = ask(tmp_path / "served", text=["the cat sat", "cat"])["vector"]
     np.testing.assert_allclose(served, expected, atol=1e-6)
 
