@@ -132,6 +132,10 @@ def test_rows_count_from_the_farthest_key_after_to_the_farthest_before():
     assert layer.compute_output_shape((None, None)) == (None, 2)
 
 
+def test_the_least_distance_tells_what_comes_after_from_all_else():
+    assert DistanceEmbedding(2, max_distance=1).rows().tolist() == [0, 1, 1]
+
+
 def by_path(layer):
     """Its weights as arrays, by their paths inside it."""
     return {path_in(layer, weight): weight.numpy() for weight in layer.weights}
