@@ -78,3 +78,4 @@ def test_refusals():
     ):
         with pytest.raises(ValueError, match=message):
             GaussianBias(**{"num_heads": 2, "grid": (3, 4)} | arguments)
+    assert GaussianBias(2, (3, 4), smoothness=0.5).smoothness == 0.5
