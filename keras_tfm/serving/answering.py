@@ -83,7 +83,7 @@ class Answerer:
         return answers
 
     def inspect(self, examples):
-        """The `Read` of each of the `examples` or, of those in {row: reason}, None."""
+        """The `Read` of each of the `examples`, None for the rows in {row: reason}."""
         read = examples.read if isinstance(examples, ReadExamples) else self.reader.read(examples)
         refusals = {place: str(found) for place, found in enumerate(read) if isinstance(found, Refused)}
         return [None if place in refusals else found for place, found in enumerate(read)], refusals

@@ -86,8 +86,8 @@ def as_span(folder, longest: int, threshold: float | None):
 
 
 def best_span(found, row, longest):
-    """Of one window: the best span's sum of logits, its characters and its probability; the sum of logits of
-    no answer, and its probability.
+    """The best span of one window: its sum of logits, its characters and its probability; and the sum of
+    logits and the probability of no answer.
     """
     starts, ends = map(np.array, row.more)
     start, end = (found[side][: len(starts)].astype("float32") for side in ("start", "end"))
@@ -170,6 +170,6 @@ ANSWERS: dict[str, Any] = {
 
 
 def answer_of(folder, entries):
-    """The answer whose "kind", and arguments, are these `entries`; that of a plugin is made alike."""
+    """The answer whose "kind", and arguments, are these `entries`; a plugin's is made alike."""
     make, arguments = chosen(folder, ANSWERS, entries, "answers", "answer")
     return make(folder, **arguments)

@@ -8,8 +8,8 @@ LOW = np.float32(-1e9)  # below any score
 
 
 class BeamSearch:
-    """Looks for the likeliest continuations; the arguments are those of `keras_tfm.generation.BeamSearch`,
-    and `rules` and `ends` those of this package.
+    """Looks for the likeliest continuations; the arguments as for `keras_tfm.generation.BeamSearch`,
+    and `rules` and `ends` of this package.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class BeamSearch:
 
     def __call__(self, cache, logits, texts, prompts):
         """The best continuation of each of N `texts`, lists of ids, of which `cache` has read all, and whose
-        next tokens have these `logits` (N, V); `prompts` are those of `Rules`.
+        next tokens have these `logits` (N, V); `prompts` are as in `Rules`.
         """
         count, width = len(texts), self._width
         cache.repeat(width)

@@ -84,7 +84,7 @@ class StepDecoder:
         return decode(cache, logits, texts, prompts or texts)
 
     def _rows(self, inputs):
-        """The ids of each row; ValueError for those that the export cannot take."""
+        """The ids of each row; ValueError for rows that the export cannot take."""
         rows = rows_of(inputs)
         longest, size = self._functions.longest, self._functions.vocabulary_size
         for place, row in enumerate(rows):
@@ -117,7 +117,7 @@ class StepDecoder:
 
     def _likeliest(self, cache, logits, texts, prompts):
         """The continuations of `texts` by the likeliest token each time, and of equally likely ones the
-        first; `prompts` are those of `Rules`.
+        first; `prompts` are as in `Rules`.
         """
         firsts, texts = [len(text) for text in texts], [list(text) for text in texts]
         has_ended = np.zeros(len(texts), bool)

@@ -40,7 +40,7 @@ def check(folder, where, value, kind):
 def chosen(folder, kinds, entries, where, plugin_kind=None):
     """(The one of `kinds` that `entries` names by its "kind", the other entries, checked).
 
-    A kind that is not among them may be that of an installed plugin of the `plugin_kind`, "reader" or
+    A kind that is not among them may be an installed plugin's of the `plugin_kind`, "reader" or
     "answer".
     """
     if not isinstance(entries, dict):

@@ -58,7 +58,7 @@ def read_object(path):
 
 
 def digests_in(content, path):
-    """The entry "files" of a description, {} in those of earlier versions; ValueError for another."""
+    """The entry "files" of a description, {} in descriptions of earlier versions; ValueError for another."""
     digests = content.get("files", {})
     if not isinstance(digests, dict) or not all(isinstance(digest, str) for digest in digests.values()):
         raise ValueError(f"{path}: expected digests by the names of files as 'files', got {digests!r:.80}")

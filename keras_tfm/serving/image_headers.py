@@ -14,7 +14,7 @@ MAX_PIXELS = 1 << 26  # per image: 768 MB while it is resized; larger ones are m
 MAX_FRAMES = 1 << 28  # pixels of all frames of a GIF, each a byte in TensorFlow, which decodes all of them
 MAX_FILE_BYTES = 1 << 28
 MAX_PARTS = 4096  # segments or chunks that are passed over in search of an orientation
-HEADER = 1 << 16  # bytes of a file that tell its size, unless much metadata stands before it
+HEADER = 1 << 16  # bytes of a file that hold its size, unless much metadata stands before it
 
 FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP")  # as Pillow names them
 NOT_WHOLE = "expected a whole PNG or JPEG image"
@@ -75,7 +75,7 @@ def regular(path: str, flags: int) -> int:
 
 
 def problem_of(data: bytes) -> str | None:
-    """Why an image file should not be decoded, as far as its header tells; None if it can be."""
+    """Why an image file should not be decoded, as far as its header says; None if it can be."""
     if len(data) > MAX_FILE_BYTES:
         return f"expected an image file of {MAX_FILE_BYTES:,} bytes at most, it is larger"
     if name := OTHERS.get(data[:4]) or (data[4:8] == b"ftyp" and BRANDS.get(data[8:12])):

@@ -58,7 +58,7 @@ class Images(Reader):
             picture = picture.resize((int(whole[1]), int(whole[0])), kernel)
             box = left, top, left + self._shape[1], top + self._shape[0]
             return from_0_to_1(np.asarray(picture.crop(tuple(map(int, box)))).reshape(self._shape))
-        # Of a panorama only the part that is kept is computed, whose pixels may differ by a grey level.
+        # Only the part of a panorama that is kept is computed; its pixels may differ by a grey level.
         scale = size / whole
         ends = np.array([left, top, left + self._shape[1], top + self._shape[0]]) * np.tile(scale[::-1], 2)
         box = tuple(np.minimum(ends, np.tile(size[::-1], 2)).tolist())

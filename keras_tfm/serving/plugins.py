@@ -74,8 +74,8 @@ def find(kind, name):
 
 
 def installed(kind, taken=()):
-    """{name: plugin} of a kind. One warning each for plugins that are left out: those of an unknown kind, of
-    a name that is `taken` here, and of a name that two have.
+    """{name: plugin} of a kind. One warning each for plugins that are left out: an unknown kind, a name that
+    is `taken` here, a name that two have.
     """
     found: dict[str, Plugin] = {}
     for plugin in _plugins():

@@ -19,7 +19,7 @@ READERS: dict[str, Any] = {
 
 
 def reader_of(folder, entries):
-    """The reader whose "kind", and arguments, are these `entries`. That of a plugin is made alike, by
+    """The reader whose "kind", and arguments, are these `entries`. A plugin's is made alike, by
     `make(folder, **arguments)`, and may be a function, as `Plain` takes it.
     """
     make, arguments = chosen(folder, READERS, entries, "reads", "reader")

@@ -10,7 +10,7 @@ from .tokens import symbols_of
 
 
 class Rules(NamedTuple):
-    """How the scores of a step are changed, in this order; the arguments are those of `DecodingOptions`.
+    """How the scores of a step are changed, in this order; the arguments are as in `DecodingOptions`.
 
     Scores are float32 (R, V): logits or, of beams, log probabilities.
     """
@@ -33,7 +33,7 @@ class Rules(NamedTuple):
 
     def __call__(self, scores, texts, number, prompts):
         """The `scores`, changed in place: `texts` are the ids of each row so far, of which `number` are new,
-        and `prompts` those that it was asked: a source, or what the text begins with.
+        and `prompts` what it was asked: a source, or what the text begins with.
         """
         forbidden = [
             (ids, -np.inf) for ids in self.forbidden_sequences if len(ids) > 1 or ids[0] not in self.end_ids

@@ -58,7 +58,7 @@ class Served(Answerer):
     Examples are strings; for pairs, tuples of two; for words, lists of strings; for choices, (text, [choice,
     ...]); for questions, (question, context); for images, arrays or the paths or bytes of image files.
     `served.run(inputs)` computes the function of numbers alone, of which `served.read(examples)` gives the
-    inputs, {name: array}; of a task that writes texts it is a `decoder`, which gives {"ids": those that are
+    inputs, {name: array}; of a task that writes texts it is a `decoder`, which gives {"ids": the ids that are
     written for each row, with the end token}.
     """
 
@@ -106,7 +106,7 @@ class Served(Answerer):
         return dict(zip(self._outputs, outputs, strict=True))
 
     def _decode(self, inputs):
-        """{"ids": those that are written for each row}."""
+        """{"ids": the ids written for each row}."""
         try:
             return {"ids": self.decoder(inputs)}
         except (KeyError, IndexError, RuntimeError) as error:  # an input's name, an id, a runtime's own
@@ -173,7 +173,7 @@ def inputs_of(names, examples):
 
 
 def is_export(folder):
-    """Whether `folder` is that of an export."""
+    """Whether `folder` holds an export."""
     return any(pathlib.Path(folder, name).is_file() for name in ("saved_model.pb", NAME))
 
 

@@ -56,7 +56,7 @@ class Tokens(NamedTuple):
 
 
 class Texts(Text):
-    """Strings, or pairs of them, as ids between `start` and `end`, and with those of `between` between two
+    """Strings, or pairs of them, as ids between `start` and `end`, with the ids `between` between two
     texts. More than `max_length` tokens are cut, of two texts from the longer.
     """
 
@@ -243,7 +243,7 @@ class Questions(Texts):
 
 
 class Prompts(Text):
-    """Strings as lists of ids: `before`, then those of the text, then `after`; padding stands behind them.
+    """Strings as lists of ids: `before`, then the text's, then `after`; padding stands behind them.
 
     A text of more than `max_length` ids is cut, or refused where `cuts` is False; so is an empty one then.
     """

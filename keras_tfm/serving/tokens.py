@@ -44,7 +44,7 @@ def symbols_of(folder):
 
 
 def by_tokenizers(folder, ordinary: bool | list[str] = False):
-    """A function of texts that gives the ids of each; `ordinary` is that of `tokenizer_of`."""
+    """A function of texts that gives the ids of each; `ordinary` is as in `tokenizer_of`."""
     tokenizer = tokenizer_of(folder, ordinary)
     encode = _encoded_by(tokenizer)
 
@@ -67,7 +67,7 @@ def reads_words_alone(tokenizer):
 
 
 def by_words(ids):
-    """`ids` where a text's are those of its words, one after the other: each distinct word is read once."""
+    """`ids` where a text's are its words', one after the other: each distinct word is read once."""
 
     def of_texts(texts):
         split = [text.split(" ") for text in texts]

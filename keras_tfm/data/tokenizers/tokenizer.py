@@ -39,7 +39,7 @@ class Tokenizer(tf.Module):
     pad_id, start_id, end_id, unknown_id = range(4)
     vocabulary_size: int
     _added: Any = None  # `AddedTokens`, of a tokenizer that has any
-    in_graphs: str = ""  # how the ids of a text in a graph may differ from those on the host, in a sentence
+    in_graphs: str = ""  # how the ids of a text in a graph may differ from its ids on the host, in a sentence
     blank: str | None = None  # the spelling of the mask token in a text, if there is a mask token
 
     @property

@@ -28,7 +28,7 @@ class ViLBERTConfig(Config):
         image_connections: for each connection, the number of blocks that the image stream has before it.
         text_connections: the same for the text stream.
         dropout: the rate for the output of each sub-layer and for the attention weights.
-        image_activation: that of the image stream, by default `activation` too.
+        image_activation: the image stream's activation, by default `activation` too.
 
     Raises:
         ValueError: if the two lists differ in length, decrease, or exceed the number of blocks.

@@ -33,7 +33,7 @@ class BoTNetConfig(ResidualConfig):
 
     Args:
         inner_dims: the widths inside the blocks.
-        strides: of the stages' first blocks.
+        strides: the strides of the stages' first blocks.
         attending: how many blocks at the end of each stage have attention.
         inner_stem_dims: the widths of 3 x 3 convolutions before the last one of the stem; without any the
             stem is one 7 x 7 convolution.

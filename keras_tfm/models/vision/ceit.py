@@ -11,7 +11,7 @@ from typing import Any
 
 from keras import ops
 
-from keras_tfm.configs import Size
+from keras_tfm.configs import Refusal, Size
 from keras_tfm.layers.attention.class_attention import ClassAttentionBlock
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, residuals
@@ -58,9 +58,7 @@ class CeiTConfig(VariantConfig):
         super().__post_init__()
         for name in ("stem_kernel", "kernel_size"):
             if getattr(self, name) % 2 == 0:
-                raise ValueError(
-                    f"`{name}` must be odd, to keep the map's size; it is {getattr(self, name)}."
-                )
+                raise Refusal(name, "odd, to keep the map's size", getattr(self, name))
 
 
 class CeiT(ConfiguredModel):

@@ -191,7 +191,7 @@ def shape_and_preprocessing(
 ) -> tuple[tuple[int, int, int], Any]:
     """The shape and the preprocessing with which images are read.
 
-    A field `image_size` sets both sides of the shape; other `fields` replace those of `preprocessing`.
+    A field `image_size` sets both sides of the shape; other `fields` replace fields of `preprocessing`.
     """
     side = fields.get("image_size")
     shape = image_shape if side is None else (side, side, image_shape[-1])

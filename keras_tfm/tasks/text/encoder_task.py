@@ -138,7 +138,7 @@ class EncoderTask(AskedTask, FineTunedTask):
             vocabulary_size: how many word pieces the vocabulary may have.
             lowercase: whether texts are converted to lower case, without accents.
             changes: fields of the size's configuration to replace.
-            family: "bert", "recurrent" for a bidirectional LSTM, or that of a plugin.
+            family: "bert", "recurrent" for a bidirectional LSTM, or a plugin's.
             options: fields of the task's configuration.
 
         Raises:

@@ -41,7 +41,7 @@ class QuestionAnswererConfig(Config):
         stride: a new window begins every so many tokens of the context; by default a third of `max_length`.
         max_answer_length: how many tokens an answer may have.
         unanswerable: whether a question may have no answer; such an answer is "".
-        null_threshold: by how much the score of "no answer" must exceed that of the best span.
+        null_threshold: by how much the score of "no answer" must exceed the best span's.
         head: further arguments of `heads.SpanFinder`.
     """
 
@@ -119,7 +119,7 @@ class QuestionAnswerer(EncoderTask):
         examples: Sequence[Sequence] | None = None,
         **options: Any,
     ) -> Self:
-        if examples is not None:  # a published head does not tell whether questions may have no answer
+        if examples is not None:  # a published head does not say whether questions may have no answer
             options = {"unanswerable": cls.config_for(examples).unanswerable, **options}
         return super().from_huggingface(name, examples, **options)
 
