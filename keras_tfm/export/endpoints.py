@@ -9,12 +9,14 @@ rows, and of what was read. Plugins name theirs `graph-reader.KIND` and `graph-a
 import dataclasses
 import pathlib
 import tempfile
+from typing import Any
 
 import tensorflow as tf
 
 from keras_tfm.data.batches.encoding import Ragged, model_inputs, pack_texts, pad, surround
 from keras_tfm.data.batches.pairs import encode_sources
 from keras_tfm.data.batches.windows import question_windows
+from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.images import decode_images
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens
@@ -266,19 +268,40 @@ class Images:
 
     has_many_rows = False
 
+    kind: type[Preprocessing] = Preprocessing
+
     def __init__(self, shape, **options):
         self._shape: tuple[int, int, int] = tuple(shape)
-        self._preprocessing = Preprocessing(**options)
+        self._preprocessing: Any = self.kind(**options)
 
     def ways(self):
         images = tf.TensorSpec([None, *self._shape], tf.float32, "images")
-        return {
-            "serving_default": (strings("image_bytes"), self._decoded),
-            "images": ([images], lambda images: ({"images": images}, None)),
-        }
+        return {"serving_default": (strings("image_bytes"), self._decoded), "images": ([images], self._given)}
 
     def _decoded(self, image_bytes):
         return {"images": decode_images(image_bytes, *self._shape, self._preprocessing)}, None
+
+    def _given(self, images):
+        return {"images": images}, None
+
+
+class CanvasImages(Images):
+    """Whole images on a canvas of the model's size, given as `Images` are, beside their own sizes (B, 2)."""
+
+    kind = Canvas
+
+    def _decoded(self, image_bytes):
+        decoded = (tf.TensorSpec(self._shape, tf.uint8), tf.TensorSpec((2,), tf.int64))
+        images, sizes = tf.map_fn(
+            lambda data: self._preprocessing.decoded_whole(data, *self._shape),
+            image_bytes,
+            fn_output_signature=decoded,
+        )
+        return {"images": images, "sizes": sizes}, None
+
+    def _given(self, images):
+        size = tf.constant(self._shape[:2], tf.int64)
+        return {"images": images, "sizes": tf.broadcast_to(size, (tf.shape(images)[0], 2))}, None
 
 
 def valid(texts):
@@ -307,6 +330,17 @@ def as_classes(folder, labels):
     def answer(outputs, rows, *raw):
         label = tf.gather(tf.constant(labels, tf.string), tf.argmax(outputs["probabilities"], -1))
         return {"label": label, **beside(outputs, rows, *raw)}
+
+    return answer
+
+
+def as_boxes(folder, labels):
+    """The "boxes" of objects, the `labels` of their classes and the "scores", the surest first."""
+    names = tf.constant(labels)
+
+    def answer(outputs, rows, *raw):
+        labels = tf.gather(names, outputs["classes"])
+        return {"boxes": outputs["boxes"], "labels": labels, "scores": outputs["scores"]}
 
     return answer
 
@@ -415,10 +449,12 @@ READERS = {
     "questions": Questions,
     "prompts": Prompts,
     "images": Images,
+    "canvas": CanvasImages,
 }
 ANSWERS = {
     "arrays": as_arrays,
     "classes": as_classes,
+    "boxes": as_boxes,
     "tags": as_tags,
     "choice": as_choice,
     "filled": as_filled,

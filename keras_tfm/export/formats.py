@@ -17,6 +17,7 @@ import numpy as np
 from keras_tfm import serving
 from keras_tfm.export import litert, onnx, openvino, writers
 from keras_tfm.export.description import described, write_around, write_saved_model_card
+from keras_tfm.export.endpoints import READERS as IN_GRAPHS
 from keras_tfm.export.graph import FrozenFunction
 from keras_tfm.export.saved_model import write_saved_model
 from keras_tfm.serving import plugins
@@ -83,7 +84,7 @@ def export(task, folder, overwrite, format, quantization, options):
     elif format in writers.FORMATS:
         raise ValueError(f"{format} holds tasks that answer texts by texts; {task.name!r} does not.")
     signature = task.signature(**options)
-    if signature.others:
+    if signature.others or signature.reads["kind"] in IN_GRAPHS.keys() - READERS.keys():
         raise task.no_other_format()
     with new_folder(folder, overwrite) as work:
         write(signature, quantization=quantization, folder=work)

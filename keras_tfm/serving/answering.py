@@ -41,7 +41,13 @@ class Answerer:
         return {name: stacked([answer[name] for answer in answers]) for name in answers[0]} if answers else {}
 
     def ask(self, examples, batch_size=32, finish=None, progress=iter, plan=None):
-        """The answer to each of a list of `examples`, {name: value} or what another `finish` makes.
+        """The answer to each of a list of `examples`; the arguments are as in `each`."""
+        answers = dict(self.each(examples, batch_size, finish, progress, plan))
+        return [answers[place] for place in range(len(examples))]
+
+    def each(self, examples, batch_size=32, finish=None, progress=iter, plan=None):
+        """Yield the place of each of a list of `examples`, and its answer as soon as it is known, {name:
+        value} or what another `finish` makes; examples of one row each, as long as each other, in order.
 
         They are read together, or in the portions that the reader states. ValueError for the first that
         cannot be read. Outputs are kept until an example has all of its own. `plan` are the batches, pairs of
@@ -49,25 +55,24 @@ class Answerer:
         one. `progress` goes through them.
         """
         if plan is not None:
-            return self._ask(examples, self.read_all(examples), batch_size, finish, progress, plan)
+            yield from self._each(examples, self.read_all(examples), batch_size, finish, progress, plan)
+            return
         portion = getattr(self.reader, "portion", None) or max(batch_size, len(examples))
         portion = max(batch_size, portion - portion % batch_size) if portion < len(examples) else portion
-        answers = []
         for first in range(0, len(examples), portion):
             part = examples[first : first + portion]
-            answers += self._ask(part, self.read_all(part, first), batch_size, finish, progress)
-        return answers
+            found = self._each(part, self.read_all(part, first), batch_size, finish, progress)
+            yield from ((first + place, answer) for place, answer in found)
 
-    def _ask(self, examples, read, batch_size, finish, progress, plan=None):
-        """The answers to `examples` that are `read`."""
+    def _each(self, examples, read, batch_size, finish, progress, plan=None):
+        """What `each` yields for `examples` that are `read`."""
         rows = [(place, row) for place, (rows, _) in enumerate(read) for row in rows]
         firsts = np.cumsum([0, *(len(rows) for rows, _ in read)])
         outputs = [[None] * len(rows) for rows, _ in read]
         finish = finish or self.finish
-        answers = [
-            None if rows else finish([], [], example)
-            for (rows, _), example in zip(read, examples, strict=True)
-        ]
+        for place, (rows_of_it, _) in enumerate(read):
+            if not rows_of_it:
+                yield place, finish([], [], examples[place])
         if plan is None:
             lengths = [self.reader.length(row) for _, row in rows]
             batches = by_length(lengths, min(batch_size, self.most_rows or batch_size))
@@ -78,9 +83,8 @@ class Answerer:
                 place = rows[number][0]
                 outputs[place][number - firsts[place]] = {name: x[at] for name, x in found.items()}
                 if None not in outputs[place]:
-                    answers[place] = finish(outputs[place], read[place].rows, examples[place])
+                    yield place, finish(outputs[place], read[place].rows, examples[place])
                     outputs[place] = []
-        return answers
 
     def inspect(self, examples):
         """The `Read` of each of the `examples`, None for the rows in {row: reason}."""

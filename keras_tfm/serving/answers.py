@@ -32,6 +32,17 @@ def as_classes(folder, labels: list[str]):
     return finish
 
 
+def as_boxes(folder, labels: list[str]):
+    """The "boxes" of objects, the "labels" of their classes and the "scores", the surest first."""
+
+    def finish(outputs, rows, example):
+        (found,) = outputs
+        names = [labels[int(number)] for number in found["classes"]]
+        return {"boxes": found["boxes"], "labels": names, "scores": found["scores"]}
+
+    return finish
+
+
 def as_tags(folder, labels: list[str], outside: str):
     """The likeliest label at each word's first token, with spaces between; `outside` for words not read."""
 
@@ -161,6 +172,7 @@ class Written:
 ANSWERS: dict[str, Any] = {
     "arrays": as_arrays,
     "classes": as_classes,
+    "boxes": as_boxes,
     "tags": as_tags,
     "choice": as_choice,
     "filled": as_filled,

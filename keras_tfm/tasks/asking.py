@@ -63,10 +63,18 @@ class AskedTask(Task):
     def ask(
         self, examples: Any, batch_size: int, finish: Callable | None = None, plan: list | None = None
     ) -> list:
-        """What the signature answers to each of the `examples`, or what `finish` makes of its outputs, with a
-        progress bar; `plan` is as in `Answerer.ask`. ValueError as from `answerable`.
+        """What the signature answers to each of the `examples`, or what `finish` makes of its outputs; `plan`
+        is as in `Answerer.each`. ValueError as from `answerable`.
         """
+        answers = dict(self.each(examples, batch_size, finish, plan))
+        return [answers[place] for place in range(len(answers))]
 
+    def each(
+        self, examples: Any, batch_size: int, finish: Callable | None = None, plan: list | None = None
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield the place of each of the `examples` and its answer, as `Answerer.each` does, with a progress
+        bar.
+        """
         check_batch_size(batch_size)
         examples = listed(examples)
         with Bar(total=len(examples), desc="answering", unit="row") as bar:
@@ -77,7 +85,7 @@ class AskedTask(Task):
                     yield rows, run
                     bar.update(len(rows))
 
-            return self.answerer.ask(examples, batch_size, finish, progress, plan)
+            yield from self.answerer.each(examples, batch_size, finish, progress, plan)
 
     def inspect(self, examples: Any, **options: Any) -> Inspection:
         examples = examples if isinstance(examples, list) else list(examples)

@@ -17,7 +17,8 @@ from keras_tfm.configs import Field, FieldError
 from keras_tfm.data.batches.canvas import CanvasBatches
 from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.sources.canvas import Canvas
-from keras_tfm.data.sources.image_files import ImageFiles, size_in
+from keras_tfm.data.sources.image_files import ImageFiles
+from keras_tfm.tasks.images.decoded import ImagesOnCanvas, Sized, listed_images, own_size
 from keras_tfm.tasks.images.image_task import (
     ImageTask,
     check_reads_images,
@@ -67,8 +68,20 @@ class CanvasTask(ImageTask, FineTunedTask):
     def learner(self, training: Any) -> keras.Model:
         return self.model.learner()
 
-    def signature(self) -> Signature:
-        raise self.no_other_format()
+    @property
+    def own_reader(self) -> ImagesOnCanvas:
+        return ImagesOnCanvas(self.image_shape, self.preprocessing)
+
+    def signature_of(self, run: Callable, answers: dict[str, Any]) -> Signature:
+        """The `Signature` of the function `run` of raw `images` on the canvas (B, H, W, C) and their own
+        `sizes` (B, 2).
+        """
+        signature = super().signature_of(run, answers)
+        return signature._replace(
+            reads={**signature.reads, "kind": "canvas"},
+            function=lambda inputs: run(**inputs),
+            inputs={**signature.inputs, "sizes": tf.TensorSpec([None, 2], tf.int64)},
+        )
 
     @property
     def preprocessing(self) -> Canvas:
@@ -182,10 +195,9 @@ def sizes_of(images: Any) -> np.ndarray:
     """The own (height, width) of each image, (N, 2); (1, 1) of a file that has none."""
     if not isinstance(images, ImageFiles):
         return np.broadcast_to(np.array(images.shape[1:3], "int64"), (len(images), 2))
-    sizes = []
-    for source in images.sources:
-        try:
-            sizes.append(size_in(source) or (1, 1))
-        except OSError:
-            sizes.append((1, 1))
-    return np.array(sizes, "int64").reshape(-1, 2)
+    return np.array(list(map(own_size, images.sources)), "int64").reshape(-1, 2)
+
+
+def sized(examples: Any) -> list[Sized]:
+    """The images of examples, which stand on the canvas or are files, beside their own sizes."""
+    return list(map(Sized, listed_images(examples.images), examples.sizes))

@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.data.sources.image_files import ImageFiles
+from keras_tfm.data.sources.image_files import ImageFiles, size_in
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.serving.examples import Refused, check, not_image
 from keras_tfm.serving.image_readers import from_0_to_1, portion_of
@@ -51,6 +51,43 @@ class DecodedImages(Reader):
     def _fitted(self, images: np.ndarray) -> np.ndarray:
         """Images (B, H, W, C) as numbers from 0 to 1, of the model's size."""
         return from_0_to_1(self.preprocessing.fitted(tf.constant(images), *self.shape[:2]).numpy())
+
+
+class Sized(NamedTuple):
+    """An image that stands on the model's canvas already, or a file, and the image's own (height, width)."""
+
+    image: Any
+    size: Any
+
+
+class ImagesOnCanvas(DecodedImages):
+    """Images that are whole on the model's canvas, beside their own sizes; `Sized` ones among them."""
+
+    def read(self, examples: Sequence[Any]) -> list:
+        sized = [x if isinstance(x, Sized) else Sized(x, None) for x in examples]
+        read = super().read([x.image for x in sized])
+        return [
+            found if isinstance(found, Refused) else Read([(found.rows[0], own_size(*x))])
+            for found, x in zip(read, sized, strict=True)
+        ]
+
+    def join(self, rows: Sequence[Any], widths: Any = None) -> dict[str, np.ndarray]:
+        images, sizes = zip(*rows, strict=True)
+        return {**super().join(images, widths), "sizes": np.array(sizes, "int64")}
+
+
+def own_size(image: Any, size: Any = None) -> Any:
+    """The (height, width) of an image, an array or a file, unless its `size` is given; (1, 1) of a file that
+    has none.
+    """
+    if size is not None:
+        return size
+    if not is_file(image):
+        return np.shape(image)[:2]
+    try:
+        return size_in(image) or (1, 1)
+    except OSError:
+        return 1, 1
 
 
 def is_file(image: Any) -> bool:

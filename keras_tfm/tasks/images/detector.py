@@ -26,11 +26,18 @@ from keras_tfm.models.detection.backbones import BACKBONES
 from keras_tfm.models.detection.base import SetDetector, SetDetectorConfig
 from keras_tfm.serving.examples import as_columns, check_column, not_list, not_texts
 from keras_tfm.tasks.images.average_precision import average_precision
-from keras_tfm.tasks.images.canvas_task import CanvasTask, canvas_batches, distinct, refuse_many, sizes_of
+from keras_tfm.tasks.images.canvas_task import (
+    CanvasTask,
+    canvas_batches,
+    distinct,
+    refuse_many,
+    sized,
+    sizes_of,
+)
 from keras_tfm.tasks.images.drawing import Pictures, draw_objects
 from keras_tfm.tasks.images.image_task import check_reads_images, shape_and_preprocessing
 from keras_tfm.tasks.learning import ModelOptions, family_among
-from keras_tfm.tasks.signatures import ColumnNames, Endpoints
+from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import (
     describe_backbone,
     label_entries,
@@ -134,10 +141,6 @@ class Detector(CanvasTask):
     model_options = DetectorOptions
     config_class = DetectorConfig
     config: DetectorConfig
-
-    def __init__(self, backbone: keras.Model, class_names: Sequence[str], **fields: Any):
-        super().__init__(backbone, class_names, **fields)
-        self._detect = tf.function(self.detect, autograph=False, reduce_retracing=True)
 
     def with_head(self, backbone: keras.Model, model: keras.Model | None) -> keras.Model:
         made = detector_around(backbone, len(self.class_names))
@@ -313,29 +316,18 @@ class Detector(CanvasTask):
         threshold: float | None = None,
         draw: Pictures | None = None,
         batch_size: int = 16,
-        sizes: np.ndarray | None = None,
     ) -> list[dict[str, Any]]:
         """The objects of each image of a score of `threshold`, by default the configuration's, and above.
 
         With `draw`, a folder, pictures with the boxes over them are written there, or to a file for each.
-        `sizes` (N, 2) are the own ones of images that stand on the model's canvas already.
         """
         threshold = self.config.threshold if threshold is None else threshold
         found = []
-        for canvas, own in self.canvases(images, sizes, batch_size):
-            found += self._answers(canvas, own, threshold)
+        for answer in self.ask(images, batch_size):
+            count = int(np.sum(answer["scores"] >= threshold))
+            found.append({name: values[:count] for name, values in answer.items()})
         if draw is not None:
             draw_objects(self.check_images(images), found, self.class_names, draw)
-        return found
-
-    def _answers(self, images: tf.Tensor, sizes: np.ndarray, threshold: float) -> list[dict[str, Any]]:
-        """The answers to raw images of the model's size."""
-        answers = {name: x.numpy() for name, x in self._detect(images, tf.constant(sizes)).items()}
-        found = []
-        for boxes, classes, scores in zip(*answers.values(), strict=True):
-            count = int(np.sum(scores >= threshold))
-            labels = [self.class_names[number] for number in classes[:count]]
-            found.append({"boxes": boxes[:count], "labels": labels, "scores": scores[:count]})
         return found
 
     def as_line(self, answer: dict[str, Any]) -> str:
@@ -348,7 +340,7 @@ class Detector(CanvasTask):
 
     def measure(self, examples: Objects) -> dict[str, Any]:
         """COCO's average precision, from 0 to 100: "ap" over overlaps from 0.5 to 0.95, "ap50" and "ap75"."""
-        return average_precision(examples, self.predict(examples.images, 0.0, sizes=examples.sizes))
+        return average_precision(examples, self.predict(sized(examples), 0.0))
 
     def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
         if os.fspath(path).lower().endswith((".json", ".jsonl", ".jsonl.gz", ".jsonl.xz")):
@@ -356,16 +348,9 @@ class Detector(CanvasTask):
             return ((picture.source, picture.place) for picture in found_in(os.fspath(path)))
         return super().read_inputs(path, columns)
 
-    def export_endpoints(self) -> Endpoints:
+    def signature(self) -> Signature:
         """All objects that the model gives, of scores down to 0: the caller chooses."""
-        names = tf.constant(self.class_names)
-
-        def answer(images: tf.Tensor, sizes: tf.Tensor) -> dict[str, tf.Tensor]:
-            found = self.detect(images, sizes)
-            labels = tf.gather(names, found["classes"])
-            return {"boxes": found["boxes"], "labels": labels, "scores": found["scores"]}
-
-        return self.canvas_endpoints(answer)
+        return self.signature_of(self.detect, {"kind": "boxes", "labels": self.class_names})
 
     def describe_model(self) -> dict[str, Any]:
         return describe_backbone(self.model.backbone)

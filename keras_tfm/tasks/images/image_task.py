@@ -92,10 +92,10 @@ class ImageTask(AskedTask):
     def portion(self) -> int:
         return portion_of(self.image_shape)
 
-    def ask(
+    def each(
         self, examples: Any, batch_size: int, finish: Callable | None = None, plan: list | None = None
-    ) -> list:
-        return super().ask(listed_images(examples), batch_size, finish, plan)
+    ) -> Iterator[tuple[int, Any]]:
+        return super().each(listed_images(examples), batch_size, finish, plan)
 
     def inspect(self, examples: Any, **options: Any) -> Inspection:
         return super().inspect(listed_images(examples))

@@ -47,7 +47,7 @@ from keras_tfm.tasks.segmentation.models import (
 )
 from keras_tfm.tasks.segmentation.pixel_classes import PixelClasses
 from keras_tfm.tasks.segmentation.sets import Instances, PanopticSegments
-from keras_tfm.tasks.signatures import ColumnNames, Endpoints
+from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Signature
 from keras_tfm.tasks.task import label_entries, refuse_columns
 from keras_tfm.training.folder import Path
 
@@ -292,6 +292,9 @@ class Segmenter(CanvasTask):
                 raise DataError(path, None, "expected images, there are none")
             return iter(found)
         return super().read_inputs(path, columns)
+
+    def signature(self) -> Signature:
+        raise self.no_other_format()
 
     def export_endpoints(self) -> Endpoints:
         """For arrays of the model's size, and the bytes of files of any size. "semantic": `masks` of the
