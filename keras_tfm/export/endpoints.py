@@ -20,6 +20,7 @@ from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.images import decode_images
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens
+from keras_tfm.export import segments
 from keras_tfm.heads import best_spans
 from keras_tfm.serving import plugins
 from keras_tfm.serving.examples import apart
@@ -44,6 +45,8 @@ def endpoints_of(signature):
     reader = reader if hasattr(reader, "ways") else Plain(reader)
     if find is as_text:
         answers = {"tokenizer": compute.tokenizer, "repeats": answers["repeats"]}
+    if find in segments.ANSWERS.values():
+        answers = {"function": compute, **answers}
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         signature.write_files(folder)
@@ -286,7 +289,9 @@ class Images:
 
 
 class CanvasImages(Images):
-    """Whole images on a canvas of the model's size, given as `Images` are, beside their own sizes (B, 2)."""
+    """Whole images on a canvas of the model's size, given as `Images` are, beside their own sizes (B, 2). Of
+    them is known whether they are files.
+    """
 
     kind = Canvas
 
@@ -297,11 +302,11 @@ class CanvasImages(Images):
             image_bytes,
             fn_output_signature=decoded,
         )
-        return {"images": images, "sizes": sizes}, None
+        return {"images": images, "sizes": sizes}, True
 
     def _given(self, images):
         size = tf.constant(self._shape[:2], tf.int64)
-        return {"images": images, "sizes": tf.broadcast_to(size, (tf.shape(images)[0], 2))}, None
+        return {"images": images, "sizes": tf.broadcast_to(size, (tf.shape(images)[0], 2))}, False
 
 
 def valid(texts):
@@ -460,4 +465,5 @@ ANSWERS = {
     "filled": as_filled,
     "span": as_span,
     "text": as_text,
+    **segments.ANSWERS,
 }

@@ -48,7 +48,7 @@ class AskedTask(Task):
         """The signature at work: a reader and an answer on the host, and the function in TensorFlow."""
         if self._at_work is None or self._at_work[0] is not self.config:
             signature = self.signature_at_work()
-            self._at_work = self.config, answerer_of(signature, self.own_reader)
+            self._at_work = self.config, answerer_of(signature, self.own_reader, self.own_answer)
         return self._at_work[1]
 
     def signature_at_work(self) -> Signature:
@@ -58,6 +58,11 @@ class AskedTask(Task):
     @property
     def own_reader(self) -> Any:
         """What reads examples in the place of the signature's reader in `serving`, None for that one."""
+        return None
+
+    @property
+    def own_answer(self) -> Callable | None:
+        """What answers in the place of the signature's answer in `serving`, None for that one."""
         return None
 
     def ask(
@@ -107,15 +112,16 @@ class AskedTask(Task):
         self._at_work = None  # whose function was traced with other weights
 
 
-def answerer_of(signature: Signature, reader: Any = None) -> Answerer:
+def answerer_of(signature: Signature, reader: Any = None, finish: Callable | None = None) -> Answerer:
     """Reader and answer of a `signature` from the files that an export would hold, around its function;
-    another `reader` in the place of that one.
+    another `reader`, and `finish`, in the place of these.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         signature.write_files(folder)
         reader = reader_of(folder, signature.reads) if reader is None else reader
-        return Answerer(reader, by_keras(signature), answer_of(folder, signature.answers))
+        finish = answer_of(folder, signature.answers) if finish is None else finish
+        return Answerer(reader, by_keras(signature), finish)
 
 
 def by_keras(signature: Signature) -> Callable[[Arrays], Arrays]:

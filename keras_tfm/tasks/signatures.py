@@ -1,7 +1,7 @@
 """Types that the signatures of many tasks use."""
 
 import pathlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,14 +11,6 @@ from keras_tfm.data.sources.rows import ColumnNames as ColumnNames
 
 Endpoints = dict[str, tuple[Callable, list[tf.TensorSpec]]]  # {signature: (function, input signature)}
 Arrays = dict[str, np.ndarray]
-
-
-def labels_beside(labels: Iterable[Any], values: tf.Tensor) -> tf.Tensor:
-    """The names of labels for each row of `values` (B, ...), strings (B, labels): servers want a row of every
-    output for each example.
-    """
-    names = tf.constant(list(map(str, labels)), tf.string)
-    return tf.tile(names[None], [tf.shape(values)[0], 1])
 
 
 class Inspection(NamedTuple):
@@ -37,7 +29,8 @@ class Signature(NamedTuple):
     Args:
         reads: the "kind" of reader, one of `keras_tfm.serving.readers.READERS` or a plugin's, and its
             arguments, as JSON values.
-        function: {input: tensor} to {output: tensor}, in a graph; a `Writing` of tasks that write texts.
+        function: {input: tensor} to {output: tensor}, in a graph; a `Writing` of tasks that write texts; a
+            `SegmentationKind` of a segmenter.
         inputs: {input: its shape and kind}.
         answers: the "kind" of answer, one of `keras_tfm.serving.answers.ANSWERS` or a plugin's, and its
             arguments, as JSON values.

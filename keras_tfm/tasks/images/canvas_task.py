@@ -6,7 +6,7 @@ The model reads an image whole, on a canvas of its own size; answers are in pixe
 import abc
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -26,7 +26,7 @@ from keras_tfm.tasks.images.image_task import (
     preprocessing_in,
     with_image_size,
 )
-from keras_tfm.tasks.signatures import Endpoints, Signature
+from keras_tfm.tasks.signatures import Signature
 from keras_tfm.tasks.task import load_any
 from keras_tfm.tasks.task_folder import is_task_folder
 from keras_tfm.tasks.trainable import FineTunedTask
@@ -73,13 +73,13 @@ class CanvasTask(ImageTask, FineTunedTask):
         return ImagesOnCanvas(self.image_shape, self.preprocessing)
 
     def signature_of(self, run: Callable, answers: dict[str, Any]) -> Signature:
-        """The `Signature` of the function `run` of raw `images` on the canvas (B, H, W, C) and their own
-        `sizes` (B, 2).
+        """The `Signature` of the function `run` of {"images": raw ones on the canvas (B, H, W, C), "sizes":
+        their own ones (B, 2)}.
         """
         signature = super().signature_of(run, answers)
         return signature._replace(
             reads={**signature.reads, "kind": "canvas"},
-            function=lambda inputs: run(**inputs),
+            function=run,
             inputs={**signature.inputs, "sizes": tf.TensorSpec([None, 2], tf.int64)},
         )
 
@@ -112,43 +112,6 @@ class CanvasTask(ImageTask, FineTunedTask):
         images = self.check_images(images)
         canvas = self.preprocessing.fitted(tf.constant(np.asarray(images)), *self.image_shape[:2])
         return self.preprocessing.inputs(canvas, sizes_of(images))
-
-    def canvases(
-        self, images: Any, sizes: np.ndarray | None, batch_size: int
-    ) -> Iterator[tuple[tf.Tensor, np.ndarray]]:
-        """Images on the canvas (B, H, W, C), and their own sizes (B, 2), in batches.
-
-        `sizes` (N, 2) are given for images that stand on the canvas already. ValueError for a broken file.
-        """
-        sizes = sizes_of(self.check_images(images)) if sizes is None else sizes
-        first = 0
-        for part in self.image_parts(images, batch_size):
-            yield tf.constant(part), sizes[first : first + len(part)]
-            first += len(part)
-
-    def canvas_endpoints(self, answer: Callable, answer_files: Callable | None = None) -> Endpoints:
-        """Signatures for the bytes of image files of any size, and for arrays of the model's size.
-
-        Both give `answer(images, sizes)` of images on the canvas (B, H, W, C) and their own sizes (B, 2); for
-        files it may be another function, `answer_files`.
-        """
-        height, width, channels = self.image_shape
-        decoded = (tf.TensorSpec(self.image_shape, tf.uint8), tf.TensorSpec((2,), tf.int64))
-
-        def of_bytes(image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
-            def decode(data: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-                return self.preprocessing.decoded_whole(data, height, width, channels)
-
-            return (answer_files or answer)(*tf.map_fn(decode, image_bytes, fn_output_signature=decoded))
-
-        def of_images(images: tf.Tensor) -> dict[str, tf.Tensor]:
-            size = tf.constant([height, width], tf.int64)
-            return answer(images, tf.broadcast_to(size, (tf.shape(images)[0], 2)))
-
-        return {
-            "serving_default": (of_bytes, [tf.TensorSpec([None], tf.string, "image_bytes")]),
-            "images": (of_images, [tf.TensorSpec([None, *self.image_shape], tf.float32, "images")]),
-        }
 
 
 def canvas_batches(

@@ -350,7 +350,8 @@ class Detector(CanvasTask):
 
     def signature(self) -> Signature:
         """All objects that the model gives, of scores down to 0: the caller chooses."""
-        return self.signature_of(self.detect, {"kind": "boxes", "labels": self.class_names})
+        answers = {"kind": "boxes", "labels": self.class_names}
+        return self.signature_of(lambda inputs: self.detect(**inputs), answers)
 
     def describe_model(self) -> dict[str, Any]:
         return describe_backbone(self.model.backbone)

@@ -17,13 +17,15 @@ from keras_tfm.tasks.segmentation.models import SegmentingModel
 
 class SegmentationKind(abc.ABC):
     """How a `model` learns and answers one kind of segmentation, of images on a `canvas`, for the classes of
-    a `config`. Abstract. Raw images of the model's size are (B, H, W, C), their own `sizes` (B, 2).
+    a `config`. Abstract. It is the function of a `Signature`: of raw "images" of the model's size (B, H, W,
+    C), and of their own "sizes" (B, 2).
     """
+
+    kind: str  # of its answers in a `Signature`
 
     def __init__(self, model: SegmentingModel, canvas: Canvas, config: SegmenterConfig):
         self.model, self.canvas, self.config = model, canvas, config
         self.image_shape: tuple[int, int, int] = tuple(model.input["images"].shape[1:])
-        self._predictions = tf.function(self.predictions, autograph=False, reduce_retracing=True)
         self._found = tf.function(self.found, autograph=False, reduce_retracing=True)
 
     @property
@@ -31,10 +33,11 @@ class SegmentationKind(abc.ABC):
         """The score of segments from which they are measured and exported."""
         return 0.0
 
-    def outputs(self, images: tf.Tensor, sizes: tf.Tensor) -> Any:
-        """All that the model gives for raw images."""
-        inputs = self.canvas.inputs(images, sizes)
-        return self.model({name: inputs[name] for name in self.model.input}, training=False)
+    def __call__(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """What the model predicts, beside the own "size" of each image."""
+        own = self.canvas.inputs(**inputs)
+        outputs = self.model({name: own[name] for name in self.model.input}, training=False)
+        return {**self.predictions(outputs), "size": inputs["sizes"]}
 
     def without_padding(self, x: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
         """The part of a map (rows, columns, D) of a whole canvas that belongs to its image of the `size`
@@ -63,21 +66,29 @@ class SegmentationKind(abc.ABC):
         return canvas_batches(examples, targets, *places, inputs=self.model.input, most=most)
 
     @abc.abstractmethod
-    def predictions(self, images: tf.Tensor, sizes: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """What the model predicts of raw images."""
+    def predictions(self, outputs: Any) -> dict[str, tf.Tensor]:
+        """What `found` takes, of all that the model gives."""
 
     found: Callable[..., dict[str, tf.Tensor]]
     """What one image shows, by its `predictions`, its size (2,) and a threshold."""
 
     @abc.abstractmethod
+    def answers(self) -> dict[str, Any]:
+        """The entries of the answer in a `Signature` besides its kind."""
+
+    @abc.abstractmethod
     def answer(self, found: dict[str, np.ndarray]) -> dict[str, Any]:
         """The answer by what was `found` in an image."""
 
-    def answers(self, images: tf.Tensor, sizes: np.ndarray, threshold: float) -> Iterator[dict[str, Any]]:
-        """The answers to raw images."""
-        own, least = tf.constant(sizes), tf.constant(threshold, tf.float32)
-        for row in zip(*self._predictions(images, own), own, strict=True):
-            yield self.answer({name: x.numpy() for name, x in self._found(*row, least).items()})
+    def finish(self, threshold: float) -> Callable[..., dict[str, Any]]:
+        """What makes answers with this threshold, as `AskedTask.each` takes it."""
+        least = tf.constant(threshold, tf.float32)
+
+        def finish(outputs: list, rows: list, example: Any) -> dict[str, Any]:
+            found = self._found(**{name: tf.constant(x) for name, x in outputs[0].items()}, threshold=least)
+            return self.answer({name: x.numpy() for name, x in found.items()})
+
+        return finish
 
     @abc.abstractmethod
     def draw(self, images: Any, found: Sequence[dict[str, Any]], folder: Pictures) -> None:
@@ -94,11 +105,3 @@ class SegmentationKind(abc.ABC):
     @abc.abstractmethod
     def measure(self, examples: Any, answers: Iterator[dict[str, Any]]) -> dict[str, Any]:
         """How good the `answers` to `examples` are, segments of the `least_score` and above."""
-
-    @abc.abstractmethod
-    def of_images(self, images: tf.Tensor, sizes: tf.Tensor) -> dict[str, tf.Tensor]:
-        """What an export answers to raw images of the model's size."""
-
-    @abc.abstractmethod
-    def of_files(self, images: tf.Tensor, sizes: tf.Tensor) -> dict[str, tf.Tensor]:
-        """What an export answers to files, whose raw images have other `sizes` of their own."""

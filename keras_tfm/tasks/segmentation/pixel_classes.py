@@ -20,11 +20,12 @@ from keras_tfm.tasks.segmentation.config import (
 )
 from keras_tfm.tasks.segmentation.drawing import draw_masks, write_masks
 from keras_tfm.tasks.segmentation.kind import SegmentationKind
-from keras_tfm.tasks.signatures import labels_beside
 
 
 class PixelClasses(SegmentationKind):
     """A class for every pixel. Examples are `data.Masks`; an answer is a mask of the classes' values."""
+
+    kind = "pixel-classes"
 
     def check_examples(self, examples: Any, check_images: Callable, /) -> Masks:
         if isinstance(examples, Segments):
@@ -39,15 +40,22 @@ class PixelClasses(SegmentationKind):
     def targets(self, examples: Masks) -> tuple[Any, None]:
         return labels_on_canvas(examples.masks, self.config, self.canvas, self.image_shape), None
 
-    def predictions(self, images: tf.Tensor, sizes: tf.Tensor) -> tuple[tf.Tensor]:
+    def predictions(self, outputs: Any) -> dict[str, tf.Tensor]:
         """The scores of classes (B, rows, columns, classes), float32."""
-        return (self.model.class_scores(self.outputs(images, sizes)),)
+        return {"logits": self.model.class_scores(outputs)}
+
+    def answers(self) -> dict[str, Any]:
+        return {"labels": self.config.class_names, "values": self.config.class_values}
 
     def found(
         self, logits: tf.Tensor, size: tf.Tensor, threshold: tf.Tensor | None = None
     ) -> dict[str, tf.Tensor]:
         """The values of the classes `mask` (H, W), uint8, and their probabilities `scores` (H, W)."""
         return self._classes(tf.image.resize(self.without_padding(logits, size), tf.cast(size, tf.int32)))
+
+    def on_canvas(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
+        """What `found` gives, of images of the model's size, with their padding."""
+        return self._classes(tf.image.resize(logits, self.image_shape[:2]))
 
     def _classes(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
         """The classes of the highest `logits` (..., classes)."""
@@ -73,26 +81,3 @@ class PixelClasses(SegmentationKind):
     def measure(self, examples: Masks, answers: Iterator[dict[str, Any]]) -> dict[str, Any]:
         masks = (answer["mask"] for answer in answers)
         return overlap(examples.masks, masks, self.config.class_values)
-
-    def of_images(self, images: tf.Tensor, sizes: tf.Tensor) -> dict[str, tf.Tensor]:
-        return self._exported(*self.predictions(images, sizes))
-
-    def of_files(self, images: tf.Tensor, sizes: tf.Tensor) -> dict[str, tf.Tensor]:
-        (logits,) = self.predictions(images, sizes)
-        encoded = tf.map_fn(
-            lambda item: tf.io.encode_png(self.found(*item)["mask"][..., None]),
-            (logits, sizes),
-            fn_output_signature=tf.TensorSpec((), tf.string),
-        )
-        return self._exported(logits) | {"png": encoded}
-
-    def _exported(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
-        """The masks of the model's size, and what their values stand for."""
-        found = self._classes(tf.image.resize(logits, self.image_shape[:2]))
-        masks, values = found["mask"], tf.constant(self.config.class_values, tf.uint8)
-        return {
-            "masks": masks,
-            "scores": found["scores"],
-            "labels": labels_beside(self.config.class_names, masks),
-            "label_values": tf.tile(values[None], [tf.shape(masks)[0], 1]),
-        }

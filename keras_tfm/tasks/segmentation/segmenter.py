@@ -4,11 +4,10 @@ import dataclasses
 import os
 import pathlib
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import keras
-import numpy as np
 
 from keras_tfm.configs import FieldError
 from keras_tfm.data.batches.epochs import Batches
@@ -19,7 +18,7 @@ from keras_tfm.data.sources.masks import KINDS, Masks, has_pairs, images_in, rea
 from keras_tfm.data.sources.segments import KINDS as KINDS_OF_SETS
 from keras_tfm.data.sources.segments import Segments, is_coco, read_segments
 from keras_tfm.heads.map_decoders import maps_of
-from keras_tfm.tasks.images.canvas_task import CanvasTask, distinct
+from keras_tfm.tasks.images.canvas_task import CanvasTask, distinct, sized
 from keras_tfm.tasks.images.drawing import Pictures
 from keras_tfm.tasks.images.image_task import check_reads_images, shape_and_preprocessing
 from keras_tfm.tasks.segmentation.config import (
@@ -47,10 +46,11 @@ from keras_tfm.tasks.segmentation.models import (
 )
 from keras_tfm.tasks.segmentation.pixel_classes import PixelClasses
 from keras_tfm.tasks.segmentation.sets import Instances, PanopticSegments
-from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Signature
+from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import label_entries, refuse_columns
 from keras_tfm.training.folder import Path
 
+BATCH = 16  # images that are answered at once
 KINDS_OF_SEGMENTS: dict[str, type[SegmentationKind]] = {
     "semantic": PixelClasses,
     "instances": Instances,
@@ -240,8 +240,7 @@ class Segmenter(CanvasTask):
         images: Any,
         draw: Pictures | None = None,
         masks: Pictures | None = None,
-        batch_size: int = 16,
-        sizes: np.ndarray | None = None,
+        batch_size: int = BATCH,
         threshold: float | None = None,
     ) -> list[dict[str, Any]]:
         """What is seen in each image, at its own size; instances, and panoptic segments, of a score of
@@ -249,8 +248,7 @@ class Segmenter(CanvasTask):
 
         With `draw`, a folder or a file for each, pictures with the masks over them are written there, and
         with `masks` the masks: PNGs of the classes' values, or of the numbers of segments from 1, in the
-        order of the answer, as R + 256 G + 256² B; the surest of instances that overlap is on top. `sizes`
-        (N, 2) are the own ones of images that stand on the model's canvas already.
+        order of the answer, as R + 256 G + 256² B; the surest of instances that overlap is on top.
         """
         if threshold is None:
             threshold = self.config.threshold
@@ -258,19 +256,12 @@ class Segmenter(CanvasTask):
             raise FieldError(
                 "{threshold} is of instances and panoptic segments; classes of pixels have none."
             )
-        found = list(self._answers(images, sizes, threshold, batch_size))
+        found = self.ask(images, batch_size, self.kind.finish(threshold))
         if draw is not None:
             self.kind.draw(self.check_images(images), found, draw)
         if masks is not None:
             self.kind.write(self.check_images(images), found, masks)
         return found
-
-    def _answers(
-        self, images: Any, sizes: np.ndarray | None, threshold: float, batch_size: int = 16
-    ) -> Iterator[dict[str, Any]]:
-        """The answer to each of the images, a batch at a time, as masks take much memory."""
-        for canvas, own in self.canvases(images, sizes, batch_size):
-            yield from self.kind.answers(canvas, own, threshold)
 
     def as_line(self, answer: dict[str, Any]) -> str:
         return self.kind.as_line(answer)
@@ -280,8 +271,8 @@ class Segmenter(CanvasTask):
         classes, and "pixel_accuracy". "instances": COCO's average precision of masks, "ap", "ap50" and
         "ap75". "panoptic": "pq", "sq" and "rq", and of "things" and of "stuff" alone "pq_things" and so on.
         """
-        answers = self._answers(examples.images, examples.sizes, self.kind.least_score)
-        return self.kind.measure(examples, answers)
+        answers = self.each(sized(examples), BATCH, self.kind.finish(self.kind.least_score))
+        return self.kind.measure(examples, (answer for _, answer in answers))  # masks take much memory
 
     def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
         path = os.fspath(path)
@@ -293,10 +284,11 @@ class Segmenter(CanvasTask):
             return iter(found)
         return super().read_inputs(path, columns)
 
-    def signature(self) -> Signature:
-        raise self.no_other_format()
+    @property
+    def own_answer(self) -> Callable:
+        return self.kind.finish(self.config.threshold)
 
-    def export_endpoints(self) -> Endpoints:
+    def signature(self) -> Signature:
         """For arrays of the model's size, and the bytes of files of any size. "semantic": `masks` of the
         model's size, with the probability of each pixel's class, the `labels` and their `label_values` in the
         masks, of files also `png`, masks of their own
@@ -304,7 +296,7 @@ class Segmenter(CanvasTask):
         all instances, down to a score of 0, or panoptic segments; of arrays `masks` of each instance, or the
         map `segments`, of files `png`, of each instance, 255 inside, or the map's numbers as colours.
         """
-        return self.canvas_endpoints(self.kind.of_images, self.kind.of_files)
+        return self.signature_of(self.kind, {"kind": self.kind.kind, **self.kind.answers()})
 
     def describe_model(self) -> dict[str, Any]:
         return describe(self.model)

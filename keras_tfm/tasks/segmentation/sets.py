@@ -9,7 +9,6 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.data.batches.targets import segment_targets
-from keras_tfm.data.sources.mask_files import encoded_numbers
 from keras_tfm.data.sources.segments import INSTANCES, PANOPTIC, WORDS, Segments
 from keras_tfm.serving.examples import shown
 from keras_tfm.tasks.images.average_precision import mask_precision
@@ -34,7 +33,6 @@ class SegmentSetKind(SegmentationKind):
     subclass says what the model's predictions stand for.
     """
 
-    kind: str
     covers: str  # "masks" or "segments": the entry of an answer that has its pixels
 
     @abc.abstractmethod
@@ -48,10 +46,6 @@ class SegmentSetKind(SegmentationKind):
     @abc.abstractmethod
     def masks_of(self, found: dict[str, Any]) -> tf.Tensor:
         """The mask of each segment (N, H, W), boolean, of what `decoded` gave, or of an answer."""
-
-    @abc.abstractmethod
-    def pngs(self, found: dict[str, tf.Tensor]) -> tf.Tensor:
-        """The covered pixels as PNGs: (), or (N,)."""
 
     @property
     def most(self) -> int:
@@ -82,10 +76,17 @@ class SegmentSetKind(SegmentationKind):
         targets = segment_targets(sets, self.config.class_names, self.canvas, self.image_shape)
         return targets, max(1, *sets.counts)
 
-    def predictions(self, images: tf.Tensor, sizes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    def predictions(self, outputs: Any) -> dict[str, tf.Tensor]:
         """Logits (B, Q, C + 1) and masks (B, Q, rows, columns)."""
-        outputs = self.outputs(images, sizes)
-        return outputs["logits"], outputs["masks"]
+        return {name: outputs[name] for name in ("logits", "masks")}
+
+    def answers(self) -> dict[str, Any]:
+        return {
+            "labels": self.config.class_names,
+            "most": self.most,
+            "shape": self.image_shape[:2],
+            "threshold": self.least_score,
+        }
 
     def found(
         self, logits: tf.Tensor, masks: tf.Tensor, size: tf.Tensor, threshold: tf.Tensor
@@ -120,54 +121,6 @@ class SegmentSetKind(SegmentationKind):
         }
         return json.dumps(rounded, ensure_ascii=False)
 
-    def of_images(self, images: tf.Tensor, sizes: tf.Tensor) -> dict[str, tf.Tensor]:
-        height, width = self.image_shape[:2]
-        return self._exported(images, sizes, self.covers, self.covered_spec(height, width))
-
-    def of_files(self, images: tf.Tensor, sizes: tf.Tensor) -> dict[str, tf.Tensor]:
-        return self._exported(images, sizes, "png", self.png_spec)
-
-    def _exported(
-        self, images: tf.Tensor, sizes: tf.Tensor, covers: str, spec: tf.TensorSpec
-    ) -> dict[str, tf.Tensor]:
-        """The segments of raw images, with their pixels as the entry `covers`; zeros, or empty texts, fill
-        all up to `most` segments.
-        """
-        names, threshold = tf.constant(self.config.class_names), tf.constant(self.least_score)
-        specs = {
-            "labels": tf.TensorSpec((self.most,), tf.string),
-            "scores": tf.TensorSpec((self.most,), tf.float32),
-            "areas": tf.TensorSpec((self.most,), tf.int32),
-            "boxes": tf.TensorSpec((self.most, 4), tf.float32),
-            covers: spec,
-        }
-
-        def of_image(item: tuple[tf.Tensor, tf.Tensor, tf.Tensor]) -> dict[str, tf.Tensor]:
-            found = self.found(*item, threshold)
-            found["labels"] = tf.gather(names, found["classes"])
-            if covers == "png":
-                found["png"] = self.pngs(found)
-            return {name: filled(found[name], spec) for name, spec in specs.items()}
-
-        return tf.map_fn(of_image, (*self.predictions(images, sizes), sizes), fn_output_signature=specs)
-
-    @abc.abstractmethod
-    def covered_spec(self, height: int, width: int) -> tf.TensorSpec:
-        """What the export has of the covered pixels of an image of this size."""
-
-    @property
-    @abc.abstractmethod
-    def png_spec(self) -> tf.TensorSpec:
-        """What the export has of `pngs`."""
-
-
-def filled(x: tf.Tensor, spec: tf.TensorSpec) -> tf.Tensor:
-    """`x` (N, ...) with zeros, or empty texts, up to the rows of `spec`; a scalar as it is."""
-    if spec.shape.rank:
-        filling = [[0, spec.shape[0] - tf.shape(x)[0]], *[[0, 0]] * (spec.shape.rank - 1)]
-        x = tf.pad(x, filling, constant_values="" if x.dtype == tf.string else 0)
-    return tf.ensure_shape(x, spec.shape)
-
 
 class Instances(SegmentSetKind):
     """Objects, whose masks may overlap; see `instance_masks`."""
@@ -192,26 +145,11 @@ class Instances(SegmentSetKind):
     def measure(self, examples: Segments, answers: Iterator[dict[str, Any]]) -> dict[str, Any]:
         return mask_precision(examples.segments, answers)
 
-    def pngs(self, found: dict[str, tf.Tensor]) -> tf.Tensor:
-        return tf.map_fn(
-            lambda mask: tf.io.encode_png(tf.where(mask, tf.constant(255, tf.uint8), 0)[..., None]),
-            found["masks"],
-            fn_output_signature=tf.TensorSpec((), tf.string),
-        )
-
-    def covered_spec(self, height: int, width: int) -> tf.TensorSpec:
-        return tf.TensorSpec((self.most, height, width), tf.bool)
-
-    @property
-    def png_spec(self) -> tf.TensorSpec:
-        return tf.TensorSpec((self.most,), tf.string)
-
 
 class PanopticSegments(SegmentSetKind):
     """Segments that share the pixels, of things and of stuff; see `panoptic_segments`."""
 
     kind, covers = PANOPTIC, "segments"
-    png_spec = tf.TensorSpec((), tf.string)
 
     @property
     def least_score(self) -> float:
@@ -256,9 +194,3 @@ class PanopticSegments(SegmentSetKind):
 
         groups = {"things": things, "stuff": self.stuff}
         return panoptic_quality(zip(truth(), found(), strict=True), groups)
-
-    def pngs(self, found: dict[str, tf.Tensor]) -> tf.Tensor:
-        return encoded_numbers(found["segments"])
-
-    def covered_spec(self, height: int, width: int) -> tf.TensorSpec:
-        return tf.TensorSpec((height, width), tf.int32)
