@@ -8,7 +8,6 @@ import re
 import pytest
 
 from keras_tfm.cli import main
-from keras_tfm.data import ImageFiles
 from keras_tfm.tasks.images.drawing import new_pictures, picture_paths
 from keras_tfm.training.store import CheckpointFolder
 
@@ -137,8 +136,8 @@ def test_pictures_never_take_the_place_of_their_images(place):
     names = [path.name for path in picture_paths(images, "out")]
     assert names == ["x.png", "x-000001.png", "x-000001-000002.png", "000003.png", "link.png"]
     with pytest.raises(ValueError, match=r"photo\.png: expected another folder than the images'"):
-        new_pictures(ImageFiles(["corpus/photo.jpg", "photo.png"], (8, 8, 3)), ".")
-    assert new_pictures(ImageFiles(["photo.png"], (8, 8, 3)), "new") == [pathlib.Path("new/photo.png")]
+        new_pictures(["corpus/photo.jpg", "photo.png"], ".")
+    assert new_pictures(["photo.png"], "new") == [pathlib.Path("new/photo.png")]
     assert os.path.isdir("new") and (place / "photo.png").read_text() == "a photo"
 
 

@@ -54,6 +54,12 @@ def test_an_example_gets_the_outputs_of_its_own_rows(answerer, batch_size):
     assert answerer.ask([]) == [] and answerer.ask(examples, finish=lambda *parts: None) == [None] * 6
 
 
+def test_answers_come_one_by_one(answerer):
+    """Before the next batch is computed; an example without rows waits for none."""
+    found = [(place, len(answerer.batches)) for place, _ in answerer.each([1, 0, 1, 1, 1], 2)]
+    assert found == [(1, 0), (0, 1), (2, 1), (3, 2), (4, 2)]
+
+
 def test_what_is_refused_is_named_before_anything_is_computed(answerer):
     with pytest.raises(ValueError, match=r"^row 1: expected a natural number \(1 more rows"):
         answerer.ask([3, -1, 2, -2])

@@ -24,7 +24,7 @@ from keras_tfm.heads.patch_detector import PatchDetector
 from keras_tfm.models import DETR, RTDETR, SMCA, ConditionalDETR, DeformableDETR
 from keras_tfm.models.detection.backbones import BACKBONES
 from keras_tfm.models.detection.base import SetDetector, SetDetectorConfig
-from keras_tfm.serving.examples import as_columns, check_column, not_list, not_texts
+from keras_tfm.serving.examples import as_columns, check_column, listed, not_list, not_texts
 from keras_tfm.tasks.images.average_precision import average_precision
 from keras_tfm.tasks.images.canvas_task import (
     CanvasTask,
@@ -34,6 +34,7 @@ from keras_tfm.tasks.images.canvas_task import (
     sized,
     sizes_of,
 )
+from keras_tfm.tasks.images.decoded import listed_images
 from keras_tfm.tasks.images.drawing import Pictures, draw_objects
 from keras_tfm.tasks.images.image_task import check_reads_images, shape_and_preprocessing
 from keras_tfm.tasks.learning import ModelOptions, family_among
@@ -322,12 +323,12 @@ class Detector(CanvasTask):
         With `draw`, a folder, pictures with the boxes over them are written there, or to a file for each.
         """
         threshold = self.config.threshold if threshold is None else threshold
-        found = []
+        images, found = listed(listed_images(images)), []
         for answer in self.ask(images, batch_size):
             count = int(np.sum(answer["scores"] >= threshold))
             found.append({name: values[:count] for name, values in answer.items()})
         if draw is not None:
-            draw_objects(self.check_images(images), found, self.class_names, draw)
+            draw_objects(images, found, self.class_names, draw)
         return found
 
     def as_line(self, answer: dict[str, Any]) -> str:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.preprocessing import decode_pixels, in_channels
 from keras_tfm.serving.image_headers import read_bytes
+from keras_tfm.tasks.images.decoded import is_file
 from keras_tfm.training.folder import Path, new_file
 
 LEAST_SIDE = 240  # pixels of a picture's shorter side, in which a few names have room
@@ -21,7 +21,7 @@ Pictures = Path | Sequence[Path]  # a folder, or the file of each picture
 
 
 def draw_objects(
-    images: Any, found: Sequence[dict[str, Any]], class_names: list[str], folder: Pictures
+    images: Sequence[Any], found: Sequence[dict[str, Any]], class_names: list[str], folder: Pictures
 ) -> None:
     """Write each of the images, with what was `found` in it, to a PNG in the `folder`: an image file's by its
     name, others by their number; small ones several times as large, so that names can be read. ImportError
@@ -29,8 +29,8 @@ def draw_objects(
     """
     PIL = pillow()
     paths = new_pictures(images, folder)
-    for row, (answer, path) in enumerate(zip(found, paths, strict=True)):
-        picture = PIL.Image.fromarray(pixels_of(images, row))
+    for image, answer, path in zip(images, found, paths, strict=True):
+        picture = PIL.Image.fromarray(pixels_of(image))
         scale = -(-LEAST_SIDE // min(picture.size))
         picture = picture.resize([scale * side for side in picture.size], PIL.Image.Resampling.NEAREST)
         pen = PIL.ImageDraw.Draw(picture)
@@ -69,25 +69,24 @@ def pillow() -> Any:
     return PIL
 
 
-def pixels_of(images: Any, row: int) -> np.ndarray:
-    """An image at its own size, 8-bit RGB (H, W, 3), as a task reads it."""
-    if isinstance(images, ImageFiles):
-        return decode_pixels(tf.constant(read_bytes(images.sources[row])), 3).numpy()
-    pixels = np.asarray(images[row])
+def pixels_of(image: Any) -> np.ndarray:
+    """An image, a file or an array, at its own size, 8-bit RGB (H, W, 3), as a task reads it."""
+    if is_file(image):
+        return decode_pixels(tf.constant(read_bytes(image)), 3).numpy()
+    pixels = np.asarray(image)
     pixels = pixels if pixels.dtype == np.uint8 else np.round(pixels * 255).astype("uint8")
-    return in_channels(tf.constant(pixels), 3).numpy()
+    return in_channels(tf.constant(pixels if pixels.ndim == 3 else pixels[..., None]), 3).numpy()
 
 
-def new_pictures(images: Any, folder: Pictures) -> list[pathlib.Path]:
+def new_pictures(images: Sequence[Any], folder: Pictures) -> list[pathlib.Path]:
     """Where a picture of each of the images goes, into `folder`, which is made, or the given files;
     ValueError before anything is written if that is the file of an image itself.
     """
-    sources = images.sources if isinstance(images, ImageFiles) else []
     if isinstance(folder, str | os.PathLike):
-        paths = picture_paths(sources or images, folder)
+        paths = picture_paths(images, folder)
     else:
         paths = list(map(pathlib.Path, folder))
-    files = {os.path.realpath(source) for source in sources if isinstance(source, str)}
+    files = {os.path.realpath(image) for image in images if isinstance(image, str | os.PathLike)}
     for path in paths:
         if os.path.realpath(path) in files:
             raise ValueError(f"{path}: expected another folder than the images', which stay as they are")

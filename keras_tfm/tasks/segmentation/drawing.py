@@ -49,8 +49,8 @@ def _draw(images: Any, parts: Sequence[Iterable[Part]], folder: Pictures) -> Non
     """Write each of the images with its parts over it, one after the other, and then their names."""
     PIL = pillow()
     paths = new_pictures(images, folder)
-    for row, (own, path) in enumerate(zip(parts, paths, strict=True)):
-        pixels = pixels_of(images, row).astype("float32")
+    for image, own, path in zip(images, parts, paths, strict=True):
+        pixels = pixels_of(image).astype("float32")
         labels = []
         for is_there, name, colour in own:
             if not is_there.any():

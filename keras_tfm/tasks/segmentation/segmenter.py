@@ -18,7 +18,9 @@ from keras_tfm.data.sources.masks import KINDS, Masks, has_pairs, images_in, rea
 from keras_tfm.data.sources.segments import KINDS as KINDS_OF_SETS
 from keras_tfm.data.sources.segments import Segments, is_coco, read_segments
 from keras_tfm.heads.map_decoders import maps_of
+from keras_tfm.serving.examples import listed
 from keras_tfm.tasks.images.canvas_task import CanvasTask, distinct, sized
+from keras_tfm.tasks.images.decoded import listed_images
 from keras_tfm.tasks.images.drawing import Pictures
 from keras_tfm.tasks.images.image_task import check_reads_images, shape_and_preprocessing
 from keras_tfm.tasks.segmentation.config import (
@@ -256,11 +258,12 @@ class Segmenter(CanvasTask):
             raise FieldError(
                 "{threshold} is of instances and panoptic segments; classes of pixels have none."
             )
+        images = listed(listed_images(images))
         found = self.ask(images, batch_size, self.kind.finish(threshold))
         if draw is not None:
-            self.kind.draw(self.check_images(images), found, draw)
+            self.kind.draw(images, found, draw)
         if masks is not None:
-            self.kind.write(self.check_images(images), found, masks)
+            self.kind.write(images, found, masks)
         return found
 
     def as_line(self, answer: dict[str, Any]) -> str:

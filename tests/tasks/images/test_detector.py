@@ -17,6 +17,7 @@ from keras_tfm.data import Objects
 from keras_tfm.models import DETR, RTDETR, SMCA, DeformableDETR, DETRConfig, ResNet
 from keras_tfm.tasks import Detector, ImageClassifier
 from keras_tfm.tasks.images.average_precision import average_precision
+from keras_tfm.tasks.images.decoded import Sized
 from keras_tfm.tasks.images.detector import DetectorOptions
 from keras_tfm.tasks.images.drawing import beside
 from tests.contract import randomise
@@ -94,6 +95,29 @@ def test_answers_are_in_the_pixels_of_each_picture(task, tmp_path):
     told = task.predict(paths, float(median))
     assert sum(len(answer["scores"]) for answer in told) < 16
     assert all((answer["scores"] >= median).all() for answer in told)
+
+
+def test_files_and_arrays_of_several_sizes_beside_each_other(task, tmp_path):
+    rng = np.random.default_rng(0)
+    images = [rng.integers(0, 256, size, "uint8") for size in ((24, 32), (10, 60, 1), (48, 64))]
+    images.append((images[1] / 255).astype("float32"))
+    images.append(tf.io.encode_png(images[1]).numpy())
+    answers = task.predict(iter(images), 0.0, tmp_path / "drawn")
+    for image, answer in zip(images, answers, strict=True):
+        (alone,) = task.predict([image], 0.0)
+        np.testing.assert_allclose(answer["boxes"], alone["boxes"], atol=1e-3)
+    for row in (3, 4):
+        np.testing.assert_allclose(answers[row]["boxes"], answers[1]["boxes"], atol=0.5)
+    for row, (height, width) in enumerate([(24, 32), (10, 60), (48, 64), (10, 60), (10, 60)]):
+        with PIL.Image.open(tmp_path / "drawn" / f"{row:06}.png") as drawn:
+            assert drawn.size[0] * height == drawn.size[1] * width
+
+
+def test_images_on_the_canvas_have_the_sizes_that_are_given(task):
+    images = np.random.default_rng(0).integers(0, 256, (2, 24, 32), "uint8")
+    own, given = task.predict(images, 0.0), task.predict([Sized(images[0], (48, 64)), images[1]], 0.0)
+    np.testing.assert_allclose(given[0]["boxes"], 2 * own[0]["boxes"], rtol=1e-5)
+    np.testing.assert_array_equal(given[1]["boxes"], own[1]["boxes"])
 
 
 @pytest.mark.slow

@@ -112,6 +112,18 @@ def test_answers_are_consistent(made, tmp_path):
     assert all(len(answer["labels"]) == 0 for answer in made.predict(files, threshold=1.0))
 
 
+def test_answers_are_measured_one_by_one(made, monkeypatch):
+    """Masks of many images would fill the memory."""
+    answered, finish = [], made.kind.finish
+    monkeypatch.setattr(
+        made.kind, "finish", lambda least: lambda *parts: answered.append(least) or finish(least)(*parts)
+    )
+    monkeypatch.setattr(made.kind, "measure", lambda examples, answers: [len(answered) for _ in answers])
+    checked = made.check_examples(of_kind(made.config.segments, 20))
+    assert made.measure(checked) == list(range(1, 21))
+    assert set(answered) == {made.kind.least_score}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("keep_aspect", [False, True])
 def test_the_export_answers_as_the_task(made, keep_aspect, tmp_path):
