@@ -28,12 +28,13 @@ class Signature(NamedTuple):
 
     Args:
         reads: the "kind" of reader, one of `keras_tfm.serving.readers.READERS` or a plugin's, and its
-            arguments, as JSON values.
+            arguments, as JSON values; of a task that no format but a SavedModel carries, one of
+            `keras_tfm.export.endpoints.READERS`.
         function: {input: tensor} to {output: tensor}, in a graph; a `Writing` of tasks that write texts; a
             `SegmentationKind` of a segmenter.
         inputs: {input: its shape and kind}.
         answers: the "kind" of answer, one of `keras_tfm.serving.answers.ANSWERS` or a plugin's, and its
-            arguments, as JSON values.
+            arguments, as JSON values; otherwise as `reads`.
         examples: raw inputs, on which an export is compared with the task.
         write_files: writes the files that reader and answer need into a folder.
         tokenizer: of a reader of texts, what makes tokens of them in a graph.
