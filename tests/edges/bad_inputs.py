@@ -225,7 +225,7 @@ PUBLISHED = [
     their_entry("hidden_size", 10**12, "hidden_size: expected below 2,147,483,648"),
     their_entry("hidden_size", "x", "hidden_size: expected a whole number, got 'x'"),
     their_entry("num_hidden_layers", 10**7, "10000000"),
-    their_entry("num_attention_heads", 0, "`num_heads` must be at least 1; it is 0"),
+    their_entry("num_attention_heads", 0, "num_attention_heads: expected at least 1, got 0"),
     their_entry("num_attention_heads", 7, "7"),
     their_entry("architectures", ["Nosuch"], "architectures: expected one of"),
     their_entry("architectures", [{}], "architectures: expected one of"),
@@ -406,7 +406,7 @@ OPTIONS = [
         TEXTS,
         "translate",
     ),
-    Bad("a family", f"{TRANSLATE} --family nosuch", "invalid choice: 'nosuch'"),
+    Bad("a family", f"{TRANSLATE} --family nosuch", "no family 'nosuch'; there are transformer"),
     Bad("a tokenizer", f"{TRANSLATE} --tokenizer nosuch", "invalid choice: 'nosuch'"),
     Bad("a size", f"{TRANSLATE} --size nosuch", "Transformer has no size 'nosuch'; it has tiny, small"),
     Bad(

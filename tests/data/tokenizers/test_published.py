@@ -151,7 +151,7 @@ def test_berts_options(options, expected, folder):
         ),
         (
             {"tokenizer_config": {"tokenize_chinese_chars": "no"}},
-            "tokenize_chinese_chars must be true or false; it is 'no'",
+            "`tokenize_chinese_chars` must be true or false; it is 'no'",
         ),
         ({"tokenizer_config": {"cls_token": "<s>"}}, r"cls_token: expected '\[CLS\]', as in BERT, got '<s>'"),
         ({"tokenizer_config": {"added_tokens_decoder": {"20": NEW}}}, "'<new>': expected the id 14, got 20"),

@@ -172,7 +172,7 @@ def test_separate_tokenizers_and_wordpiece(tmp_path):
 
 
 def test_unknown_names_are_refused():
-    with pytest.raises(ValueError, match="no model family 'rnn'; there are transformer, recurrent"):
+    with pytest.raises(ValueError, match="no family 'rnn'; there are transformer, recurrent"):
         Translator.from_pairs(PAIRS, family="rnn")
     with pytest.raises(ValueError, match="no size 'huge'; it has tiny, small, base, big"):
         Translator.from_pairs(PAIRS, size="huge")
