@@ -84,6 +84,7 @@ def export(task, folder, overwrite, format, quantization, options):
     elif format in writers.FORMATS:
         raise ValueError(f"{format} holds tasks that answer texts by texts; {task.name!r} does not.")
     signature = task.signature(**options)
+    # A reader without a form in `serving` leaves the task to SavedModels.
     if signature.others or signature.reads["kind"] in IN_GRAPHS.keys() - READERS.keys():
         raise task.no_other_format()
     with new_folder(folder, overwrite) as work:
