@@ -106,7 +106,7 @@ class TimeLimit(keras.callbacks.Callback):
             LOG.info("%.0f s went into compiling; they do not count into the minutes.", self.compiling)
         if self._is_over:
             LOG.info(
-                "The %g minutes were over in epoch %d of %d; to go on, resume with more minutes.",
+                "%g minutes were over in epoch %d of %d; to go on, resume with more minutes.",
                 self._limit / 60,
                 self._epoch + 1,
                 self.params["epochs"],

@@ -33,16 +33,18 @@ SCALINGS = [
 
 
 def draw_entries(name, rng):
-    """Odd sizes; a window, where there is one, that is shorter than a text."""
+    """Odd sizes; a window, where there is one, that is shorter than a text, and not of 1: transformers' cache
+    keeps everything then.
+    """
     shared, repeats, width = (int(rng.integers(1, n)) for n in (4, 4, 5))
     activation = str(rng.choice(["silu", "gelu_new", "relu"]))
     own = {"hidden_act": activation}
     if name == "Mistral":
-        own["sliding_window"] = [None, int(rng.integers(1, 6))][rng.integers(2)]
+        own["sliding_window"] = [None, int(rng.integers(2, 6))][rng.integers(2)]
     if name == "Gemma2":
         own = {
             "hidden_activation": activation,
-            "sliding_window": int(rng.integers(2, 6)),  # their cache keeps everything for a window of 1
+            "sliding_window": int(rng.integers(2, 6)),
             "query_pre_attn_scalar": int(rng.integers(1, 20)),
             "attn_logit_softcapping": [None, float(rng.uniform(2, 20))][rng.integers(2)],
             "final_logit_softcapping": [None, float(rng.uniform(2, 20))][rng.integers(2)],
