@@ -2,7 +2,7 @@
 
 from keras_tfm.convert.entries import Entry, multiple, ratio_of, ratios, times
 from keras_tfm.convert.keymap import TRANSPOSED, linear, norm, weight
-from keras_tfm.convert.timm import TimmFamily
+from keras_tfm.convert.timm import PATCHED_FIELDS, TimmFamily
 from keras_tfm.convert.variant import OF_HEADS, attention_rows, embedding_rows, feedforward_rows
 from keras_tfm.models import CaiT
 
@@ -68,12 +68,7 @@ TIMM = TimmFamily(
         "cait_m48_448": "M48/448",
     },
     fields={
-        "image_size": "img_size",
-        "patch_size": "patch_size",
-        "num_channels": "in_chans",
-        "dim": "embed_dim",
-        "num_layers": "depth",
-        "num_heads": "num_heads",
+        **PATCHED_FIELDS,
         "num_class_layers": "depth_token_only",
         "class_intermediate_dim": Entry("mlp_ratio_token_only", read_class_width, write_class_ratio),
         "layer_scale": "init_values",

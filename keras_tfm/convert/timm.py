@@ -43,6 +43,15 @@ FAMILIES = {
 HEAD = ("head/", "distilled_head/")
 # Tensors of timm's modules that are not weights: they follow from the configuration, or count batches.
 BUFFERS = ("relative_position_index", "attn_mask", "num_batches_tracked", "attention_bias_idxs")
+# The fields of models whose blocks all read patches of one width.
+PATCHED_FIELDS = {
+    "image_size": "img_size",
+    "patch_size": "patch_size",
+    "num_channels": "in_chans",
+    "dim": "embed_dim",
+    "num_layers": "depth",
+    "num_heads": "num_heads",
+}
 HEAD_ARGUMENTS = ("num_classes", "drop_rate")  # arguments of the classifier, for every backbone
 
 

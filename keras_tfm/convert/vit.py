@@ -8,7 +8,7 @@ from keras_tfm.configs import brief
 from keras_tfm.convert.entries import Entry, ratios
 from keras_tfm.convert.family import LABELS, Family, Head
 from keras_tfm.convert.keymap import Transform, attention, feedforward, linear, norm, patches, weight
-from keras_tfm.convert.timm import TimmFamily
+from keras_tfm.convert.timm import PATCHED_FIELDS, TimmFamily
 from keras_tfm.heads import Classifier
 from keras_tfm.models import ViT
 from keras_tfm.training.safetensors import CheckpointError
@@ -124,12 +124,7 @@ ARCHITECTURES |= {
     "deit_base_patch16_384": "B/16",
 }
 TIMM_FIELDS = {
-    "image_size": "img_size",
-    "patch_size": "patch_size",
-    "num_channels": "in_chans",
-    "dim": "embed_dim",
-    "num_layers": "depth",
-    "num_heads": "num_heads",
+    **PATCHED_FIELDS,
     "dropout": ("proj_drop_rate", "attn_drop_rate", "pos_drop_rate"),
     "stochastic_depth": "drop_path_rate",
     "qkv_bias": "qkv_bias",

@@ -10,7 +10,7 @@ from keras_tfm.convert.keymap import (
     norm,
     weight,
 )
-from keras_tfm.convert.timm import TimmFamily
+from keras_tfm.convert.timm import PATCHED_FIELDS, TimmFamily
 from keras_tfm.models import XCiT
 
 _NAMES = {"N": "nano", "T": "tiny", "S": "small", "M": "medium", "L": "large"}
@@ -65,12 +65,7 @@ TIMM = TimmFamily(
         f"xcit_{_NAMES[size[0]]}_{size[1:3]}_p16_{side}": size for size in XCiT.sizes for side in (224, 384)
     },
     fields={
-        "image_size": "img_size",
-        "patch_size": "patch_size",
-        "num_channels": "in_chans",
-        "dim": "embed_dim",
-        "num_layers": "depth",
-        "num_heads": "num_heads",
+        **PATCHED_FIELDS,
         "num_class_layers": "cls_attn_layers",
         "layer_scale": "eta",
         "normalize_patches": "tokens_norm",
