@@ -18,6 +18,7 @@ from keras_tfm.models.detection.medt import GatedAxialUNet, MedT, MedTConfig
 from keras_tfm.models.detection.rt_detr import RTDETR, RTDETRConfig
 from keras_tfm.models.detection.smca import SMCA, SMCAConfig
 from keras_tfm.models.multimodal.clip import CLIP, CLIPConfig
+from keras_tfm.models.multimodal.clip4clip import CLIP4Clip, CLIP4ClipConfig
 from keras_tfm.models.multimodal.siglip import SigLIP, SigLIPConfig
 from keras_tfm.models.multimodal.vilbert import ViLBERT, ViLBERTConfig
 from keras_tfm.models.multimodal.vision_encoder_decoder import (
