@@ -15,7 +15,7 @@ from keras import ops
 
 from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.layers.base import Layer
-from keras_tfm.layers.signatures import Backbone
+from keras_tfm.layers.signatures import Towers
 from keras_tfm.registry import register
 from keras_tfm.training.model import FunctionalModel
 from keras_tfm.training.replicas import rows_of_all_replicas
@@ -46,7 +46,7 @@ class Contrastive(ModelWithHead):
 
     def __init__(
         self,
-        backbone: Backbone,
+        backbone: Towers,
         logit_scale: float = LOGIT_SCALE,
         logit_bias: float | None = None,
         name: str = "contrastive",

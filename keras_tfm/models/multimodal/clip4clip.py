@@ -88,8 +88,7 @@ class CLIP4Clip(DualEncoder):
         texts' first ones where these have the same shapes.
         """
         sizes = {"num_frames": num_frames, "num_frame_layers": num_frame_layers}
-        config = cls.config_class(**dataclasses.asdict(clip.config), **sizes)
-        model = cls(config)
+        model = cls(cls.config_class(**dataclasses.asdict(clip.config) | sizes))
         given = {weight.path: weight for weight in clip.weights}
         for weight in model.weights:
             source = weight.path.replace("frame_position", "text_embedding/position")

@@ -85,7 +85,7 @@ class DualEncoder(ConfiguredModel):
     are seen names them first in `sides`.
     """
 
-    sides = SIDES
+    sides: tuple[str, str] = SIDES
 
     def __init__(self, config, seen, text, **kwargs):
         embedding = TokenAndPositionEmbedding(
