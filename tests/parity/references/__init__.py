@@ -26,6 +26,7 @@ READERS = {
     "dddzg/up-detr models/updetr.py UPDETR": "up_detr",
     "ggjy/CMT.pytorch cmt.py CMT": "cmt",
     "linhezheng19/CAT src/cat.py CAT": "cat",
+    "piergiaj/pytorch-i3d pytorch_i3d.py InceptionI3d": "i3d",
     "models.py HVT": "hvt",
     "models/deep_vision_transformer.py DeepVisionTransformer": "deepvit",
     "models/localvit.py LocalVisionTransformer": "localvit",
