@@ -80,6 +80,7 @@ from keras_tfm.layers.positions import (
     SinePositionEncoding,
 )
 from keras_tfm.layers.recurrent import LSTMAttentionDecoder, RecurrentEncoder
+from keras_tfm.layers.regions import RoIAlign, roi_align
 from keras_tfm.layers.regularization import Dropout, StochasticDepth
 from keras_tfm.layers.relations import attention_cost, attention_from_convolution, local_attention_mask
 from keras_tfm.layers.rematerialization import rematerialize
