@@ -19,6 +19,7 @@ from keras_tfm.layers import (
     MultiHeadAttention,
     NormalizedDense,
     OnGrid,
+    Parallel,
 )
 from keras_tfm.layers.grid import every_nth, to_map
 from keras_tfm.layers.patches import flatten_map
@@ -49,6 +50,12 @@ test_contract = contract.check(
     Case("dense with another norm", lambda: NormalizedDense(6, LayerNormalization()), {"x": floats("T", 4)}),
     Case("chain", lambda: Chain([depthwise(), BatchNormalization(), depthwise()]), MAP),
     Case("chain with dropout", lambda: Chain([FeedForward(6, dropout=0.5)]), {"x": floats("T", 4)}),
+    Case(
+        "parallel",
+        lambda: Parallel([Convolution(3, 1), Chain([MaxPooling(3, 1, 1), depthwise()])]),
+        MAP,
+        convolves=True,
+    ),
     Case("stem", lambda: ConvolutionalStem(4, 2, "silu"), MAP, convolves=True),
     Case("Fourier positions", lambda: FourierPositions(4), MAP),
     Case("pooling", lambda: MaxPooling((3, 2), 2, (1, 0)), MAP),
@@ -207,6 +214,14 @@ def test_paths_of_weights_do_not_depend_on_what_was_made_before():
     }
 
 
+def test_branches_stand_side_by_side_and_take_a_context():
+    x, context = np.random.default_rng(0).normal(size=(2, 3, 5, 8)).astype("float32")
+    layer = Parallel([MultiHeadAttention(2), MultiHeadAttention(4)])
+    y = layer(x, context)
+    assert [branch.name for branch in layer.branches] == ["branch_0", "branch_1"]
+    np.testing.assert_array_equal(y[..., 8:], layer.branches[1](x, context))
+
+
 def test_a_grid_runs_row_by_row_behind_its_prefix():
     x = np.arange(7, dtype="float32").reshape(1, 7, 1)
     np.testing.assert_array_equal(to_map(x[:, 1:], (2, 3))[0, ..., 0], [[1, 2, 3], [4, 5, 6]])
@@ -234,6 +249,7 @@ def test_a_grid_runs_row_by_row_behind_its_prefix():
         (lambda: Convolution(4, stride=2, dilation=2), "`stride` must be 1 where `dilation` is 2; it is 2"),
         (lambda: NormalizedDense(0), "`units` must be at least 1; it is 0"),
         (lambda: Chain([]), "`layers` must hold at least one"),
+        (lambda: Parallel([]), "`branches` must hold at least one"),
         (
             lambda: OnGrid(depthwise(), (2, 3)),
             "must have 6 tokens, `prefix` 0 and a `grid` of 2 x 3; it has 5",

@@ -10,7 +10,6 @@ Padding is TensorFlow's "same" throughout, in which even sides have more after t
 """
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 import keras
@@ -18,8 +17,7 @@ import numpy as np
 from keras import ops
 
 from keras_tfm.configs import Between, Config, Rate, Refusal, Size
-from keras_tfm.layers.base import Layer
-from keras_tfm.layers.chain import Chain
+from keras_tfm.layers.chain import Chain, ParallelBlock
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.patches import height_and_width
 from keras_tfm.layers.pooling import MaxPooling
@@ -44,18 +42,15 @@ WIDTHS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class I3DConfig(Config):
-    """The sizes of an `I3D`.
+class TrunkConfig(Config):
+    """The sizes of the network up to the last block of a stage.
 
     Args:
         num_channels: 3 of colours, 2 of optical flow.
         stem_dims: the widths of the three convolutions before the first block.
-        dims: the six widths of each of the nine blocks: of the first branch's 1 x 1 x 1 convolution, of the
-            two of the second and of the third branch, and of the one after the pooling.
-        window: the (frames, rows, columns) of the last map over which features are averaged, at most the
-            map's own.
+        dims: the six widths of each block: of the first branch's 1 x 1 x 1 convolution, of the two of the
+            second and of the third branch, and of the one after the pooling.
         scales: whether the norms have scales: not in the authors' code, but in its ports to PyTorch.
-        inflated: False for the network of images from which weights are inflated. It computes frame by frame.
     """
 
     num_frames: Annotated[int, Between(1, 2**14)] = 64
@@ -63,37 +58,29 @@ class I3DConfig(Config):
     num_channels: Size = 3
     stem_dims: tuple[Size, Size, Size] = (64, 64, 192)
     dims: tuple[Branches, ...] = WIDTHS
-    window: tuple[Size, Size, Size] = (2, 7, 7)
     scales: bool = True
     epsilon: Rate = 1e-3
-    inflated: bool = True
+    depths = DEPTHS  # a class attribute, not a field
+    inflated = True
 
     def __post_init__(self):
         super().__post_init__()
-        if len(self.dims) != sum(DEPTHS):
-            raise Refusal("dims", f"the widths of {sum(DEPTHS)} blocks", f"of {len(self.dims)}")
+        if len(self.dims) != sum(self.depths):
+            raise Refusal("dims", f"the widths of {sum(self.depths)} blocks", f"of {len(self.dims)}")
 
 
-class InceptionBlock(Layer):
-    """The outputs of several `branches` on the same map, side by side: (B, ..., C) -> (B, ..., sum of D)."""
+@dataclasses.dataclass(frozen=True)
+class I3DConfig(TrunkConfig):
+    """The sizes of an `I3D`.
 
-    is_block = True  # read by `rematerialize`, and where learning rates or freezing depend on depth
+    Args:
+        window: the (frames, rows, columns) of the last map over which features are averaged, at most the
+            map's own.
+        inflated: False for the network of images from which weights are inflated. It computes frame by frame.
+    """
 
-    def __init__(self, branches: Sequence[keras.layers.Layer], **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.branches = list(branches)
-
-    def build(self, x_shape):
-        for branch in self.branches:
-            branch.build(x_shape)
-
-    def call(self, x, training=None):
-        """(B, frames, rows, columns, C) -> (B, frames, rows, columns, sum of D)."""
-        return ops.concatenate([branch(x, training=training) for branch in self.branches], axis=-1)
-
-    def compute_output_shape(self, x_shape):
-        widths = [branch.compute_output_shape(x_shape)[-1] for branch in self.branches]
-        return (*x_shape[:-1], sum(widths))
+    window: tuple[Size, Size, Size] = (2, 7, 7)
+    inflated: bool = True
 
 
 class I3D(ConfiguredModel):
@@ -113,23 +100,10 @@ class I3D(ConfiguredModel):
     config_class = I3DConfig
 
     def __init__(self, config: I3DConfig, name: str = "i3d", **kwargs: Any) -> None:
-        image_size = height_and_width(config.image_size, "image_size")
-        videos = keras.Input((config.num_frames, *image_size, config.num_channels), name="videos")
-        first, second, third = config.stem_dims
-        x = normalized(config, first, 7, 2, name="stem_0")(videos)
-        x = pooling(config, (1, 3, 3), name="stem_pooling")(x)
-        x = normalized(config, second, 1, name="stem_1")(x)
-        x = normalized(config, third, 3, name="stem_2")(x)
-        trace, maps, blocks = Trace(), [], iter(config.dims)
-        for stage, depth in enumerate(DEPTHS):
-            x = pooling(config, POOLS[stage], name=f"stage_{stage}_pooling")(x)
-            names = [f"stage_{stage}_block_{i}" for i in range(depth)]
-            x = trace.run("encoder", [inception_block(config, next(blocks), name) for name in names], x)
-            maps.append(x)
-        frames, *sides = config.window
-        window = (frames if config.inflated else 1, *sides)
-        size = tuple(map(min, window, x.shape[1:4]))
-        x = keras.layers.AveragePooling3D(size, 1, name="window_means")(x)
+        videos, trace = video_input(config), Trace()
+        maps = trunk(config, videos, trace)
+        size = map(min, _over_time(config, config.window), maps[-1].shape[1:4])
+        x = keras.layers.AveragePooling3D(tuple(size), 1, name="window_means")(maps[-1])
         x = ops.reshape(x, (-1, np.prod(x.shape[1:4]), x.shape[4]))  # (B, T, D)
         outputs = {"sequence_output": x, "pooled_output": ops.mean(x, axis=1)}
         super().__init__(config, {"videos": videos}, outputs, trace, name=name, **kwargs)
@@ -152,6 +126,28 @@ class I3D(ConfiguredModel):
         return model
 
 
+def video_input(config):
+    """The input `videos` (B, F, H, W, C) of a model, of the sizes in its configuration."""
+    image_size = height_and_width(config.image_size, "image_size")
+    return keras.Input((config.num_frames, *image_size, config.num_channels), name="videos")
+
+
+def trunk(config, videos, trace):
+    """The last map of each stage, (B, frames, rows, columns, D); `trace` records the blocks as "encoder"."""
+    first, second, third = config.stem_dims
+    x = normalized(config, first, 7, 2, name="stem_0")(videos)
+    x = pooling(config, (1, 3, 3), name="stem_pooling")(x)
+    x = normalized(config, second, 1, name="stem_1")(x)
+    x = normalized(config, third, 3, name="stem_2")(x)
+    maps, dims = [], iter(config.dims)
+    for stage, depth in enumerate(config.depths):
+        x = pooling(config, POOLS[stage], name=f"stage_{stage}_pooling")(x)
+        names = [f"stage_{stage}_block_{i}" for i in range(depth)]
+        x = trace.run("encoder", [inception_block(config, next(dims), name) for name in names], x)
+        maps.append(x)
+    return maps
+
+
 def normalized(config, dim, side, stride=1, **options):
     """A convolution with cubes of this `side`, its norm and a ReLU; without a bias."""
     norm = BatchNormalization(config.epsilon, scale=config.scales)
@@ -166,7 +162,7 @@ def pooling(config, size, stride=None, **options):
 
 
 def _over_time(config, sides):
-    """The `sides` of a cube, or of its one frame."""
+    """The `sides` of a cube, or of one frame of it."""
     return sides if config.inflated else (1, *sides[1:])
 
 
@@ -179,7 +175,7 @@ def inception_block(config, dims, name):
         Chain([normalized(config, before_second, 1), normalized(config, second, 3)], name="second"),
         Chain([pooling(config, (3, 3, 3), 1), normalized(config, pooled, 1)], name="pooled"),
     ]
-    return InceptionBlock(branches, name=name)
+    return ParallelBlock(branches, name=name)
 
 
 # Carreira and Zisserman 2017: 64 frames of 224 x 224, as colours and as optical flow.

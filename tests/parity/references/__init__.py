@@ -31,6 +31,7 @@ READERS = {
     "models/deep_vision_transformer.py DeepVisionTransformer": "deepvit",
     "models/localvit.py LocalVisionTransformer": "localvit",
     "models/shuffle_transformer.py ShuffleTransformer": "shuffle_transformer",
+    "ppriyank/Video-Action-Transformer-Network-Pytorch- transformer_v2.py Tail": "action_transformer",
     "timm.layers.bottleneck_attn.BottleneckAttn": "botnet.read_attention",
     "timm.models.byobnet.ByobNet": "botnet",
     "timm.models.cait.Cait": "timm.read_cait",
