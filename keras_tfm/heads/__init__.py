@@ -10,6 +10,7 @@ from keras_tfm.heads.contrastive import Contrastive, ContrastiveHead, SigmoidCon
 from keras_tfm.heads.denoising_loss import DenoisingSetPredictionLoss
 from keras_tfm.heads.distilled import DistilledClassifier
 from keras_tfm.heads.enhanced_mask_decoder import EnhancedMaskedLM
+from keras_tfm.heads.inpainting import InpaintingLoss, discriminator_hinge, generator_hinge
 from keras_tfm.heads.language_model import (
     LanguageModel,
     LanguageModelHead,

@@ -166,10 +166,14 @@ class Convolution(Layer):
             x = ops.pad(x, ((0, 0), *((margin, margin) for margin in margins), (0, 0)))
         if self.picks:
             x = x[:, *(slice(None, None, step) for step in for_axes(self.stride, len(margins)))]
-        x = never_empty(self.convolution, x)
+        x = self.convolved(x, training)
         if self.norm is not None:
             x = self.norm(x, training=training)
         return self.function(x)
+
+    def convolved(self, x, training=None):
+        """The convolution of a padded map, before the norm."""
+        return never_empty(self.convolution, x)
 
     def compute_output_shape(self, x_shape):
         sides = tuple(x_shape[1:-1])

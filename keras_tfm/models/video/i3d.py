@@ -25,7 +25,7 @@ from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.vision.images import Side
 
 Branches = tuple[Size, Size, Size, Size, Size, Size]
-DEPTHS = (2, 5, 2)  # Inception blocks per stage
+DEPTHS: tuple[int, ...] = (2, 5, 2)  # Inception blocks per stage
 POOLS = ((1, 3, 3), (3, 3, 3), (2, 2, 2))  # before each stage, with the stride 2 where a side is over 1
 # Szegedy et al. 2015, table 1.
 WIDTHS = (

@@ -32,6 +32,7 @@ READERS = {
     "models/localvit.py LocalVisionTransformer": "localvit",
     "models/shuffle_transformer.py ShuffleTransformer": "shuffle_transformer",
     "ppriyank/Video-Action-Transformer-Network-Pytorch- transformer_v2.py Tail": "action_transformer",
+    "researchmm/STTN model/sttn.py InpaintGenerator": "sttn",
     "timm.layers.bottleneck_attn.BottleneckAttn": "botnet.read_attention",
     "timm.models.byobnet.ByobNet": "botnet",
     "timm.models.cait.Cait": "timm.read_cait",
