@@ -3,7 +3,7 @@
 from typing import Any
 
 from .entries import chosen
-from .image_readers import Images
+from .image_readers import Images, ImagesOnCanvas
 from .reading import Plain
 from .text_readers import Blanks, Choices, Prompts, Questions, Texts, Words
 
@@ -15,6 +15,7 @@ READERS: dict[str, Any] = {
     "questions": Questions,
     "prompts": Prompts,
     "images": Images,
+    "canvas": ImagesOnCanvas,
 }
 
 
