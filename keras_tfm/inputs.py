@@ -22,6 +22,7 @@ OPTIONAL = {
     "padding_mask": ("token_ids", ops.ones_like),
     "segment_ids": ("token_ids", ops.zeros_like),
     "mask_positions": ("token_ids", every_position),
+    "frame_mask": ("videos", _every_place),
     "pixel_mask": ("images", _every_place),
     "image_mask": ("image_tokens", _every_place),
     "text_mask": ("text_tokens", _every_place),

@@ -6,6 +6,8 @@ A head is a layer; a model such as `Classifier` is a backbone with a head, and s
 from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.heads.boxes import box_distance, box_iou, corners_of, generalized_iou
 from keras_tfm.heads.classification import ClassificationHead, Classifier, classification_loss
+from keras_tfm.heads.clip_detector import ClipDetector, ClipSegmenter
+from keras_tfm.heads.clip_losses import ClipMaskLoss, ClipSetPredictionLoss
 from keras_tfm.heads.contrastive import Contrastive, ContrastiveHead, SigmoidContrast, SoftmaxContrast
 from keras_tfm.heads.denoising_loss import DenoisingSetPredictionLoss
 from keras_tfm.heads.distilled import DistilledClassifier

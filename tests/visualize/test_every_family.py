@@ -28,6 +28,7 @@ from tests.models import (
     test_smca,
     test_vilbert,
     test_vision_encoder_decoder,
+    test_vistr,
     test_vit_mae,
     test_vivit,
 )
@@ -58,6 +59,7 @@ OTHERS = {
         lambda: models.VisionEncoderDecoder(test_vision_encoder_decoder.SMALL),
         {"images": (12, 12, 1), "decoder_token_ids": (5,)},
     ),
+    "VisTR": (lambda: models.VisTR(test_vistr.SMALL), {"videos": (2, 20, 24, 1)}),
     "ViTMAE": (lambda: models.ViTMAE(test_vit_mae.SMALL), {"images": (4, 6, 1), "noise": (6,)}),
     "ViViT": (lambda: models.ViViT(test_vivit.FACTORIZED), {"videos": (4, 4, 6, 1)}),
 }

@@ -11,6 +11,7 @@ import re
 # {words of the reference's name: the file with its `read`, or another function of that file}
 READERS = {
     "AutoFormer/model/supernet_transformer.py": "autoformer",
+    "Epiphqny/VisTR models/vistr.py VisTR": "vistr",
     "IBM/RegionViT regionvit/regionvit.py RegionViT": "regionvit",
     "KNN_VisionTransformer.py VisionTransformer": "kvt",
     "bychen515/GLiT glit_models.py": "glit",
