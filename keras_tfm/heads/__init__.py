@@ -48,4 +48,6 @@ from keras_tfm.heads.set_prediction import (
 )
 from keras_tfm.heads.span_boundary import SpanBoundaryHead, SpanMaskedLM
 from keras_tfm.heads.span_finder import SpanCrossEntropy, SpanFinder, best_spans
+from keras_tfm.heads.target_detector import HeatmapDetector, TargetDetector
+from keras_tfm.heads.target_losses import HeatmapLoss, TargetLoss
 from keras_tfm.heads.tokens import TokenClassificationHead, TokenTagger

@@ -26,6 +26,8 @@ from tests.models import (
     test_mask_former,
     test_siglip,
     test_smca,
+    test_transt,
+    test_trtr,
     test_vilbert,
     test_vision_encoder_decoder,
     test_vistr,
@@ -51,6 +53,14 @@ OTHERS = {
     "MaskFormer": (lambda: models.MaskFormer(test_mask_former.SMALL), {"images": (20, 24, 1)}),
     "SigLIP": (lambda: models.SigLIP(test_siglip.SMALL), {"images": (4, 6, 1), "token_ids": (5,)}),
     "SMCA": (lambda: models.SMCA(test_smca.SMALL), {"images": (20, 24, 1)}),
+    "TransT": (
+        lambda: models.TransT(test_transt.SMALL),
+        {"template_images": (12, 16, 1), "images": (20, 24, 1)},
+    ),
+    "TrTr": (
+        lambda: models.TrTr(test_trtr.SMALL),
+        {"template_images": (12, 16, 1), "images": (20, 24, 1)},
+    ),
     "ViLBERT": (
         lambda: models.ViLBERT(test_vilbert.SMALL),
         {"image_tokens": (4, 6), "text_tokens": (5, 8)},
