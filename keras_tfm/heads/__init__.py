@@ -51,3 +51,4 @@ from keras_tfm.heads.span_finder import SpanCrossEntropy, SpanFinder, best_spans
 from keras_tfm.heads.target_detector import HeatmapDetector, TargetDetector
 from keras_tfm.heads.target_losses import HeatmapLoss, TargetLoss
 from keras_tfm.heads.tokens import TokenClassificationHead, TokenTagger
+from keras_tfm.heads.track_detector import TrackDetector

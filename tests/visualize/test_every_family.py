@@ -3,7 +3,8 @@
 They are computed once more, in float64, from the scores that the layers compute. Without attention are BiT,
 FNet, MLPMixer, ResNet, ResNetVD, Recurrent and Autoregressive. tests/layers/test_deformable.py has those of
 DeformableDETR's and RTDETR's points, told by cells; Mask2Former's encoder looks at such points too, and
-tests/models/test_mask2former.py has the weights of its decoder.
+tests/models/test_mask2former.py has the weights of its decoder; TransTrack's blocks are DeformableDETR's.
+tests/models/test_tmt.py has what TMT's attention transfers.
 """
 
 import dataclasses

@@ -18,6 +18,7 @@ READERS = {
     "KNN_VisionTransformer.py VisionTransformer": "kvt",
     "bychen515/GLiT glit_models.py": "glit",
     "chenxin-dlut/TransT ltr/models/tracking/transt.py TransT": "siamese.read_transt",
+    "PeizeSun/TransTrack models/deformable_detrtrack_test.py DeformableDETR": "transtrack",
     "PeizeSun/TransTrack models/tracker.py Tracker": "tracking.read_tracks",
     "chenxin-dlut/TransT pysot_toolkit/trackers/tracker.py Tracker": "tracking.read_target",
     "ceit_model.py CeIT": "ceit",
