@@ -6,6 +6,8 @@ A head is a layer; a model such as `Classifier` is a backbone with a head, and s
 from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.heads.boxes import box_distance, box_iou, corners_of, generalized_iou
 from keras_tfm.heads.classification import ClassificationHead, Classifier, classification_loss
+from keras_tfm.heads.clip_detector import ClipDetector, ClipSegmenter
+from keras_tfm.heads.clip_losses import ClipMaskLoss, ClipSetPredictionLoss
 from keras_tfm.heads.contrastive import Contrastive, ContrastiveHead, SigmoidContrast, SoftmaxContrast
 from keras_tfm.heads.denoising_loss import DenoisingSetPredictionLoss
 from keras_tfm.heads.distilled import DistilledClassifier
@@ -48,4 +50,7 @@ from keras_tfm.heads.set_prediction import (
 )
 from keras_tfm.heads.span_boundary import SpanBoundaryHead, SpanMaskedLM
 from keras_tfm.heads.span_finder import SpanCrossEntropy, SpanFinder, best_spans
+from keras_tfm.heads.target_detector import HeatmapDetector, TargetDetector
+from keras_tfm.heads.target_losses import HeatmapLoss, TargetLoss
 from keras_tfm.heads.tokens import TokenClassificationHead, TokenTagger
+from keras_tfm.heads.track_detector import TrackDetector

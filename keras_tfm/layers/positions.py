@@ -47,7 +47,9 @@ def scaled(frequencies, scaling):
 
 def sines(positions, dim, base=10_000.0):
     """PE[..., 2k] = sin(position / base^(2k/dim)), PE[..., 2k+1] = cos of the same: (...) -> (..., dim)."""
-    angles = angles_of(positions, dim, base)
+    # Divided, as in DETR's code: where all is padding its positions are so large that the last bit matters.
+    periods = np.float32(base) ** (np.arange(0, dim, 2) / dim).astype("float32")
+    angles = ops.cast(positions, "float32")[..., None] / periods  # (..., dim / 2)
     encoding = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
     return ops.reshape(encoding, (*ops.shape(positions), dim))  # (..., dim)
 

@@ -50,9 +50,14 @@ from keras_tfm.models.text.recurrent_seq2seq import RecurrentSeq2Seq, RecurrentS
 from keras_tfm.models.text.roberta import RoBERTa, RoBERTaConfig
 from keras_tfm.models.text.t5 import T5, T5Config
 from keras_tfm.models.text.transformer import Transformer, TransformerConfig
+from keras_tfm.models.tracking.tmt import TMT, TMTConfig
+from keras_tfm.models.tracking.transt import TransT, TransTConfig
+from keras_tfm.models.tracking.transtrack import TransTrack, TransTrackConfig
+from keras_tfm.models.tracking.trtr import TrTr, TrTrConfig
 from keras_tfm.models.video.action_transformer import ActionTransformer, ActionTransformerConfig
 from keras_tfm.models.video.i3d import I3D, I3DConfig
 from keras_tfm.models.video.sttn import STTN, STTNConfig, STTNDiscriminator, STTNDiscriminatorConfig
+from keras_tfm.models.video.vistr import VisTR, VisTRConfig
 from keras_tfm.models.video.vivit import ViViT, ViViTConfig
 from keras_tfm.models.vision.autoformer import AutoFormer, AutoFormerConfig
 from keras_tfm.models.vision.autoformer_space import SearchSpace
