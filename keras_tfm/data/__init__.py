@@ -68,6 +68,7 @@ from keras_tfm.data.sources.ratings import Ratings, read_ratings
 from keras_tfm.data.sources.rows import Layout
 from keras_tfm.data.sources.segments import Segments, SegmentSets, read_segments
 from keras_tfm.data.sources.text_stream import TextStream
+from keras_tfm.data.sources.videos import LabelledVideos, Sampling, VideoFiles, read_labelled_videos
 from keras_tfm.data.tokenizers.added import AddedToken
 from keras_tfm.data.tokenizers.bert import BERTTokenizer
 from keras_tfm.data.tokenizers.byte_pairs import ByteLevelTokenizer
@@ -105,6 +106,7 @@ __all__ = [
     "ImageTexts",
     "LabelledImages",
     "LabelledTexts",
+    "LabelledVideos",
     "Layout",
     "MaskedBatches",
     "MaskFiles",
@@ -119,6 +121,7 @@ __all__ = [
     "Preprocessing",
     "Questions",
     "Ratings",
+    "Sampling",
     "SegmentSets",
     "Segments",
     "SentencePairs",
@@ -135,6 +138,7 @@ __all__ = [
     "TokenDeletion",
     "TokenMasking",
     "Tokenizer",
+    "VideoFiles",
     "date_pairs",
     "date_splits",
     "decode_image",
@@ -149,6 +153,7 @@ __all__ = [
     "read_image_texts",
     "read_labelled_images",
     "read_labelled_texts",
+    "read_labelled_videos",
     "read_lines",
     "read_masks",
     "read_objects",
