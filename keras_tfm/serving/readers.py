@@ -6,6 +6,7 @@ from .entries import chosen
 from .image_readers import Images
 from .reading import Plain
 from .text_readers import Blanks, Choices, Prompts, Questions, Texts, Words
+from .video_readers import Videos
 
 READERS: dict[str, Any] = {
     "texts": Texts,
@@ -15,6 +16,7 @@ READERS: dict[str, Any] = {
     "questions": Questions,
     "prompts": Prompts,
     "images": Images,
+    "videos": Videos,
 }
 
 

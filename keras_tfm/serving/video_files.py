@@ -45,6 +45,11 @@ class Video:
     def __len__(self):
         return len(self.times)
 
+    def needs_clock(self):
+        """Raise `Refused` unless its times are seconds."""
+        if not self.has_clock:
+            raise Refused("expected a video file to choose frames by seconds, got frames without times")
+
     def frames(self, places):
         """Yield the frames at `places`, which ascend: 8-bit RGB (H, W, 3), an array's own, or an image file's
         path. `Refused` if none can be decoded; a lost frame is replaced by the one before it, else after it.
@@ -245,7 +250,7 @@ def places_of(times, end, num_frames, every=None, seconds=None, share=0.5):
 
 
 def clip_of(video, places, take):
-    """The clip (T, H, W, C) of the frames at `places`, which ascend, each as `take` resizes it."""
+    """The clip (T, H, W, C) of the frames at `places`, each as `take` resizes it."""
     chosen, numbers = np.unique(places, return_inverse=True)
     frames = [take(frame) for frame in video.frames(chosen)]
     return np.stack(frames)[numbers]

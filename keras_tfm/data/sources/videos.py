@@ -35,7 +35,7 @@ from keras_tfm.data.sources.rows import (
 )
 from keras_tfm.log import Bar
 from keras_tfm.serving.examples import Refused
-from keras_tfm.serving.video_files import FRAMES, Video, clip_of, opened, places_of, shares_of
+from keras_tfm.serving.video_files import FRAMES, Video, clip_of, opened, places_of
 
 LOG = logging.getLogger(__name__)
 VIDEOS = ("video", "path", "file", "filename", "file_name", "video_path", "filepath", "youtube_id", "clip")
@@ -136,6 +136,12 @@ class VideoFiles:
         sources = [self.sources[row] for row in chosen]
         return VideoFiles(sources, self.pixels, self.preprocessing, self.sampling, videos)
 
+    def as_clips(
+        self, shape: tuple[int, int, int, int], preprocessing: Preprocessing, sampling: Sampling
+    ) -> "VideoFiles":
+        """The same videos as clips of another shape, and of other frames."""
+        return VideoFiles(self.sources, shape, preprocessing, sampling, self._videos)
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         clips = np.zeros(self.shape, "uint8")
 
@@ -196,7 +202,7 @@ class VideoFiles:
         return found
 
     def clip(self, row: int, places: np.ndarray) -> np.ndarray:
-        """The frames at `places` of a video, which ascend: (T, H, W, C), resized."""
+        """The frames at `places` of a video, resized: (T, H, W, C)."""
         return clip_of(self.videos[row], places, self.fitted)
 
     def fitted(self, frame: Any) -> np.ndarray:
@@ -245,7 +251,9 @@ def open_videos(
 
     def one(row: int) -> None:
         try:
-            found[row] = checked(opened(sources[row]), sampling, num_frames)
+            found[row] = opened(sources[row])
+            if sampling.seconds_per_frame is not None and len(found[row]) != num_frames:
+                found[row].needs_clock()
             next(iter(found[row].frames([0])))
         except Refused as refused:
             problems[row] = str(refused)
@@ -254,13 +262,6 @@ def open_videos(
         for _ in in_threads(one, range(len(sources))):
             bar.update()
     return [found.get(row) for row in range(len(sources))], dict(sorted(problems.items()))  # type: ignore[misc]
-
-
-def checked(video: Video, sampling: Sampling, num_frames: int) -> Video:
-    """The video, unchanged; `Refused` where frames are chosen by seconds and it has no clock."""
-    if sampling.seconds_per_frame is not None and not video.has_clock and len(video) != num_frames:
-        raise Refused("expected a video file to choose frames by seconds, got frames without times")
-    return video
 
 
 def tell_lost(lost: dict[str, int]) -> None:
@@ -361,9 +362,3 @@ def _videos_in(path: pathlib.Path) -> Iterator[str]:
         return
     for each in inside:
         yield from _videos_in(each)
-
-
-def views_of(video: Video, sampling: Sampling, num_frames: int) -> list[np.ndarray]:
-    """The places (num_frames,) of the frames of each of a video's clips; one of a video that is a clip."""
-    shares = shares_of(1 if len(video) == num_frames else sampling.num_views)
-    return [sampling.places(video.times, video.end, num_frames, share) for share in shares]
