@@ -15,7 +15,7 @@ from keras_tfm.layers.attention.alignment import (
     StaticAlignment,
     additive_attention_weights,
 )
-from keras_tfm.layers.attention.axial import AxisAttention, GatedAxialAttention
+from keras_tfm.layers.attention.axial import AxisAttention, DividedAttention, GatedAxialAttention
 from keras_tfm.layers.attention.class_attention import ClassAttention, ClassAttentionBlock
 from keras_tfm.layers.attention.cross_covariance import CrossCovarianceAttention
 from keras_tfm.layers.attention.deformable import DeformableAttention, OffsetRing, sample_bilinear
@@ -85,5 +85,5 @@ from keras_tfm.layers.relations import attention_cost, attention_from_convolutio
 from keras_tfm.layers.rematerialization import rematerialize
 from keras_tfm.layers.stacks import TransformerDecoder, TransformerEncoder
 from keras_tfm.layers.switch import SwitchFeedForward
-from keras_tfm.layers.tubelets import TubeletEmbedding
+from keras_tfm.layers.tubelets import TubeletEmbedding, extract_tubelets
 from keras_tfm.layers.windows import WindowAttention, join_windows, shifted_window_mask, split_windows
