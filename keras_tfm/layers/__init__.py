@@ -78,6 +78,7 @@ from keras_tfm.layers.positioned_block import PositionedAttention
 from keras_tfm.layers.positions import (
     PositionEmbedding,
     SinePositionEncoding,
+    SineTable,
 )
 from keras_tfm.layers.recurrent import LSTMAttentionDecoder, RecurrentEncoder
 from keras_tfm.layers.regularization import Dropout, StochasticDepth

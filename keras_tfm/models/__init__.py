@@ -49,6 +49,8 @@ from keras_tfm.models.text.recurrent_seq2seq import RecurrentSeq2Seq, RecurrentS
 from keras_tfm.models.text.roberta import RoBERTa, RoBERTaConfig
 from keras_tfm.models.text.t5 import T5, T5Config
 from keras_tfm.models.text.transformer import Transformer, TransformerConfig
+from keras_tfm.models.video.timesformer import TimeSformer, TimeSformerConfig
+from keras_tfm.models.video.videomae import VideoMAE, VideoMAEConfig
 from keras_tfm.models.video.vivit import ViViT, ViViTConfig
 from keras_tfm.models.vision.autoformer import AutoFormer, AutoFormerConfig
 from keras_tfm.models.vision.autoformer_space import SearchSpace

@@ -26,6 +26,8 @@ from tests.models import (
     test_mask_former,
     test_siglip,
     test_smca,
+    test_timesformer,
+    test_videomae,
     test_vilbert,
     test_vision_encoder_decoder,
     test_vit_mae,
@@ -50,6 +52,8 @@ OTHERS = {
     "MaskFormer": (lambda: models.MaskFormer(test_mask_former.SMALL), {"images": (20, 24, 1)}),
     "SigLIP": (lambda: models.SigLIP(test_siglip.SMALL), {"images": (4, 6, 1), "token_ids": (5,)}),
     "SMCA": (lambda: models.SMCA(test_smca.SMALL), {"images": (20, 24, 1)}),
+    "TimeSformer": (lambda: models.TimeSformer(test_timesformer.DIVIDED), {"videos": (3, 4, 4, 1)}),
+    "VideoMAE": (lambda: models.VideoMAE(test_videomae.SMALL), {"videos": (4, 4, 6, 1)}),
     "ViLBERT": (
         lambda: models.ViLBERT(test_vilbert.SMALL),
         {"image_tokens": (4, 6), "text_tokens": (5, 8)},

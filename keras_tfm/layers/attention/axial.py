@@ -121,7 +121,8 @@ class DividedAttention(SameShape):
     def call(self, x, training=None):
         """(B, P + F N, D) -> (B, P + F N, D)."""
         prefix, length, dim = self.prefix, x.shape[1], x.shape[2]
-        places = ops.reshape(x[:, prefix:], (-1, self.num_moments, (length - prefix) // self.num_moments, dim))
+        num_places = (length - prefix) // self.num_moments
+        places = ops.reshape(x[:, prefix:], (-1, self.num_moments, num_places, dim))  # (B, F, N, D)
         if self.axis == "time":
             y = ops.reshape(_along(self.attention, places, True, training), (-1, length - prefix, dim))
             return ops.pad(y, ((0, 0), (prefix, 0), (0, 0))) if prefix else y  # (B, P + F N, D)
