@@ -24,7 +24,7 @@ from keras_tfm.heads.map_decoders import MLPDecoder, MultiLevelDecoder, NaiveDec
 from keras_tfm.heads.mask_classifier import MaskClassifier, PointMaskClassifier, class_maps
 from keras_tfm.heads.mask_losses import dice_loss, focal_loss
 from keras_tfm.heads.mask_set_losses import MaskMatchingLoss, MaskSetLoss, PointMaskSetLoss
-from keras_tfm.heads.masked_autoencoder import MaskedAutoencoder, patch_loss
+from keras_tfm.heads.masked_autoencoder import MaskedAutoencoder, MaskedVideoAutoencoder, patch_loss
 from keras_tfm.heads.masked_language_model import MaskedLM, MaskedLMHead, NextSentence, NextSentenceHead
 from keras_tfm.heads.matching import match
 from keras_tfm.heads.multi_task import ClassConversion, MultiTaskClassifier

@@ -15,7 +15,7 @@ from keras_tfm.layers.attention.alignment import (
     StaticAlignment,
     additive_attention_weights,
 )
-from keras_tfm.layers.attention.axial import AxisAttention, GatedAxialAttention
+from keras_tfm.layers.attention.axial import AxisAttention, DividedAttention, GatedAxialAttention
 from keras_tfm.layers.attention.class_attention import ClassAttention, ClassAttentionBlock
 from keras_tfm.layers.attention.cross_covariance import CrossCovarianceAttention
 from keras_tfm.layers.attention.deformable import DeformableAttention, OffsetRing, sample_bilinear
@@ -78,6 +78,7 @@ from keras_tfm.layers.positioned_block import PositionedAttention
 from keras_tfm.layers.positions import (
     PositionEmbedding,
     SinePositionEncoding,
+    SineTable,
 )
 from keras_tfm.layers.recurrent import LSTMAttentionDecoder, RecurrentEncoder
 from keras_tfm.layers.regions import RoIAlign, roi_align
@@ -87,5 +88,5 @@ from keras_tfm.layers.rematerialization import rematerialize
 from keras_tfm.layers.spectral import SpectralConvolution
 from keras_tfm.layers.stacks import TransformerDecoder, TransformerEncoder
 from keras_tfm.layers.switch import SwitchFeedForward
-from keras_tfm.layers.tubelets import TubeletEmbedding
+from keras_tfm.layers.tubelets import TubeletEmbedding, extract_tubelets
 from keras_tfm.layers.windows import WindowAttention, join_windows, shifted_window_mask, split_windows

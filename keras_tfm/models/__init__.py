@@ -57,6 +57,8 @@ from keras_tfm.models.tracking.trtr import TrTr, TrTrConfig
 from keras_tfm.models.video.action_transformer import ActionTransformer, ActionTransformerConfig
 from keras_tfm.models.video.i3d import I3D, I3DConfig
 from keras_tfm.models.video.sttn import STTN, STTNConfig, STTNDiscriminator, STTNDiscriminatorConfig
+from keras_tfm.models.video.timesformer import TimeSformer, TimeSformerConfig
+from keras_tfm.models.video.videomae import VideoMAE, VideoMAEConfig
 from keras_tfm.models.video.vistr import VisTR, VisTRConfig
 from keras_tfm.models.video.vivit import ViViT, ViViTConfig
 from keras_tfm.models.vision.autoformer import AutoFormer, AutoFormerConfig

@@ -23,7 +23,7 @@ SMALL = VisTRConfig(
     num_heads=4,
     intermediate_dim=8,
 )
-INPUTS = {"videos": floats(2, 20, 24, 1), "frame_mask": mask(2, 20, 24)}
+INPUTS = {"videos": floats(2, 20, 24, 1), "video_mask": mask(2, 20, 24)}
 
 
 def segmenter(config=SMALL):
@@ -80,7 +80,7 @@ def test_frames_meet_in_the_encoder_and_not_before(model):
     other[:, 1] += 1
     reader = keras_tfm.Model(model.backbone.input, [model.backbone.maps[-1], model.output["boxes"]])
     shown = np.ones(clip.shape[:-1], bool)
-    (maps, boxes), (others, moved) = (reader({"videos": x, "frame_mask": shown}) for x in (clip, other))
+    (maps, boxes), (others, moved) = (reader({"videos": x, "video_mask": shown}) for x in (clip, other))
     np.testing.assert_array_equal(maps[::2], others[::2])  # the first frame of each clip
     assert np.abs(np.asarray(boxes)[:, :3] - np.asarray(moved)[:, :3]).max() > 1e-4
 
