@@ -185,7 +185,7 @@ I3D.sizes = {
         num_frames=16,
         image_size=64,
         stem_dims=(16, 16, 48),
-        dims=tuple(tuple(dim // 4 for dim in dims) for dims in WIDTHS),
+        dims=tuple(map(tuple, (np.array(WIDTHS) // 4).tolist())),
         window=(2, 2, 2),
     ),
     "rgb": I3DConfig(),
