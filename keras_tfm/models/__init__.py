@@ -50,6 +50,7 @@ from keras_tfm.models.text.roberta import RoBERTa, RoBERTaConfig
 from keras_tfm.models.text.t5 import T5, T5Config
 from keras_tfm.models.text.transformer import Transformer, TransformerConfig
 from keras_tfm.models.video.action_transformer import ActionTransformer, ActionTransformerConfig
+from keras_tfm.models.video.conv_transformer import ConvTransformer, ConvTransformerConfig
 from keras_tfm.models.video.i3d import I3D, I3DConfig
 from keras_tfm.models.video.sttn import STTN, STTNConfig, STTNDiscriminator, STTNDiscriminatorConfig
 from keras_tfm.models.video.vivit import ViViT, ViViTConfig
