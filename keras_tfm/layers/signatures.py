@@ -25,6 +25,12 @@ class Backbone(Protocol):
     hidden_states: dict[str, list]
 
 
+class Towers(Backbone, Protocol):
+    """A model whose vectors of two kinds of things, the `sides`, lie in one space."""
+
+    sides: tuple[str, str]
+
+
 class Decodes(Protocol):
     """What the decoding loop needs of a model."""
 

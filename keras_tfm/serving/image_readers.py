@@ -115,8 +115,11 @@ def _pixels(data, channels):
         pixels = turned(np.asarray(picture.convert("RGB")), header.orientation)
     except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:
         raise Refused(f"{NOT_WHOLE} ({error})") from None
-    if channels == 3:
-        return pixels
+    return pixels if channels == 3 else grey_of(pixels)
+
+
+def grey_of(pixels):
+    """8-bit pixels (H, W, 3) as their luminance (H, W, 1)."""
     grey = np.rint(pixels.astype("float32") @ np.array([0.299, 0.587, 0.114], "float32"))
     return np.clip(grey, 0, 255).astype("uint8")[..., None]
 

@@ -6,6 +6,7 @@ from .entries import chosen
 from .image_readers import Images, ImagesOnCanvas
 from .reading import Plain
 from .text_readers import Blanks, Choices, Prompts, Questions, Texts, Words
+from .video_readers import Videos
 
 READERS: dict[str, Any] = {
     "texts": Texts,
@@ -16,6 +17,7 @@ READERS: dict[str, Any] = {
     "prompts": Prompts,
     "images": Images,
     "canvas": ImagesOnCanvas,
+    "videos": Videos,
 }
 
 
