@@ -13,6 +13,7 @@ target. A mask is True for tokens and False for padding.
     decoder_padding_mask   (B, T)    bool      which decoder_token_ids are not padding
     images                 (B, height, width, channels)  float32
     pixel_mask             (B, height, width)  bool      which pixels are not padding
+    videos                 (B, frames, height, width, channels)  float32
     mask_positions         (B, M)    int32     where a masked language model predicts
     mask_weights           (B, M)    float32   0.0 for positions that only fill up the row
     span_boundaries        (B, M, 2) int32     the tokens before and after the span of each mask position
@@ -25,6 +26,7 @@ from keras_tfm.data.batches.arrays import ArrayBatches
 from keras_tfm.data.batches.augmentation import Augmentation
 from keras_tfm.data.batches.blocks import TextBlocks
 from keras_tfm.data.batches.canvas import CanvasBatches
+from keras_tfm.data.batches.clips import ClipBatches
 from keras_tfm.data.batches.crops import CropBatches, Crops, MaskedBatches, PatchBatches
 from keras_tfm.data.batches.denoising import Denoising, DenoisingBatches, SpanCorruption
 from keras_tfm.data.batches.epochs import Batches
@@ -68,6 +70,7 @@ from keras_tfm.data.sources.ratings import Ratings, read_ratings
 from keras_tfm.data.sources.rows import Layout
 from keras_tfm.data.sources.segments import Segments, SegmentSets, read_segments
 from keras_tfm.data.sources.text_stream import TextStream
+from keras_tfm.data.sources.videos import LabelledVideos, Sampling, VideoFiles, read_labelled_videos
 from keras_tfm.data.tokenizers.added import AddedToken
 from keras_tfm.data.tokenizers.bert import BERTTokenizer
 from keras_tfm.data.tokenizers.byte_pairs import ByteLevelTokenizer
@@ -93,6 +96,7 @@ __all__ = [
     "CanvasBatches",
     "CharacterTokenizer",
     "Choices",
+    "ClipBatches",
     "CropBatches",
     "Crops",
     "DataError",
@@ -105,6 +109,7 @@ __all__ = [
     "ImageTexts",
     "LabelledImages",
     "LabelledTexts",
+    "LabelledVideos",
     "Layout",
     "MaskedBatches",
     "MaskFiles",
@@ -119,6 +124,7 @@ __all__ = [
     "Preprocessing",
     "Questions",
     "Ratings",
+    "Sampling",
     "SegmentSets",
     "Segments",
     "SentencePairs",
@@ -135,6 +141,7 @@ __all__ = [
     "TokenDeletion",
     "TokenMasking",
     "Tokenizer",
+    "VideoFiles",
     "date_pairs",
     "date_splits",
     "decode_image",
@@ -149,6 +156,7 @@ __all__ = [
     "read_image_texts",
     "read_labelled_images",
     "read_labelled_texts",
+    "read_labelled_videos",
     "read_lines",
     "read_masks",
     "read_objects",

@@ -12,6 +12,7 @@ from keras_tfm.heads.contrastive import Contrastive, ContrastiveHead, SigmoidCon
 from keras_tfm.heads.denoising_loss import DenoisingSetPredictionLoss
 from keras_tfm.heads.distilled import DistilledClassifier
 from keras_tfm.heads.enhanced_mask_decoder import EnhancedMaskedLM
+from keras_tfm.heads.inpainting import InpaintingLoss, discriminator_hinge, generator_hinge
 from keras_tfm.heads.language_model import (
     LanguageModel,
     LanguageModelHead,
@@ -26,6 +27,7 @@ from keras_tfm.heads.mask_set_losses import MaskMatchingLoss, MaskSetLoss, Point
 from keras_tfm.heads.masked_autoencoder import MaskedAutoencoder, patch_loss
 from keras_tfm.heads.masked_language_model import MaskedLM, MaskedLMHead, NextSentence, NextSentenceHead
 from keras_tfm.heads.matching import match
+from keras_tfm.heads.multi_task import ClassConversion, MultiTaskClassifier
 from keras_tfm.heads.multiple_choice import MultipleChoice
 from keras_tfm.heads.object_detector import (
     ObjectDetector,

@@ -48,7 +48,7 @@ from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import Block, Residual, TransformerBlock
 from keras_tfm.layers.bottleneck import ShortcutBlock
 from keras_tfm.layers.cache import BlockCache, ContextCache, KeyValueCache
-from keras_tfm.layers.chain import Chain, ChainBlock
+from keras_tfm.layers.chain import Chain, ChainBlock, Parallel, ParallelBlock
 from keras_tfm.layers.compiler.blockwise import blockwise_attention
 from keras_tfm.layers.convolution import (
     BatchNormalization,
@@ -80,9 +80,11 @@ from keras_tfm.layers.positions import (
     SinePositionEncoding,
 )
 from keras_tfm.layers.recurrent import LSTMAttentionDecoder, RecurrentEncoder
+from keras_tfm.layers.regions import RoIAlign, roi_align
 from keras_tfm.layers.regularization import Dropout, StochasticDepth
 from keras_tfm.layers.relations import attention_cost, attention_from_convolution, local_attention_mask
 from keras_tfm.layers.rematerialization import rematerialize
+from keras_tfm.layers.spectral import SpectralConvolution
 from keras_tfm.layers.stacks import TransformerDecoder, TransformerEncoder
 from keras_tfm.layers.switch import SwitchFeedForward
 from keras_tfm.layers.tubelets import TubeletEmbedding

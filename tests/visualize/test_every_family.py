@@ -22,6 +22,7 @@ from tests import contract
 from tests.models import (
     test_autoformer,
     test_clip,
+    test_clip4clip,
     test_conditional_detr,
     test_detr,
     test_mask_former,
@@ -46,6 +47,10 @@ OTHERS = {
         {"images": (8, 12, 1), "network": (5,)},
     ),
     "CLIP": (lambda: models.CLIP(test_clip.SMALL), {"images": (4, 6, 1), "token_ids": (5,)}),
+    "CLIP4Clip": (
+        lambda: models.CLIP4Clip(test_clip4clip.SMALL),
+        {"videos": (3, 4, 6, 1), "token_ids": (5,)},
+    ),
     "ConditionalDETR": (
         lambda: models.ConditionalDETR(test_conditional_detr.SMALL),
         {"images": (20, 24, 1)},
