@@ -26,7 +26,7 @@ OPTIONAL = {
     "padding_mask": ("token_ids", ops.ones_like),
     "segment_ids": ("token_ids", ops.zeros_like),
     "mask_positions": ("token_ids", every_position),
-    "frame_mask": ("videos", _every_place),
+    "video_mask": ("videos", _every_place),
     "pixel_mask": ("images", _every_place),
     "frame_mask": ("videos", _every_frame),
     "image_mask": ("image_tokens", _every_place),

@@ -23,7 +23,7 @@ SMALL = VisTRConfig(
     num_heads=4,
     intermediate_dim=8,
 )
-INPUTS = {"videos": floats(2, 20, 24, 1), "frame_mask": mask(2, 20, 24)}
+INPUTS = {"videos": floats(2, 20, 24, 1), "video_mask": mask(2, 20, 24)}
 
 
 def segmenter(config=SMALL):
@@ -40,8 +40,8 @@ def model():
 ALONE = (
     "mask_block_1/convolution/bias",
     "mask_stage_0/convolution/bias",
-    "mask_track_0/bias",
-    "mask_track_1/bias",
+    "mask_track_0/convolution/bias",
+    "mask_track_1/convolution/bias",
 )
 
 test_contract = contract.check_family(
@@ -80,7 +80,7 @@ def test_frames_meet_in_the_encoder_and_not_before(model):
     other[:, 1] += 1
     reader = keras_tfm.Model(model.backbone.input, [model.backbone.maps[-1], model.output["boxes"]])
     shown = np.ones(clip.shape[:-1], bool)
-    (maps, boxes), (others, moved) = (reader({"videos": x, "frame_mask": shown}) for x in (clip, other))
+    (maps, boxes), (others, moved) = (reader({"videos": x, "video_mask": shown}) for x in (clip, other))
     np.testing.assert_array_equal(maps[::2], others[::2])  # the first frame of each clip
     assert np.abs(np.asarray(boxes)[:, :3] - np.asarray(moved)[:, :3]).max() > 1e-4
 
@@ -88,7 +88,11 @@ def test_frames_meet_in_the_encoder_and_not_before(model):
 def test_a_track_shares_its_masks_alone(model):
     """What one query's weights change in a frame reaches the masks of its track in other frames only."""
     masks = model.get_layer("mask_track_0")
-    x = np.random.default_rng(0).normal(size=(3, 2, 5, 6, masks.kernel.shape[3])).astype("float32")
+    x = (
+        np.random.default_rng(0)
+        .normal(size=(3, 2, 5, 6, masks.convolution.kernel.shape[3]))
+        .astype("float32")
+    )
     other = x.copy()
     other[1, 0] += 1
     change = np.abs(np.asarray(masks(x)) - np.asarray(masks(other))).max(axis=(2, 3, 4))

@@ -27,7 +27,7 @@ CLASS = 7  # the column of gt.txt
 
 class MOTBoxes(NamedTuple):
     """N boxes of a video: `frames` (N,) from 1, `ids` (N,), -1 where unknown, `boxes` (N, 4), (left, top,
-    right, bottom) in pixels, `scores` (N,), by default 1, and `classes` (N,), by default MOT's pedestrians, 1.
+    right, bottom) in pixels, `scores` (N,), by default 1, and `classes` (N,), by default 1, pedestrians.
     """
 
     frames: np.ndarray

@@ -43,7 +43,7 @@ def read(arguments, weights, shapes):
     detector = ObjectDetector(backbone, arguments["num_classes"])
     position = backbone.get_layer("encoder_position").output
     found = [detector.output, detector.predictions, position]
-    inner = Model([backbone.maps[-1], detector.input["frame_mask"]], found)
+    inner = Model([backbone.maps[-1], detector.input["video_mask"]], found)
     read_state(inner, weights, rows())
 
     kinds = {"features_in": "float32", "mask": "bool"}

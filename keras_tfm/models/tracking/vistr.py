@@ -4,7 +4,7 @@
                 (each alone)  (3-D positions)
 
 The tokens of all frames attend to each other. Object queries stand frame by frame, n in each: the query i of
-each frame follows one object, so that the answers of a clip are n tracks. `heads.ObjectDetector` predicts
+each frame follows one object, so that the answers of a clip are n tracks. `heads.ClipDetector` predicts
 classes and boxes, `heads.ClipSegmenter` masks too.
 """
 
@@ -46,7 +46,7 @@ class VisTRConfig(SetDetectorConfig):
 class VisTR(ModelAroundBackbone):
     """Clips in, one vector for each object query out.
 
-    Inputs: `videos` (B, F, H, W, C), floating-point, and `frame_mask` (B, F, H, W), True for a pixel of a
+    Inputs: `videos` (B, F, H, W, C), floating-point, and `video_mask` (B, F, H, W), True for a pixel of a
     frame and False for padding, by default True. Outputs as of `DETR`: `encoder_sequence_output` (B, F N, D),
     the cells of the maps frame by frame and row by row, `decoder_sequence_output` (B, Q, D), the queries
     frame by frame, and `decoder_outputs` (B, L, Q, D). `maps` are the backbone's, of (B F) images.
@@ -61,17 +61,17 @@ class VisTR(ModelAroundBackbone):
     def __init__(self, config: VisTRConfig, name: str = "vistr", **kwargs: Any) -> None:
         shape = (config.num_frames, *height_and_width(config.image_size, "image_size"))
         videos = keras.Input((*shape, config.num_channels), name="videos")
-        frame_mask = keras.Input(shape, dtype="bool", name="frame_mask")
+        video_mask = keras.Input(shape, dtype="bool", name="video_mask")
         frames = ops.reshape(videos, (-1, *videos.shape[2:]))  # (B F, H, W, C)
         maps, trace = on_images(config.new_backbone(), frames)
         x = Convolution(config.dim, 1, name="encoder_projection")(maps[-1])
-        cells = resize_nearest(ops.reshape(frame_mask, (-1, *shape[1:])), x.shape[1:3])
+        cells = resize_nearest(ops.reshape(video_mask, (-1, *shape[1:])), x.shape[1:3])
         x, cells = (ops.reshape(y, (-1, config.num_frames, *y.shape[1:])) for y in (x, cells))
         encoder = encoded_cells(config, x, cells, trace)  # (B, F N, D)
         decoder = [detr_block(config, "decoder", i) for i in range(config.decoder_sizes[0])]
         queries = ObjectQueries(config.num_queries, name="decoder_queries")(encoder.context["context"])
         trace.run("decoder", decoder, ops.zeros_like(queries), **about_queries(queries, encoder.context))
-        inputs = {"videos": videos, "frame_mask": frame_mask}
+        inputs = {"videos": videos, "video_mask": video_mask}
         super().__init__(config, inputs, outputs_of(trace), trace, name=name, **kwargs)
         self.maps = maps
         self.context = encoder.context
