@@ -162,9 +162,10 @@ class VideoFiles:
         yield repr((self.pixels, self.preprocessing, self.sampling))
         for source in self.sources:
             if isinstance(source, str):
-                inside = sorted(os.listdir(source)) if os.path.isdir(source) else [""]
-                for status in [os.stat(os.path.join(source, name)) for name in inside]:
-                    yield f"{source} {status.st_size} {status.st_mtime_ns}"
+                path = pathlib.Path(source)
+                for file in sorted(path.iterdir()) if path.is_dir() else [path]:
+                    status = file.stat()
+                    yield f"{file} {status.st_size} {status.st_mtime_ns}"
             else:
                 data = source if isinstance(source, bytes) else source.tobytes()
                 yield hashlib.sha256(data).hexdigest()
