@@ -50,6 +50,8 @@ PLOT = ["matplotlib>=3.9"]  # keras_tfm.visualize.plots, keras-tfm plot
 
 SEARCH = ["faiss-cpu>=1.12"]  # graphs of vectors, `keras-tfm search index --graph`
 
+VIDEO = ["av>=15"]  # PyAV, which brings FFmpeg: decodes video files
+
 # Formats of `Task.export` besides the SavedModel, each with the runtime that answers from it.
 ONNX = ["onnx>=1.18,<2", "onnxruntime>=1.22,<2", "tf2onnx>=1.17,<2"]
 LITERT = ["ai-edge-litert>=2.0,<3"]
@@ -60,6 +62,7 @@ TEST = [
     *FAST,
     *PLOT,
     *SEARCH,
+    *VIDEO,
     *ONNX,
     *LITERT,
     *OPENVINO,
@@ -127,6 +130,7 @@ setup(
         "fast": FAST,
         "plot": PLOT,
         "search": SEARCH,
+        "video": VIDEO,
         "onnx": ONNX,
         "litert": LITERT,
         "openvino": OPENVINO,

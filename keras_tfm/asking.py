@@ -97,6 +97,10 @@ IMAGES = (
     "an image; a folder of images, or of such folders; .npz or idx files; or a TABLE, with images or with "
     "paths of them"
 )
+VIDEOS = (
+    "a video; a folder of frames; a folder of either, or of such folders; a .txt list; or a TABLE with paths "
+    "of them"
+)
 ASKED = {
     "translate": Asked(
         "text.translator:Translator",
@@ -179,6 +183,12 @@ ASKED = {
         Labelling(),
         IMAGES,
         "train an image classifier: a Transformer, or another model of images",
+    ),
+    "classify-videos": Asked(
+        "videos.video_classifier:VideoClassifier",
+        Labelling(batch_size=8),
+        VIDEOS,
+        "train a video classifier: a Transformer that sees what happens",
     ),
     "image-vectors": Asked("images.image_encoder:ImageEncoder", Batched(), IMAGES),
     "pretrain-images": Asked(

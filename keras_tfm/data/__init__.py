@@ -13,6 +13,7 @@ target. A mask is True for tokens and False for padding.
     decoder_padding_mask   (B, T)    bool      which decoder_token_ids are not padding
     images                 (B, height, width, channels)  float32
     pixel_mask             (B, height, width)  bool      which pixels are not padding
+    videos                 (B, frames, height, width, channels)  float32
     mask_positions         (B, M)    int32     where a masked language model predicts
     mask_weights           (B, M)    float32   0.0 for positions that only fill up the row
     span_boundaries        (B, M, 2) int32     the tokens before and after the span of each mask position
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from keras_tfm.data.batches.augmentation import Augmentation
     from keras_tfm.data.batches.blocks import TextBlocks
     from keras_tfm.data.batches.canvas import CanvasBatches
+    from keras_tfm.data.batches.clips import ClipBatches
     from keras_tfm.data.batches.crops import CropBatches, Crops, MaskedBatches, PatchBatches
     from keras_tfm.data.batches.denoising import Denoising, DenoisingBatches, SpanCorruption
     from keras_tfm.data.batches.epochs import Batches
@@ -78,6 +80,7 @@ if TYPE_CHECKING:
     from keras_tfm.data.sources.rows import Layout
     from keras_tfm.data.sources.segments import Segments, SegmentSets, read_segments
     from keras_tfm.data.sources.text_stream import TextStream
+    from keras_tfm.data.sources.videos import LabelledVideos, Sampling, VideoFiles, read_labelled_videos
     from keras_tfm.data.tokenizers.added import AddedToken
     from keras_tfm.data.tokenizers.bert import BERTTokenizer
     from keras_tfm.data.tokenizers.byte_pairs import ByteLevelTokenizer

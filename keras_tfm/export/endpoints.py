@@ -288,6 +288,28 @@ class Images:
         return {"images": images}, None
 
 
+class Videos(Images):
+    """The bytes of the image files that are a clip's frames, (B, T); or clips of the model's size, from 0
+    to 1. Which frames of a video make a clip is chosen before.
+    """
+
+    def __init__(self, shape, frame_step, seconds_per_frame, num_views, **options):
+        super().__init__(shape[1:], **options)
+        self._length = shape[0]
+
+    def ways(self):
+        frames = tf.TensorSpec([None, self._length], tf.string, "frame_bytes")
+        videos = tf.TensorSpec([None, self._length, *self._shape], tf.float32, "videos")
+        return {"serving_default": ([frames], self._decoded), "videos": ([videos], self._given)}
+
+    def _decoded(self, frame_bytes):
+        images = decode_images(tf.reshape(frame_bytes, [-1]), *self._shape, self._preprocessing)
+        return {"videos": tf.reshape(images, (-1, self._length, *self._shape))}, None  # (B, T, H, W, C)
+
+    def _given(self, videos):
+        return {"videos": videos}, None
+
+
 class CanvasImages(Images):
     """Whole images on a canvas of the model's size, given as `Images` are, beside their own sizes (B, 2). Of
     them is known whether they are files.
@@ -454,6 +476,7 @@ READERS = {
     "questions": Questions,
     "prompts": Prompts,
     "images": Images,
+    "videos": Videos,
     "canvas": CanvasImages,
 }
 ANSWERS = {

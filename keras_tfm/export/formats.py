@@ -149,6 +149,7 @@ def _write_around(folder, description, example):
     kind = description["reads"]["kind"]
     examples = {"images": '["photo.jpg"]', "words": '["Ada lives in Rome"]', "texts": '["a text"]'}
     examples |= {
+        "canvas": examples["images"],
         "blanks": f'["a {description["answers"].get("blank")} text"]',
         "choices": '[("a text", ["a choice", "another"])]',
         "questions": '[("a question?", "a text with the answer")]',
@@ -158,7 +159,7 @@ def _write_around(folder, description, example):
     runtime = FORMATS[description["format"]].RUNTIME
     inputs, outputs = (", ".join(f"`{name}`" for name in description[side]) for side in ("inputs", "outputs"))
     inner = f"The function of numbers itself is `served.run({{name: array}})`. In: {inputs}. Out: {outputs}."
-    packages = ["numpy", runtime, *(["pillow"] if kind == "images" else [])]
+    packages = ["numpy", runtime, *(["pillow"] if kind in ("images", "canvas") else [])]
     packages += ["tokenizers"] if "tokenizer" in description["reads"] else []
     packages += [f"{name}=={version}" for name, version in description.get("plugins", {}).items()]
     write_around(folder, description, " ".join(packages), examples.get(kind, f"[{example!r}]"), inner)

@@ -15,7 +15,7 @@ from keras import ops
 
 from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.layers.base import Layer
-from keras_tfm.layers.signatures import Backbone
+from keras_tfm.layers.signatures import Towers
 from keras_tfm.registry import register
 from keras_tfm.training.model import FunctionalModel
 from keras_tfm.training.replicas import rows_of_all_replicas
@@ -25,8 +25,8 @@ MAX_LOGIT_SCALE = math.log(100)  # Radford et al. 2021, section 2.5
 
 
 class Contrastive(ModelWithHead):
-    """A `backbone` with an image and a text tower, and the scale of the logits: I images and T texts in,
-    logits (I, T) out.
+    """A `backbone` with an image and a text tower, and the scale of the logits: I images, or clips, and T
+    texts in, logits (I, T) out.
 
     `learner()` is the model to train: B pairs in, vectors (B, 2, E) out, which the loss `SoftmaxContrast` or,
     with a bias, `SigmoidContrast` compares with the vectors of all other pairs, on other replicas too. Its
@@ -46,14 +46,14 @@ class Contrastive(ModelWithHead):
 
     def __init__(
         self,
-        backbone: Backbone,
+        backbone: Towers,
         logit_scale: float = LOGIT_SCALE,
         logit_bias: float | None = None,
         name: str = "contrastive",
         **kwargs: Any,
     ) -> None:
         head = ContrastiveHead(logit_scale, logit_bias, name="head")
-        vectors = head(backbone.output["image_embeddings"], backbone.output["text_embeddings"])
+        vectors = head(*(backbone.output[f"{side}_embeddings"] for side in backbone.sides))
         super().__init__(backbone, backbone.input, Products(name="logits")(*vectors), name=name, **kwargs)
         self.logit_scale = logit_scale
         self.logit_bias = logit_bias

@@ -52,15 +52,16 @@ class PanopticDetector(SetPredictor):
         **kwargs: Any,
     ) -> None:
         check_classes(num_classes)
-        maps = list(backbone.maps)
-        if not 1 <= num_maps <= len(maps):
-            raise ValueError(f"`num_maps` must be 1 to {len(maps)}, the backbone's; it is {num_maps}.")
+        earlier = earlier_maps(backbone, num_maps)
         states = backbone.output["decoder_outputs"]  # (B, L, Q, D)
         logits = keras.layers.Dense(num_classes + 1, name="class_head")(states)
         boxes = box_head(states.shape[-1], "sigmoid")(states)
         features = backbone.get_layer("encoder_projection").output  # (B, rows, columns, D)
-        earlier = maps[len(maps) - num_maps : -1][::-1]
-        masks = query_masks(query_maps(backbone, states[:, -1], features), features, earlier, backbone.config)
+        encoded, cells = backbone.output["encoder_sequence_output"], backbone.context["mask"]
+        weights = query_maps(backbone.config, states[:, -1], encoded, cells, features.shape[1:3])
+        x = query_features(weights, features, earlier, backbone.config)
+        masks = Convolution(1, 3, name="mask_output")(x)
+        masks = ops.reshape(masks, (-1, states.shape[2], *masks.shape[1:3]))
         outputs = {"logits": logits[:, -1], "boxes": boxes[:, -1], "masks": masks}
         super().__init__(backbone, backbone.input, outputs, name=name, **kwargs)
         self.num_classes = num_classes
@@ -77,27 +78,38 @@ class PanopticDetector(SetPredictor):
         return PanopticSetLoss(self.grid, self.num_classes)
 
 
-def query_maps(backbone, states, features):
-    """The weights with which each query attends to the encoded map: (B, Q, rows, columns, heads).
+def earlier_maps(backbone, num_maps):
+    """The last `num_maps` maps of a `backbone` before its last one, the last of them first.
 
-    The sum over the cells and heads is 1; there is no weight on padding.
+    ValueError if it has fewer.
     """
-    num_heads, num_queries = backbone.config.num_heads, states.shape[1]
-    rows, columns, dim = features.shape[1:]
+    maps = list(backbone.maps)
+    if not 1 <= num_maps <= len(maps):
+        raise ValueError(f"`num_maps` must be 1 to {len(maps)}, the backbone's; it is {num_maps}.")
+    return maps[len(maps) - num_maps : -1][::-1]
+
+
+def query_maps(config, states, encoded, cells, grid):
+    """The weights with which queries (B, Q, D) attend to an encoded map (B, N, D) of the `grid` (rows,
+    columns): (B, Q, rows, columns, heads).
+
+    The sum over the cells and heads is 1; where `cells` (B, N) are False, at padding, there is no weight.
+    """
+    num_heads, num_queries, dim = config.num_heads, states.shape[1], states.shape[2]
     query = Dense(dim, name="mask_query")(states)
-    key = Dense(dim, name="mask_key")(backbone.output["encoder_sequence_output"])
+    key = Dense(dim, name="mask_key")(encoded)
     width = dim // num_heads
     query, key = (ops.reshape(x, (-1, x.shape[1], num_heads, width)) for x in (query, key))
     scores = ops.einsum("bqhk,bnhk->bqnh", query * width**-0.5, key)
-    scores = ops.reshape(scores, (-1, num_queries, rows * columns * num_heads))
-    is_shown = ops.repeat(backbone.context["mask"], num_heads, axis=1)[:, None]  # (B, 1, N H)
-    weights = ops.cast(masked_softmax(scores, is_shown), features.dtype)
-    return ops.reshape(weights, (-1, num_queries, rows, columns, num_heads))
+    scores = ops.reshape(scores, (-1, num_queries, encoded.shape[1] * num_heads))
+    is_shown = ops.repeat(cells, num_heads, axis=1)[:, None]  # (B, 1, N H)
+    weights = ops.cast(masked_softmax(scores, is_shown), encoded.dtype)
+    return ops.reshape(weights, (-1, num_queries, *grid, num_heads))
 
 
-def query_masks(weights, features, earlier, config):
-    """The logits of masks (B, Q, rows, columns), of the size of the last of the `earlier` maps, by the
-    `weights` (B, Q, rows, columns, heads) of queries and the projected map, `features`.
+def query_features(weights, features, earlier, config):
+    """The features of each query's mask (B Q, rows, columns, .), of the size of the last of the `earlier`
+    maps, by the `weights` (B, Q, rows, columns, heads) of queries and a map of `features`.
     """
     num_queries = weights.shape[1]
     x = ops.concatenate([of_each(features, num_queries), ops.reshape(weights, (-1, *weights.shape[2:]))], -1)
@@ -109,8 +121,7 @@ def query_masks(weights, features, earlier, config):
         x = resize_nearest(x, side.shape[1:3]) + of_each(side, num_queries)
         width //= 2
         x = _normalized(x, width, config.activation, f"mask_stage_{i}")
-    x = Convolution(1, 3, name="mask_output")(x)
-    return ops.reshape(x, (-1, num_queries, *x.shape[1:3]))
+    return x
 
 
 def of_each(x, num_queries):

@@ -61,8 +61,8 @@ class MatchingLoss(keras.losses.Loss, abc.ABC):
         num_targets = ops.sum(ops.cast(targets[..., 0] >= 0, "float32"))
         targets = self.of_blocks(targets, num_blocks)  # (B L, M, 5)
         predictions = ops.reshape(predictions, (-1, num_queries, width))  # (B L, Q, . + 4)
-        of_query = match(self.pair_costs(targets, predictions), targets[..., 0] >= 0)  # (B L, Q)
-        query_targets = _taken(targets, of_query)  # (B L, Q, 5)
+        of_query = self.matched(targets, predictions, num_blocks)  # (B L, Q)
+        query_targets = taken(targets, of_query)  # (B L, Q, 5)
         is_matched = ops.cast(of_query >= 0, "float32")
         badness = self.box_total(predictions, query_targets)
         badness += ops.sum(is_matched * self.further_badness(predictions, of_query))
@@ -70,6 +70,12 @@ class MatchingLoss(keras.losses.Loss, abc.ABC):
         count = num_targets if count is None else count / num_blocks
         means = [(self.weights[0] * total, count), (badness, num_targets)]
         return means, ops.reshape(of_query, (-1, num_blocks, num_queries))
+
+    def matched(self, targets, predictions, num_blocks):
+        """The target of each query, (B L, Q), -1 for none, of `targets` (B L, M, 5) and `predictions` (B L,
+        Q, . + 4).
+        """
+        return match(self.pair_costs(targets, predictions), targets[..., 0] >= 0)
 
     def of_blocks(self, targets, num_blocks):
         """The `targets` (B, M, 5) of each of the L blocks: (B L, M, 5)."""
@@ -273,7 +279,7 @@ def _focal(targets, logits, alpha):
     return focal_loss(targets[..., None], logits[..., None], alpha)
 
 
-def _taken(targets, of_query):
+def taken(targets, of_query):
     """The target of each query, (B, Q, 5), the class -1 and an empty box where it has none."""
     none = ops.broadcast_to([[[-1.0, 0.0, 0.0, 0.0, 0.0]]], (ops.shape(targets)[0], 1, 5))
     targets = ops.concatenate([none, targets], axis=1)  # (B, 1 + M, 5)

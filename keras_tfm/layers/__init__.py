@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         StaticAlignment,
         additive_attention_weights,
     )
-    from keras_tfm.layers.attention.axial import AxisAttention, GatedAxialAttention
+    from keras_tfm.layers.attention.axial import AxisAttention, DividedAttention, GatedAxialAttention
     from keras_tfm.layers.attention.class_attention import ClassAttention, ClassAttentionBlock
     from keras_tfm.layers.attention.cross_covariance import CrossCovarianceAttention
     from keras_tfm.layers.attention.deformable import DeformableAttention, OffsetRing, sample_bilinear
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from keras_tfm.layers.blocks import Block, Residual, TransformerBlock
     from keras_tfm.layers.bottleneck import ShortcutBlock
     from keras_tfm.layers.cache import BlockCache, ContextCache, KeyValueCache
-    from keras_tfm.layers.chain import Chain, ChainBlock
+    from keras_tfm.layers.chain import Chain, ChainBlock, Parallel, ParallelBlock
     from keras_tfm.layers.compiler.blockwise import blockwise_attention
     from keras_tfm.layers.convolution import (
         BatchNormalization,
@@ -83,14 +83,17 @@ if TYPE_CHECKING:
     from keras_tfm.layers.positions import (
         PositionEmbedding,
         SinePositionEncoding,
+        SineTable,
     )
     from keras_tfm.layers.recurrent import LSTMAttentionDecoder, RecurrentEncoder
+    from keras_tfm.layers.regions import RoIAlign, roi_align
     from keras_tfm.layers.regularization import Dropout, StochasticDepth
     from keras_tfm.layers.relations import attention_cost, attention_from_convolution, local_attention_mask
     from keras_tfm.layers.rematerialization import rematerialize
+    from keras_tfm.layers.spectral import SpectralConvolution
     from keras_tfm.layers.stacks import TransformerDecoder, TransformerEncoder
     from keras_tfm.layers.switch import SwitchFeedForward
-    from keras_tfm.layers.tubelets import TubeletEmbedding
+    from keras_tfm.layers.tubelets import TubeletEmbedding, extract_tubelets
     from keras_tfm.layers.windows import WindowAttention, join_windows, shifted_window_mask, split_windows
 else:
     on_demand.begin(globals())

@@ -1,12 +1,14 @@
 """Convolutions of maps (B, height, width, D) with a norm and an activation; batch normalisation.
 
 Padding is explicit and symmetric, as in `torch.nn.Conv2d`: the same number of zeros before and after the
-map. Keras's "same" would pad only after the map where the stride is 2.
+map. Keras's "same", which may be chosen, pads only after the map where the stride is 2. Videos are maps with
+one more axis, the frames, before the height.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_tfm.jit import is_cpu_alone
@@ -15,8 +17,8 @@ from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.empty_batch import is_empty, never_empty
 from keras_tfm.layers.feedforward import activation_of
-from keras_tfm.layers.patches import grid_of_windows, height_and_width, pair_of
-from keras_tfm.layers.signatures import Activation, Sides
+from keras_tfm.layers.patches import for_axes, grid_of_windows, require_axes, same_grid
+from keras_tfm.layers.signatures import Activation, Axes, Sides
 from keras_tfm.registry import register
 from keras_tfm.training.replicas import is_one_of_several
 
@@ -50,46 +52,53 @@ class BatchNormalization(keras.layers.BatchNormalization):
 
 class Convolution(Layer):
     """A convolution, then `norm` and `activation` if given: (B, height, width, C) -> (B, height', width',
-    filters).
+    filters), or of videos (B, frames, height, width, C).
 
-    Each side becomes (side + 2 padding - kernel) // stride + 1 long.
+    Each side becomes (side + 2 padding - dilation (kernel - 1) - 1) // stride + 1 long.
 
     Args:
         filters: the number of output channels.
-        kernel_size: a side or a (height, width) pair.
-        stride: the step of the kernel along both axes.
-        padding: the zeros on each side of the map, a number or a (vertical, horizontal) pair; by default
-            (kernel - 1) // 2, which keeps the size at stride 1.
+        kernel_size: a side, or one for each axis.
+        stride: the step of the kernel along all axes, or one for each.
+        padding: the zeros on each side of the map, a number or one for each axis; by default
+            dilation (kernel - 1) // 2, which keeps the size at stride 1. "same" is Keras's: sides become
+            ceil(side / stride) long, and an odd cell is added after the map.
         groups: the channels are cut into as many parts, convolved separately. With C groups it is a
             depthwise convolution, with `filters` / C filters per channel.
         norm: a normalisation layer, or None.
         activation: a name or None.
         use_bias: by default True only without a norm, since a norm has a bias of its own.
+        dilation: the distance between the cells that the kernel reads.
 
     Raises:
         ValueError: if `groups` does not divide C and `filters`, or a map is smaller than the kernel.
 
     >>> keras_tfm.layers.Convolution(16, stride=2, activation="relu")(np.ones((1, 8, 8, 3))).shape
     TensorShape([1, 4, 4, 16])
+    >>> keras_tfm.layers.Convolution(16, (1, 3, 3), (1, 2, 2))(np.ones((1, 4, 8, 8, 3))).shape
+    TensorShape([1, 4, 4, 4, 16])
     """
 
     def __init__(
         self,
         filters: int,
-        kernel_size: Sides = 3,
-        stride: int = 1,
-        padding: int | tuple[int, int] | None = None,
+        kernel_size: Axes = 3,
+        stride: Axes = 1,
+        padding: Axes | Literal["same"] | None = None,
         groups: int = 1,
         norm: keras.layers.Layer | None = None,
         activation: Activation = None,
         use_bias: bool | None = None,
+        dilation: int = 1,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        height_and_width(kernel_size, "kernel_size")
-        require_sizes(filters=filters, stride=stride, groups=groups)
-        if padding is not None and min(pair_of(padding)) < 0:
+        require_axes(kernel_size=kernel_size)
+        require_sizes(filters=filters, stride=np.min(stride), groups=groups, dilation=dilation)
+        if padding not in (None, "same") and np.min(padding) < 0:
             raise ValueError(f"`padding` must be at least 0; it is {padding}.")
+        if dilation > 1 and np.max(stride) > 1:
+            raise ValueError(f"`stride` must be 1 where `dilation` is {dilation}; it is {stride}.")
         self.filters = filters
         self.kernel_size = kernel_size
         self.stride = stride
@@ -98,15 +107,19 @@ class Convolution(Layer):
         self.norm = norm
         self.activation = activation
         self.use_bias = use_bias
+        self.dilation = dilation
         self.function = activation_of(activation)
 
-    @property
-    def margins(self):
-        """The zeros on each side of the map: (above and below, left and right)."""
+    def margins(self, rank):
+        """The zeros before and after each of the `rank` axes that this layer adds itself."""
+        if self.padding == "same":
+            return (0,) * rank
         if self.padding is not None:
-            return pair_of(self.padding)
-        height, width = height_and_width(self.kernel_size)
-        return (height - 1) // 2, (width - 1) // 2
+            return for_axes(self.padding, rank, "padding")
+        return tuple(self.dilation * (side - 1) // 2 for side in self._kernel(rank))
+
+    def _kernel(self, rank):
+        return for_axes(self.kernel_size, rank, "kernel_size")
 
     @property
     def picks(self):
@@ -114,8 +127,11 @@ class Convolution(Layer):
         return picks_cells(self.kernel_size, self.stride)
 
     def build(self, x_shape):
-        if len(x_shape) != 4:
-            raise ValueError(f"`x` must have the shape (B, height, width, C); it is {tuple(x_shape)}.")
+        if len(x_shape) not in (4, 5):
+            raise ValueError(
+                "`x` must have the shape (B, height, width, C), of videos (B, frames, height, width, C); "
+                f"it is {tuple(x_shape)}."
+            )
         channels = x_shape[-1]
         if channels % self.groups or self.filters % self.groups:
             raise ValueError(
@@ -124,14 +140,18 @@ class Convolution(Layer):
             )
         use_bias = self.norm is None if self.use_bias is None else self.use_bias
         options = {"strides": 1 if self.picks else self.stride, "use_bias": use_bias, "name": "convolution"}
-        self.convolution = self._new_convolution(channels, height_and_width(self.kernel_size), options)
+        options["padding"] = "same" if self.padding == "same" else "valid"
+        options["dilation_rate"] = self.dilation
         output_shape = self.compute_output_shape(x_shape)
+        self.convolution = self._new_convolution(channels, self._kernel(len(x_shape) - 2), options)
         self.convolution.build(self._padded_shape(x_shape))
         if self.norm is not None:
             self.norm.build(output_shape)
 
     def _new_convolution(self, channels, size, options):
         """Keras's convolution layer for maps with this number of `channels`."""
+        if len(size) == 3:
+            return keras.layers.Conv3D(self.filters, size, groups=self.groups, **options)
         if 1 < self.groups == channels:
             multiplier = self.filters // channels
             return keras.layers.DepthwiseConv2D(size, depth_multiplier=multiplier, **options)
@@ -140,39 +160,49 @@ class Convolution(Layer):
         return keras.layers.Conv2D(self.filters, size, **options)
 
     def call(self, x, training=None):
-        """(B, height, width, C) -> (B, height', width', filters)."""
-        rows, columns = self.margins
-        if rows or columns:
-            x = ops.pad(x, ((0, 0), (rows, rows), (columns, columns), (0, 0)))
+        """(B, height, width, C) -> (B, height', width', filters), and videos likewise."""
+        margins = self.margins(len(x.shape) - 2)
+        if any(margins):
+            x = ops.pad(x, ((0, 0), *((margin, margin) for margin in margins), (0, 0)))
         if self.picks:
-            x = x[:, :: self.stride, :: self.stride]
-        x = never_empty(self.convolution, x)
+            x = x[:, *(slice(None, None, step) for step in for_axes(self.stride, len(margins)))]
+        x = self.convolved(x, training)
         if self.norm is not None:
             x = self.norm(x, training=training)
         return self.function(x)
 
+    def convolved(self, x, training=None):
+        """The convolution of a padded map, before the norm."""
+        return never_empty(self.convolution, x)
+
     def compute_output_shape(self, x_shape):
-        grid = grid_of_windows(x_shape[1:3], self.kernel_size, self.stride, self.margins)
+        sides = tuple(x_shape[1:-1])
+        rank = len(sides)
+        if self.padding == "same":
+            grid = same_grid(sides, self.stride)
+        else:
+            reach = [self.dilation * (side - 1) + 1 for side in self._kernel(rank)]
+            grid = grid_of_windows(sides, reach, for_axes(self.stride, rank, "stride"), self.margins(rank))
         return (x_shape[0], *grid, self.filters)
 
     def _padded_shape(self, x_shape):
         batch_size, *sides, channels = x_shape
         sides = [
             None if side is None else side + 2 * margin
-            for side, margin in zip(sides, self.margins, strict=True)
+            for side, margin in zip(sides, self.margins(len(sides)), strict=True)
         ]
         if self.picks:
-            sides = [None if side is None else -(-side // self.stride) for side in sides]
+            sides = same_grid(sides, self.stride)
         return (batch_size, *sides, channels)
 
 
 def picks_cells(kernel_size, stride):
-    """Whether every n-th cell is taken before a 1 x 1 kernel, rather than by its stride.
+    """Whether every n-th cell is taken before a kernel of one cell, rather than by its stride.
 
     TensorFlow 2.21 on CPUs, by oneDNN, writes outside its arrays in the gradient of such a kernel whose
     stride leaves cells over at the end.
     """
-    return pair_of(kernel_size) == (1, 1) and max(pair_of(stride)) > 1 and is_cpu_alone()
+    return np.max(kernel_size) == 1 and np.max(stride) > 1 and is_cpu_alone()
 
 
 @register

@@ -113,13 +113,14 @@ class GridSines(keras.initializers.Initializer):
 
 class SineGridPositionEncoding(SameShape):
     """x + sines and cosines of a cell's row, in the first half of the features, and of its column in the
-    second.
+    second; in a clip of maps, of its frame, row and column in thirds.
 
-    Each half is the vector of `SinePositionEncoding`, so D must be a multiple of four (Parmar et al. 2018,
-    "Image Transformer"; Carion et al. 2020, "End-to-End Object Detection with Transformers", appendix A.4).
-    The positions are 0, 1, ... With `normalize` they run from 2 pi / n to 2 pi along an axis of n cells, as
-    in Carion et al.; `offset` is taken from them before, 0.5 for the centres of cells. Where a mask hides
-    padding, only the visible cells of an axis are counted.
+    Each part is the vector of `SinePositionEncoding`, so D must be a multiple of four, for clips of six
+    (Parmar et al. 2018, "Image Transformer"; Carion et al. 2020, "End-to-End Object Detection with
+    Transformers", appendix A.4; Wang et al. 2021, "End-to-End Video Instance Segmentation with Transformers",
+    section 3.1). The positions are 0, 1, ... With `normalize` they run from 2 pi / n to 2 pi along an axis of
+    n cells, as in Carion et al.; `offset` is taken from them before, 0.5 for the centres of cells. Where a
+    mask hides padding, only the visible cells of an axis are counted.
 
     >>> keras_tfm.layers.SineGridPositionEncoding()(np.ones((1, 3, 3, 8))).shape
     TensorShape([1, 3, 3, 8])
@@ -134,16 +135,21 @@ class SineGridPositionEncoding(SameShape):
         self.offset = offset
 
     def build(self, x_shape):
-        if x_shape[3] % 4:
-            raise ValueError(f"The width D must be a multiple of four; it is {x_shape[3]}.")
+        multiple = 2 * (len(x_shape) - 2)
+        if x_shape[-1] % multiple:
+            words = {4: "four", 6: "six"}.get(multiple, multiple)
+            raise ValueError(f"The width D must be a multiple of {words}; it is {x_shape[-1]}.")
 
     def call(self, x, mask=None):
-        """(B, rows, columns, D) in and out; `mask` (B, rows, columns) is False at padding."""
-        rows, columns, dim = x.shape[1:]
+        """A map (B, rows, columns, D) or a clip (B, frames, rows, columns, D) in and out; `mask`, of the same
+        shape without D, is False at padding.
+        """
+        *grid, dim = x.shape[1:]
         if mask is None:
-            mask = ops.ones((1, rows, columns), "bool")
-        vertical, horizontal = (sines(self._positions(mask, axis), dim // 2, self.base) for axis in (1, 2))
-        return x + ops.cast(ops.concatenate([vertical, horizontal], axis=-1), x.dtype)
+            mask = ops.ones((1, *grid), "bool")
+        axes = range(1, len(grid) + 1)
+        parts = [sines(self._positions(mask, axis), dim // len(grid), self.base) for axis in axes]
+        return x + ops.cast(ops.concatenate(parts, axis=-1), x.dtype)
 
     def _positions(self, mask, axis):
         """The positions of cells along `axis` of their mask (B, rows, columns)."""

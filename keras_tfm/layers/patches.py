@@ -89,6 +89,14 @@ def height_and_width(size, name="size"):
     return pair
 
 
+def require_floats(**pixels):
+    """Raises ValueError, naming the argument, for pixels that are not floating-point numbers."""
+    for name, values in pixels.items():
+        dtype = keras.backend.standardize_dtype(values.dtype)
+        if not keras.backend.is_float_dtype(dtype):
+            raise ValueError(f"`{name}` must be floating-point, such as pixels / 255; they are {dtype}.")
+
+
 class PatchEmbedding(Layer):
     """Linearly projected patches of images or maps: (B, H, W, C) -> a map (B, rows, columns, `dim`).
 
@@ -143,9 +151,7 @@ class PatchEmbedding(Layer):
 
     def call(self, images):
         """Floating-point images (B, H, W, C) -> (B, rows, columns, D)."""
-        dtype = keras.backend.standardize_dtype(images.dtype)
-        if not keras.backend.is_float_dtype(dtype):
-            raise ValueError(f"`images` must be floating-point, such as pixels / 255; they are {dtype}.")
+        require_floats(images=images)
         if images.shape[-1] != self.num_channels:
             raise ValueError(
                 f"{self.name!r} was built for images of {self.num_channels} channels; their shape is "
@@ -245,22 +251,50 @@ def flatten_map(x: Tensor) -> Tensor:
 
 
 def grid_of_windows(map_size, size, stride, padding=0):
-    """The (rows, columns) of windows of `size`, `stride` apart, in a map with `padding` on each side.
+    """The numbers of windows of `size`, `stride` apart, along the axes of a map with `padding` on each side.
 
-    Each argument is a number or a (vertical, horizontal) pair. A side that is not known, None, stays None.
-    Raises ValueError if a window is larger than the padded map.
+    `map_size` is (rows, columns), of videos (frames, rows, columns); each other argument is a number for all
+    axes, or one for each. A side that is not known, None, stays None. Raises ValueError if a window is larger
+    than the padded map.
     """
-    numbers = zip(map_size, *(pair_of(x) for x in (size, stride, padding)), strict=True)
+    rank = len(map_size)
+    numbers = zip(map_size, *(for_axes(x, rank) for x in (size, stride, padding)), strict=True)
     grid = tuple(
         None if side is None else (side + 2 * margin - length) // step + 1
         for side, length, step, margin in numbers
     )
     if any(count is not None and count < 1 for count in grid):
-        (height, width), (rows, columns) = map_size, pair_of(size)
-        raise ValueError(f"A map of {height} x {width} is smaller than a window of {rows} x {columns}.")
+        sides, window = (" x ".join(map(str, x)) for x in (map_size, for_axes(size, rank)))
+        raise ValueError(f"A map of {sides} is smaller than a window of {window}.")
     return grid
+
+
+def same_grid(map_size, stride):
+    """The lengths ceil(side / stride) of a map's sides, as Keras's padding "same" gives; None stays None."""
+    steps = zip(map_size, for_axes(stride, len(map_size), "stride"), strict=True)
+    return tuple(None if side is None else -(-side // step) for side, step in steps)
 
 
 def pair_of(number):
     """A (vertical, horizontal) pair, of one number for both axes or of a pair."""
-    return tuple(number) if isinstance(number, list | tuple) else (number, number)
+    return for_axes(number, 2)
+
+
+def for_axes(numbers, rank, name="size"):
+    """One number for each of `rank` axes, of one for all or of one for each. ValueError for other counts."""
+    values = tuple(numbers) if isinstance(numbers, list | tuple) else (numbers,) * rank
+    if len(values) != rank:
+        raise ValueError(f"`{name}` must be one number, or one for each of {rank} axes; it is {numbers}.")
+    return values
+
+
+def require_axes(**sizes):
+    """Raises ValueError, naming the argument, unless each is a positive integer, or one for each of 2 or 3
+    axes.
+    """
+    for name, size in sizes.items():
+        values = size if isinstance(size, list | tuple) else (size, size)
+        if len(values) not in (2, 3) or not all(isinstance(side, int) and side > 0 for side in values):
+            raise ValueError(
+                f"`{name}` must be a positive integer, or one for each of 2 or 3 axes; it is {size}."
+            )

@@ -2,16 +2,18 @@
 
 from typing import Any, Literal
 
+import keras
 from keras import ops
 
+from keras_tfm.jit import is_cpu_alone
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer, copy_of
 from keras_tfm.layers.blocks import Residual
 from keras_tfm.layers.empty_batch import never_empty
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
-from keras_tfm.layers.patches import grid_of_windows, height_and_width, pair_of
-from keras_tfm.layers.signatures import Activation, Initializer, Sides
+from keras_tfm.layers.patches import for_axes, grid_of_windows, require_axes, same_grid
+from keras_tfm.layers.signatures import Activation, Axes, Initializer
 
 
 class AttentionPooling(Layer):
@@ -77,8 +79,9 @@ class MaxPooling(Layer):
     """The maximum of each feature in windows of a map: (B, height, width, D) -> (B, height', width', D).
 
     Each side becomes (side + 2 padding - size) // stride + 1 long. `pool_size`, `stride` (by default the
-    size) and `padding` are a number or a (height, width) pair. Padding is never the maximum. With the padding
-    "same", as Keras has it, sides become ceil(side / stride) long, and an odd cell is added after the map.
+    size) and `padding` are a number or one for each axis; maps of videos have three, the frames first.
+    Padding is never the maximum. With the padding "same", as Keras has it, sides become ceil(side / stride)
+    long, and an odd cell is added after the map.
 
     >>> keras_tfm.layers.MaxPooling(pool_size=2)(np.ones((1, 8, 8, 3))).shape
     TensorShape([1, 4, 4, 3])
@@ -86,43 +89,49 @@ class MaxPooling(Layer):
 
     def __init__(
         self,
-        pool_size: Sides = 3,
-        stride: Sides | None = None,
-        padding: int | tuple[int, int] | Literal["same"] = 0,
+        pool_size: Axes = 3,
+        stride: Axes | None = None,
+        padding: Axes | Literal["same"] = 0,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        sides = height_and_width(pool_size, "pool_size")
-        if stride is not None:
-            height_and_width(stride, "stride")
-        if padding != "same" and not all(
-            0 <= 2 * margin <= side for margin, side in zip(pair_of(padding), sides, strict=True)
-        ):
-            raise ValueError(f"`padding` must lie in 0 to half of `pool_size`, {pool_size}; it is {padding}.")
+        require_axes(pool_size=pool_size, stride=pool_size if stride is None else stride)
+        if padding != "same":
+            given = [len(x) for x in (pool_size, padding) if isinstance(x, list | tuple)]
+            sides = zip(*(for_axes(x, max(given, default=1)) for x in (padding, pool_size)), strict=True)
+            if not all(0 <= 2 * margin <= side for margin, side in sides):
+                raise ValueError(
+                    f"`padding` must lie in 0 to half of `pool_size`, {pool_size}; it is {padding}."
+                )
         self.pool_size = pool_size
         self.stride = stride
         self.padding = padding
 
     def build(self, x_shape):
-        if len(x_shape) != 4:
-            raise ValueError(f"`x` must have the shape (B, height, width, D); it is {tuple(x_shape)}.")
+        if len(x_shape) not in (4, 5):
+            raise ValueError(
+                "`x` must have the shape (B, height, width, D), of videos (B, frames, height, width, D); "
+                f"it is {tuple(x_shape)}."
+            )
         self.compute_output_shape(x_shape)  # refuses maps that are too small
 
     def call(self, x):
-        """(B, height, width, D) -> (B, height', width', D)."""
-        padding = "same" if self.padding == "same" else "valid"
-        rows, columns = (0, 0) if padding == "same" else pair_of(self.padding)
-        if rows or columns:
-            edges = ((0, 0), (rows, rows), (columns, columns), (0, 0))
+        """(B, height, width, D) -> (B, height', width', D), and videos likewise."""
+        rank, padding = len(x.shape) - 2, "same" if self.padding == "same" else "valid"
+        margins = for_axes(0 if padding == "same" else self.padding, rank)
+        if any(margins):
+            edges = ((0, 0), *((margin, margin) for margin in margins), (0, 0))
             x = ops.pad(x, edges, constant_values=float("-inf"))
-        size, stride = height_and_width(self.pool_size), height_and_width(self.stride or self.pool_size)
-        return never_empty(lambda x: ops.max_pool(x, size, stride, padding), x)
+        size, stride = (for_axes(number, rank) for number in (self.pool_size, self.stride or self.pool_size))
+        y = x
+        if rank == 3 and is_cpu_alone() and keras.backend.standardize_dtype(x.dtype) == "float16":
+            y = ops.cast(x, "float32")  # TensorFlow 2.21 pools videos in float16 on GPUs alone
+        return ops.cast(never_empty(lambda y: ops.max_pool(y, size, stride, padding), y), x.dtype)
 
     def compute_output_shape(self, x_shape):
-        stride = self.stride or self.pool_size
+        sides, stride = tuple(x_shape[1:-1]), self.stride or self.pool_size
         if self.padding == "same":
-            steps = zip(x_shape[1:3], height_and_width(stride), strict=True)
-            grid = [None if side is None else -(-side // step) for side, step in steps]
+            grid = same_grid(sides, stride)
         else:
-            grid = grid_of_windows(x_shape[1:3], self.pool_size, stride, self.padding)
+            grid = grid_of_windows(sides, self.pool_size, stride, self.padding)
         return (x_shape[0], *grid, x_shape[-1])

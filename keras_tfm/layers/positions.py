@@ -47,7 +47,9 @@ def scaled(frequencies, scaling):
 
 def sines(positions, dim, base=10_000.0):
     """PE[..., 2k] = sin(position / base^(2k/dim)), PE[..., 2k+1] = cos of the same: (...) -> (..., dim)."""
-    angles = angles_of(positions, dim, base)
+    # Divided, as in DETR's code: where all is padding its positions are so large that the last bit matters.
+    periods = np.float32(base) ** (np.arange(0, dim, 2) / dim).astype("float32")
+    angles = ops.cast(positions, "float32")[..., None] / periods  # (..., dim / 2)
     encoding = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
     return ops.reshape(encoding, (*ops.shape(positions), dim))  # (..., dim)
 
@@ -76,6 +78,34 @@ class SinePositionEncoding(SameShape):
         if positions is None:
             positions = ops.arange(ops.shape(x)[1], dtype="int32")
         return x + ops.cast(sines(positions, x.shape[-1], self.base), x.dtype)
+
+
+class SineTable(SameShape):
+    """x + PE, as `SinePositionEncoding`, of 0 .. T-1 for the one length T that the layer is built for.
+
+    The table is computed once, in float64: in float32 the sines of position 1,000 are 3e-5 off.
+
+    >>> keras_tfm.layers.SineTable()(np.zeros((1, 1, 4))).numpy().tolist()
+    [[[0.0, 1.0, 0.0, 1.0]]]
+    """
+
+    def __init__(self, base: float = 10_000.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.base = base
+
+    def build(self, x_shape):
+        _, length, dim = x_shape
+        if length is None or dim % 2:
+            raise ValueError(
+                f"`x` must have a known length and an even width D; its shape is {tuple(x_shape)}."
+            )
+        angles = np.outer(np.arange(length), self.base ** (-np.arange(0, dim, 2) / dim))
+        table = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(length, dim)  # (T, D)
+        self.table = table.astype("float32")
+
+    def call(self, x):
+        """(B, T, D) -> (B, T, D)."""
+        return x + ops.cast(self.table, x.dtype)
 
 
 class PositionEmbedding(SameShape):

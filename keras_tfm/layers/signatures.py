@@ -9,6 +9,7 @@ from keras_tfm.configs import Config
 
 Tensor = Any  # one of Keras's backend, a `keras.KerasTensor` of a functional model, or an array
 Sides = int | tuple[int, int]  # of an image, a map, a window or a patch: one for both, or (height, width)
+Axes = int | tuple[int, ...]  # one for all axes of a map or of a video, or one for each
 Activation = str | Callable[..., Any] | None  # a name, a function, or None for none
 Initializer = str | keras.initializers.Initializer  # of a weight: Keras's name for it, or an object
 
@@ -22,6 +23,12 @@ class Backbone(Protocol):
     output: dict
     blocks: dict[str, list]
     hidden_states: dict[str, list]
+
+
+class Towers(Backbone, Protocol):
+    """A model whose vectors of two kinds of things, the `sides`, lie in one space."""
+
+    sides: tuple[str, str]
 
 
 class Decodes(Protocol):

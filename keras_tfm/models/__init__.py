@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from keras_tfm.models.detection.rt_detr import RTDETR, RTDETRConfig
     from keras_tfm.models.detection.smca import SMCA, SMCAConfig
     from keras_tfm.models.multimodal.clip import CLIP, CLIPConfig
+    from keras_tfm.models.multimodal.clip4clip import CLIP4Clip, CLIP4ClipConfig
     from keras_tfm.models.multimodal.siglip import SigLIP, SigLIPConfig
     from keras_tfm.models.multimodal.vilbert import ViLBERT, ViLBERTConfig
     from keras_tfm.models.multimodal.vision_encoder_decoder import (
@@ -54,6 +55,16 @@ if TYPE_CHECKING:
     from keras_tfm.models.text.roberta import RoBERTa, RoBERTaConfig
     from keras_tfm.models.text.t5 import T5, T5Config
     from keras_tfm.models.text.transformer import Transformer, TransformerConfig
+    from keras_tfm.models.tracking.tmt import TMT, TMTConfig
+    from keras_tfm.models.tracking.transt import TransT, TransTConfig
+    from keras_tfm.models.tracking.transtrack import TransTrack, TransTrackConfig
+    from keras_tfm.models.tracking.trtr import TrTr, TrTrConfig
+    from keras_tfm.models.video.action_transformer import ActionTransformer, ActionTransformerConfig
+    from keras_tfm.models.video.i3d import I3D, I3DConfig
+    from keras_tfm.models.video.sttn import STTN, STTNConfig, STTNDiscriminator, STTNDiscriminatorConfig
+    from keras_tfm.models.video.timesformer import TimeSformer, TimeSformerConfig
+    from keras_tfm.models.video.videomae import VideoMAE, VideoMAEConfig
+    from keras_tfm.models.video.vistr import VisTR, VisTRConfig
     from keras_tfm.models.video.vivit import ViViT, ViViTConfig
     from keras_tfm.models.vision.autoformer import AutoFormer, AutoFormerConfig
     from keras_tfm.models.vision.autoformer_space import SearchSpace

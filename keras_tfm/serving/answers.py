@@ -23,10 +23,12 @@ def as_arrays(folder, labels: list[str] | None = None):
 
 
 def as_classes(folder, labels: list[str]):
-    """The likeliest label, beside the "probabilities" of all "labels"."""
+    """The likeliest label, beside the "probabilities" of all "labels": the mean of an example's rows, which
+    are clips of one video.
+    """
 
     def finish(outputs, rows, example):
-        (found,) = outputs
+        found = {name: np.mean([output[name] for output in outputs], axis=0) for name in outputs[0]}
         return {"label": labels[int(found["probabilities"].argmax())], "labels": labels, **found}
 
     return finish

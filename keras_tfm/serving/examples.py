@@ -192,6 +192,18 @@ def not_image(example):
     return f"expected an image of uint8 from 0 to 255, or of floats from 0 to 1, got {array.dtype}{span}"
 
 
+def not_video(example):
+    """A video is a file, given by its path or its bytes, a folder of frames, or an array (T, H, W) or
+    (T, H, W, C) of 8-bit values or of floats from 0 to 1.
+    """
+    if isinstance(example, str | bytes) or hasattr(example, "__fspath__"):
+        return None
+    shape = np.shape(example) if isinstance(example, np.ndarray) else ()
+    if len(shape) not in (3, 4):
+        return f"expected a video, an array (T, H, W, C), a file or a folder of frames, got {shown(example)}"
+    return not_image(example[0]) if len(example) else "expected two frames or more, there are none"
+
+
 MOST_MARKS = 3  # runs of marks that are split off at each end of a word: ." is two
 
 

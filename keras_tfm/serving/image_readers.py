@@ -25,7 +25,7 @@ class Images(Reader):
         self,
         folder,
         shape: tuple[int, int, int],
-        interpolation: Literal["bilinear", "bicubic"],
+        interpolation: Literal["bilinear", "bicubic", "lanczos"],
         crop_fraction: float,
         keep_aspect: bool,
     ):
@@ -34,39 +34,74 @@ class Images(Reader):
         self.portion = portion_of(self._shape)
 
     def row(self, example):
+        pixels, is_ready = self._pixels_of(example)
+        return from_0_to_1(pixels) if is_ready else self._cropped(pixels)
+
+    def _pixels_of(self, example):
+        """(An image (H, W, channels), whether it is an array of the function's size); else it is 8-bit."""
         check(example, not_image)
         if not isinstance(example, np.ndarray):
-            return self._resized(_pixels(bytes_of(example), self._shape[2]))
+            return _pixels(bytes_of(example), self._shape[2]), False
         image = example[..., None] if example.ndim == 2 else example
         if image.shape == self._shape:
-            return from_0_to_1(image)
+            return image, True
         if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != self._shape[2]:
             raise Refused(f"expected an image {self._shape}, or 8 bits, got {image.shape}")
-        return self._resized(image)
+        return image, False
 
-    def _resized(self, image):
-        pillow = imported("PIL.Image", "Pillow")
+    def _cropped(self, image):
+        """The middle of an 8-bit image that covers the function's size."""
         size = np.array(image.shape[:2])
         whole = np.array([int(side / self._crop_fraction + 1e-6) for side in self._shape[:2]])
         if self._keep_aspect:
             longer = 1 if whole[0] * size[1] >= whole[1] * size[0] else 0
             whole[longer] = whole[1 - longer] * size[longer] // size[1 - longer]
-        top, left = (whole - self._shape[:2]) // 2
-        picture = pillow.fromarray(image[..., 0] if image.shape[2] == 1 else image)
-        kernel = getattr(pillow.Resampling, self._interpolation)
+        corner = (whole - self._shape[:2]) // 2
         if whole.prod() <= MAX_PIXELS:
-            picture = picture.resize((int(whole[1]), int(whole[0])), kernel)
-            box = left, top, left + self._shape[1], top + self._shape[0]
-            return from_0_to_1(np.asarray(picture.crop(tuple(map(int, box)))).reshape(self._shape))
+            (top, left), (height, width, _) = corner, self._shape
+            return from_0_to_1(self._resized(image, whole)[top : top + height, left : left + width])
         # Only the part of a panorama that is kept is computed; its pixels may differ by a grey level.
-        scale = size / whole
-        ends = np.array([left, top, left + self._shape[1], top + self._shape[0]]) * np.tile(scale[::-1], 2)
-        box = tuple(np.minimum(ends, np.tile(size[::-1], 2)).tolist())
-        picture = picture.resize((self._shape[1], self._shape[0]), kernel, box)
-        return from_0_to_1(np.asarray(picture).reshape(self._shape))
+        ends = np.array([corner, corner + self._shape[:2]]) * (size / whole)
+        return from_0_to_1(self._resized(image, self._shape[:2], np.minimum(ends, size)))
+
+    def _resized(self, image, size, part=None):
+        """An 8-bit image, or the `part` of it between two corners, as one of this (height, width)."""
+        pillow = imported("PIL.Image", "Pillow")
+        picture = pillow.fromarray(image[..., 0] if image.shape[2] == 1 else image)
+        kernel, (rows, columns) = getattr(pillow.Resampling, self._interpolation), map(int, size)
+        (top, left), (bottom, right) = np.array([(0, 0), image.shape[:2]] if part is None else part).tolist()
+        # Columns first, as in training: Pillow 13 takes the rows first where many go, and rounds between.
+        picture = picture.resize((columns, picture.height), kernel, (left, 0, right, picture.height))
+        picture = picture.resize((columns, rows), kernel, (0, top, columns, bottom))
+        return np.asarray(picture).reshape(rows, columns, self._shape[2])
 
     def join(self, rows, widths=None):
         return {"images": np.stack(rows)}
+
+
+class ImagesOnCanvas(Images):
+    """Whole images on a canvas of the function's size, beside their own "sizes" (B, 2): stretched to it or,
+    with `keep_aspect`, resized until they fit and padded below and on the right.
+    """
+
+    def row(self, example):
+        pixels, is_ready = self._pixels_of(example)
+        size = pixels.shape[:2]
+        return (from_0_to_1(pixels) if is_ready else self._padded(pixels)), size
+
+    def _padded(self, image):
+        (height, width), (rows, columns, _) = image.shape[:2], self._shape
+        if self._keep_aspect and rows * width <= columns * height:
+            columns = max(rows * width // height, 1)
+        elif self._keep_aspect:
+            rows = max(columns * height // width, 1)
+        canvas = np.zeros(self._shape, "float32")
+        canvas[:rows, :columns] = from_0_to_1(self._resized(image, (rows, columns)))
+        return canvas
+
+    def join(self, rows, widths=None):
+        images, sizes = zip(*rows, strict=True)
+        return {**super().join(images, widths), "sizes": np.array(sizes, "int64")}
 
 
 def _pixels(data, channels):
@@ -80,8 +115,11 @@ def _pixels(data, channels):
         pixels = turned(np.asarray(picture.convert("RGB")), header.orientation)
     except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:
         raise Refused(f"{NOT_WHOLE} ({error})") from None
-    if channels == 3:
-        return pixels
+    return pixels if channels == 3 else grey_of(pixels)
+
+
+def grey_of(pixels):
+    """8-bit pixels (H, W, 3) as their luminance (H, W, 1)."""
     grey = np.rint(pixels.astype("float32") @ np.array([0.299, 0.587, 0.114], "float32"))
     return np.clip(grey, 0, 255).astype("uint8")[..., None]
 

@@ -3,9 +3,10 @@
 from typing import Any
 
 from .entries import chosen
-from .image_readers import Images
+from .image_readers import Images, ImagesOnCanvas
 from .reading import Plain
 from .text_readers import Blanks, Choices, Prompts, Questions, Texts, Words
+from .video_readers import Videos
 
 READERS: dict[str, Any] = {
     "texts": Texts,
@@ -15,6 +16,8 @@ READERS: dict[str, Any] = {
     "questions": Questions,
     "prompts": Prompts,
     "images": Images,
+    "canvas": ImagesOnCanvas,
+    "videos": Videos,
 }
 
 

@@ -19,7 +19,9 @@ class Read(NamedTuple):
 class Reader:
     """Examples as rows, and rows as arrays; a subclass has `row`, or else `read`."""
 
-    portion = None  # how many examples are read at once, where their rows take much memory; None for all
+    portion: int | None = (
+        None  # how many examples are read at once, where their rows take much memory; None for all
+    )
 
     def read(self, examples):
         """What each of the `examples` is read as: a `Read`, or the `Refused` that says why it is not."""

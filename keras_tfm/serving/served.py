@@ -11,7 +11,18 @@ from . import plugins
 from .answering import Answerer
 from .answers import answer_of
 from .entries import check, checked, parameters_of
-from .examples import Refused, listed, not_choices, not_image, not_pair, not_words, reasons, refuse_rows
+from .examples import (
+    Refused,
+    listed,
+    not_choices,
+    not_image,
+    not_pair,
+    not_video,
+    not_words,
+    reasons,
+    refuse_rows,
+    shown,
+)
 from .files import LAYOUT, NAME, SAVED_MODEL_NAME, check_files, digests_in, read_object
 from .image_readers import bytes_of, from_0_to_1
 from .readers import reader_of
@@ -56,7 +67,8 @@ class Served(Answerer):
     """A task in a format of its own: `served(examples)` gives {name: array}, as its SavedModel would.
 
     Examples are strings; for pairs, tuples of two; for words, lists of strings; for choices, (text, [choice,
-    ...]); for questions, (question, context); for images, arrays or the paths or bytes of image files.
+    ...]); for questions, (question, context); for images, arrays or the paths or bytes of image files; for
+    videos, arrays (T, H, W, C), or the paths of video files or of folders of frames.
     `served.run(inputs)` computes the function of numbers alone, of which `served.read(examples)` gives the
     inputs, {name: array}; of a task that writes texts it is a `decoder`, which gives {"ids": the ids that are
     written for each row, with the end token}.
@@ -136,13 +148,15 @@ class SavedModel:
 
     def __call__(self, examples, batch_size=None):
         """The answers to all `examples`, in one batch: of a forecaster rows of numbers, of a recommender
-        users, of any other task what `Served` takes. All texts to choose for need as many choices.
+        users, for videos clips of the model's size or lists of their frames' image files, of any other task
+        what `Served` takes. All texts to choose for need as many choices.
         """
         examples = listed(examples)
         if not examples:
             return {}
-        are_images = "images" in self._signatures and isinstance(examples[0], np.ndarray)
-        signature = self._signatures["images" if are_images else "serving_default"]
+        arrays = [name for name in ("images", "videos") if name in self._signatures]
+        are_arrays = bool(arrays) and isinstance(examples[0], np.ndarray)
+        signature = self._signatures[arrays[0] if are_arrays else "serving_default"]
         inputs = inputs_of(signature.structured_input_signature[1], examples)
         answers = signature(**{name: self._constant(x) for name, x in inputs.items()})
         return {name: _decoded(x.numpy()) for name, x in answers.items()}
@@ -153,6 +167,14 @@ def inputs_of(names, examples):
     if "images" in names:
         refuse_rows(reasons(examples, not_image))
         return {"images": np.stack([from_0_to_1(image) for image in examples])}
+    if "videos" in names:
+        refuse_rows(reasons(examples, not_video))
+        return {"videos": np.stack([from_0_to_1(video) for video in examples])}
+    if "frame_bytes" in names:
+        length = names["frame_bytes"].shape[1]
+        read = [refused_or(frames_of, example, length) for example in examples]
+        refuse_rows({row: str(x) for row, x in enumerate(read) if isinstance(x, Refused)})
+        return {"frame_bytes": read}
     if "image_bytes" in names:
         refuse_rows(reasons(examples, not_image))
         found = [refused_or(bytes_of, example) for example in examples]
@@ -171,6 +193,15 @@ def inputs_of(names, examples):
     (name,) = names  # "text", of which words are parts, or "user"
     refuse_rows(reasons(examples, not_words))
     return {name: [example if isinstance(example, str) else " ".join(example) for example in examples]}
+
+
+def frames_of(example, length):
+    """The bytes of the image files that are a clip's frames, given by bytes or paths; raises `Refused`."""
+    if not isinstance(example, list | tuple) or len(example) != length:
+        raise Refused(f"expected an array, or a list of {length} image files, got {shown(example)}")
+    if any(not isinstance(frame, str | bytes | os.PathLike) for frame in example):
+        raise Refused("expected frames by the paths or the bytes of image files, got others")
+    return [bytes_of(frame) for frame in example]
 
 
 def is_export(folder):

@@ -16,6 +16,7 @@ QuestionAnswerer      answer            see data.Questions         pairs -> text
 ChoiceAnswerer        choose            see data.Choices           choices -> int    as for fit
 SentenceEncoder       sentence-vectors  -                          [str] -> vectors  -
 ImageClassifier       classify-images   (images, labels)           images -> names   (images, labels)
+VideoClassifier       classify-videos   (videos, labels)           videos -> names   (videos, labels)
 ImagePretrainer       pretrain-images   images                     images -> vectors (images, labels)
 ImageEncoder          image-vectors     -                          images -> vectors -
 ImageTextMatcher      match-images      (images, texts)            images -> vectors (images, texts)
@@ -61,6 +62,8 @@ if TYPE_CHECKING:
     from keras_tfm.tasks.text.token_classifier import TokenClassifier, TokenClassifierConfig
     from keras_tfm.tasks.text.translator import Translator, TranslatorConfig
     from keras_tfm.tasks.trainable import TrainableTask
+    from keras_tfm.tasks.videos.video_classifier import VideoClassifier, VideoClassifierConfig
+    from keras_tfm.tasks.videos.video_families import FAMILIES as VIDEO_FAMILIES
 else:
     on_demand.begin(globals())
 

@@ -90,10 +90,11 @@ def needs(capability, reason):
 
 
 def masks_of(case):
-    """{axis: name} of the padding masks, but of a model that mixes padding in."""
+    """{axis: name} of the padding masks of axes that vary, but of a model that mixes padding in."""
     if case.mixes_padding:
         return {}
-    return {spec.shape[-1]: name for name, spec in case.inputs.items() if spec.dtype == "bool"}
+    axes = {spec.shape[-1]: name for name, spec in case.inputs.items() if spec.dtype == "bool"}
+    return {axis: name for axis, name in axes.items() if isinstance(axis, str)}
 
 
 def padded_by(amount, axis, inputs, case, after):

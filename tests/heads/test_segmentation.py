@@ -6,7 +6,7 @@ import pytest
 from scipy.ndimage import map_coordinates
 
 from keras_tfm import heads
-from keras_tfm.layers.resizing import resize_bilinear
+from keras_tfm.layers.resizing import resize_between_corners, resize_bilinear
 from keras_tfm.models import MiT, MiTConfig, ViT, ViTConfig
 from tests import contract
 from tests.contract import Case, floats, randomise
@@ -81,6 +81,16 @@ def test_resizing_is_linear_between_centres():
     grid = np.meshgrid(rows, columns, indexing="ij")
     expected = map_coordinates(x[0, ..., 0], grid, order=1, mode="nearest")
     np.testing.assert_allclose(resize_bilinear(x, (7, 9))[0, ..., 0], expected, atol=1e-6)
+
+
+def test_resizing_between_corners():
+    """Places are evenly spaced from the first cell's centre to the last one's."""
+    x = np.random.default_rng(0).normal(size=(2, 4, 5, 3)).astype("float32")
+    y = np.asarray(resize_between_corners(x, (8, 9)))
+    assert y.shape == (2, 8, 9, 3)
+    places = np.meshgrid(np.linspace(0, 3, 8), np.linspace(0, 4, 9), indexing="ij")
+    np.testing.assert_allclose(y[1, ..., 2], map_coordinates(x[1, ..., 2], places, order=1), atol=1e-6)
+    np.testing.assert_array_equal(y[:, [0, 0, -1, -1], [0, -1, 0, -1]], x[:, [0, 0, -1, -1], [0, -1, 0, -1]])
 
 
 def test_mlp_decoder_fuses_as_the_paper_has_it():

@@ -19,6 +19,7 @@ from keras_tfm.layers import (
     MultiHeadAttention,
     NormalizedDense,
     OnGrid,
+    Parallel,
 )
 from keras_tfm.layers.grid import every_nth, to_map
 from keras_tfm.layers.patches import flatten_map
@@ -26,6 +27,7 @@ from tests import contract
 from tests.contract import Case, floats
 
 MAP = {"x": floats(5, 6, 4)}
+VIDEO = {"x": floats(4, 5, 3, 2)}
 
 
 def depthwise(multiplier=1):
@@ -41,14 +43,24 @@ test_contract = contract.check(
     ),
     Case("grouped", lambda: Convolution(6, groups=2), MAP, convolves=True),
     Case("depthwise", lambda: depthwise(2), MAP, convolves=True, kind="depthwise"),
+    Case("dilated", lambda: Convolution(6, dilation=2), MAP, convolves=True),
+    Case("of videos", lambda: Convolution(6, (3, 1, 2), (2, 1, 2)), VIDEO, convolves=True),
+    Case("of videos, same", lambda: Convolution(6, 3, 2, "same"), VIDEO, convolves=True),
     Case("dense", lambda: NormalizedDense(6, activation="silu"), {"x": floats("T", 4)}),
     Case("dense with another norm", lambda: NormalizedDense(6, LayerNormalization()), {"x": floats("T", 4)}),
     Case("chain", lambda: Chain([depthwise(), BatchNormalization(), depthwise()]), MAP),
     Case("chain with dropout", lambda: Chain([FeedForward(6, dropout=0.5)]), {"x": floats("T", 4)}),
+    Case(
+        "parallel",
+        lambda: Parallel([Convolution(3, 1), Chain([MaxPooling(3, 1, 1), depthwise()])]),
+        MAP,
+        convolves=True,
+    ),
     Case("stem", lambda: ConvolutionalStem(4, 2, "silu"), MAP, convolves=True),
     Case("Fourier positions", lambda: FourierPositions(4), MAP),
     Case("pooling", lambda: MaxPooling((3, 2), 2, (1, 0)), MAP),
     Case("pooling, same", lambda: MaxPooling(3, 2, "same"), MAP),
+    Case("pooling of videos", lambda: MaxPooling((1, 3, 3), (1, 2, 2), "same"), VIDEO),
     Case("attention among cells", lambda: MapAttention(MultiHeadAttention(2)), MAP, attends=True),
     Case(
         "attention to a smaller map",
@@ -99,6 +111,38 @@ def test_maps_are_padded_on_both_sides(kernel_size, stride, padding, margins):
     assert (bias == 0).all()
     np.testing.assert_allclose(y, by_hand(x, kernel, stride, margins), atol=1e-5)
     assert layer.compute_output_shape(x.shape) == y.shape
+
+
+@pytest.mark.parametrize(
+    ("stride", "padding", "margins"),
+    [((2, 1, 2), None, (1, 0, 1)), (1, (0, 2, 1), (0, 2, 1)), ((2, 2, 1), "same", (1, 0, 1))],
+)
+def test_videos_are_convolved_over_frames_too(stride, padding, margins):
+    """A 3 x 2 x 3 kernel is the sum of three 2 x 3 kernels on neighbouring frames. "same" on 5 x 6 x 7 adds
+    a frame and a column before and after, since 2 (3 - 1) + 3 - 5 = 2, and no row: 2 (3 - 1) + 2 - 6 = 0.
+    """
+    x = np.random.default_rng(0).normal(size=(2, 5, 6, 7, 3)).astype("float32")
+    layer = Convolution(5, (3, 2, 3), stride, padding)
+    y = layer(x)
+    kernel = layer.get_weights()[0]
+    padded = np.pad(x, ((0, 0), *((n, n) for n in margins), (0, 0)))
+    steps = (stride,) * 3 if isinstance(stride, int) else stride
+    moments = range(0, padded.shape[1] - 2, steps[0])
+    whole = [
+        sum(by_hand(padded[:, i + t], kernel[t], 1, (0, 0)) for t in range(3))[:, :: steps[1], :: steps[2]]
+        for i in moments
+    ]
+    np.testing.assert_allclose(y, np.stack(whole, axis=1), atol=1e-5)
+    assert layer.compute_output_shape(x.shape) == y.shape
+
+
+def test_a_dilated_kernel_has_zeros_between_its_cells():
+    x = np.random.default_rng(0).normal(size=(2, 6, 7, 3)).astype("float32")
+    layer = Convolution(5, 3, dilation=2, use_bias=False)
+    y = layer(x)
+    kernel = np.zeros((5, 5, 3, 5), "float32")
+    kernel[::2, ::2] = layer.get_weights()[0]
+    np.testing.assert_allclose(y, by_hand(x, kernel, 1, (2, 2)), atol=1e-5)
 
 
 def test_groups_are_convolved_on_their_own():
@@ -170,6 +214,14 @@ def test_paths_of_weights_do_not_depend_on_what_was_made_before():
     }
 
 
+def test_branches_stand_side_by_side_and_take_a_context():
+    x, context = np.random.default_rng(0).normal(size=(2, 3, 5, 8)).astype("float32")
+    layer = Parallel([MultiHeadAttention(2), MultiHeadAttention(4)])
+    y = layer(x, context)
+    assert [branch.name for branch in layer.branches] == ["branch_0", "branch_1"]
+    np.testing.assert_array_equal(y[..., 8:], layer.branches[1](x, context))
+
+
 def test_a_grid_runs_row_by_row_behind_its_prefix():
     x = np.arange(7, dtype="float32").reshape(1, 7, 1)
     np.testing.assert_array_equal(to_map(x[:, 1:], (2, 3))[0, ..., 0], [[1, 2, 3], [4, 5, 6]])
@@ -193,8 +245,11 @@ def test_a_grid_runs_row_by_row_behind_its_prefix():
             "`groups` must divide the channels, 4, and `filters`, 4; it is 3",
         ),
         (lambda: Convolution(4, 9, padding=0), r"A map of 5 x 6 is smaller than a window of 9 x 9"),
+        (lambda: Convolution(4, (3, 3, 3)), "`kernel_size` must be one number, or one for each of 2 axes"),
+        (lambda: Convolution(4, stride=2, dilation=2), "`stride` must be 1 where `dilation` is 2; it is 2"),
         (lambda: NormalizedDense(0), "`units` must be at least 1; it is 0"),
         (lambda: Chain([]), "`layers` must hold at least one"),
+        (lambda: Parallel([]), "`branches` must hold at least one"),
         (
             lambda: OnGrid(depthwise(), (2, 3)),
             "must have 6 tokens, `prefix` 0 and a `grid` of 2 x 3; it has 5",
@@ -208,8 +263,12 @@ def test_refusals(make, message):
 
 
 def test_a_convolution_takes_maps():
-    with pytest.raises(ValueError, match=r"shape \(B, height, width, C\); it is \(1, 5, 4\)"):
+    with pytest.raises(ValueError, match=r"\(B, height, width, C\), of videos .*; it is \(1, 5, 4\)"):
         Convolution(2)(np.zeros((1, 5, 4), "float32"))
+
+
+def pooled_video(video):
+    return [video[i : i + 2].max((0, 2), keepdims=True)[0] for i in range(len(video) - 1)]
 
 
 def test_pooling_takes_the_greatest_of_each_window():
@@ -230,6 +289,8 @@ def test_pooling_takes_the_greatest_of_each_window():
         )
     with pytest.raises(ValueError, match=r"`padding` must lie in 0 to half of `pool_size`, 3; it is 2"):
         MaxPooling(3, padding=2)
+    videos = np.reshape(x, (2, 5, 2, 3, 3))
+    np.testing.assert_array_equal(MaxPooling((2, 1, 3), 1)(videos), [pooled_video(video) for video in videos])
     with pytest.raises(ValueError, match="A map of 5 x 2 is smaller than a window of 3 x 3"):
         MaxPooling(3)(x[:, :, :2])
 

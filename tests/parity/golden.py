@@ -33,20 +33,30 @@ def errors_of(path):
     read = reader_of(config["class"])
     if read is None:
         return config["class"], None
+    parameters = inspect.signature(read).parameters
+    if "arrays" in parameters:
+        inputs, ours = read(config["args"], arrays)
+        return config["class"], differences({x: y for x, y in arrays.items() if x not in inputs}, ours)
     keys = [name for name in arrays if name.startswith("weights/")]
     weights = {name.removeprefix("weights/"): arrays.pop(name) for name in keys}
     sample = {"sample": config["sample"]} if "sample" in config else {}
     shapes = {"shapes": {name: x.shape for name, x in arrays.items()}}
-    takes_shapes = "shapes" in inspect.signature(read).parameters
-    model, outputs = read(config["args"] | sample, weights, **(shapes if takes_shapes else {}))
+    model, outputs = read(config["args"] | sample, weights, **(shapes if "shapes" in parameters else {}))
     arrays = {name: x for name, x in arrays.items() if not name.startswith("sampled/")}
     ours = keras.Model(model.input, outputs)({name: arrays.pop(name) for name in model.input})
+    return config["class"], differences(arrays, ours)
+
+
+def differences(arrays, ours):
+    """{name: greatest difference / greatest value} of the stored `arrays` and `ours`, infinite for an array
+    that is not made or has another shape.
+    """
     errors = dict.fromkeys(arrays, np.inf)
     for name in arrays.keys() & ours.keys():
         y, expected = (np.asarray(x, "float64") for x in (ours[name], arrays[name]))
         if y.shape == expected.shape:
             errors[name] = float(np.abs(y - expected).max() / max(np.abs(expected).max(), 1e-30))
-    return config["class"], errors
+    return errors
 
 
 def main(paths):

@@ -46,6 +46,7 @@ INPUTS = {
     "choose": [("who sat", ["cat", "mat"]), ("who ran", ["dog", "the cat"])],
     "sentence-vectors": TEXTS,
     "classify-images": drawn(3, 8, 8, 1),
+    "classify-videos": drawn(3, 4, 8, 8, 1),
     "pretrain-images": drawn(3, 8, 8, 1),
     "image-vectors": drawn(3, 8, 8, 1),
     "detect": drawn(2, 16, 16, 1),

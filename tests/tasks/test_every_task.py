@@ -42,6 +42,12 @@ def images():
     return tasks.ImageClassifier.from_size("tiny", ["a", "b"], num_layers=1, dim=16, num_heads=2, **sizes)
 
 
+def videos():
+    sizes = {"num_frames": 4, "image_size": 8, "tubelet_size": (2, 4, 4), "num_channels": 1}
+    model = {"num_layers": 1, "dim": 16, "num_heads": 2, "intermediate_dim": 16}
+    return tasks.VideoClassifier.from_size("tiny", ["a", "b"], **sizes, **model)
+
+
 def pretrainer():
     config = tasks.ImagePretrainerConfig(method="dino", num_prototypes=8, head_dim=8, bottleneck_dim=4)
     return tasks.ImagePretrainer(images().model.backbone, config)
@@ -105,6 +111,7 @@ MAKERS = {
     "choose": (lambda: encoder(tasks.ChoiceAnswerer, CHOSEN, max_length=16), CHOSEN),
     "sentence-vectors": (lambda: encoder(tasks.SentenceEncoder), None),
     "classify-images": (images, (np.zeros((2, 8, 8), "uint8"), ["a", "b"])),
+    "classify-videos": (videos, (np.zeros((2, 5, 8, 8), "uint8"), ["a", "b"])),
     "pretrain-images": (pretrainer, (np.eye(8, dtype="uint8")[None].repeat(10, 0), ["a", "b"] * 5)),
     "detect": (detector, (np.zeros((2, 16, 16), "uint8"), [[[2, 2, 8, 8]], []], [["x"], []])),
     "segment": (segmenter, (np.zeros((2, 8, 8), "uint8"), np.zeros((2, 8, 8), "uint8"))),
@@ -262,9 +269,10 @@ def test_predict_refuses_what_is_no_list_of_examples(name):
         wrongs.append("the cat")
         right, rows = RIGHT.get(name, RIGHT["classify"])[0], [None, b"the cat"]
     else:  # a string is the path of one image
-        right, rows = np.zeros(task.image_shape, "uint8"), [None, 5]
+        shape = task.video_shape if name == "classify-videos" else task.image_shape
+        right, rows = np.zeros(shape, "uint8"), [None, 5]
     for wrong in wrongs:
-        with pytest.raises(ValueError, match=r"examples: expected a list, got|`images`"):
+        with pytest.raises(ValueError, match=r"examples: expected a list, got|`images`|`videos`"):
             task.predict(wrong)
     for wrong in rows:
         with pytest.raises(ValueError, match="row 1: expected "):

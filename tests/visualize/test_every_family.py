@@ -3,7 +3,8 @@
 They are computed once more, in float64, from the scores that the layers compute. Without attention are BiT,
 FNet, MLPMixer, ResNet, ResNetVD, Recurrent and Autoregressive. tests/layers/test_deformable.py has those of
 DeformableDETR's and RTDETR's points, told by cells; Mask2Former's encoder looks at such points too, and
-tests/models/test_mask2former.py has the weights of its decoder.
+tests/models/test_mask2former.py has the weights of its decoder; TransTrack's blocks are DeformableDETR's.
+tests/models/test_tmt.py has what TMT's attention transfers.
 """
 
 import dataclasses
@@ -21,13 +22,19 @@ from tests import contract
 from tests.models import (
     test_autoformer,
     test_clip,
+    test_clip4clip,
     test_conditional_detr,
     test_detr,
     test_mask_former,
     test_siglip,
     test_smca,
+    test_timesformer,
+    test_transt,
+    test_trtr,
+    test_videomae,
     test_vilbert,
     test_vision_encoder_decoder,
+    test_vistr,
     test_vit_mae,
     test_vivit,
 )
@@ -42,6 +49,10 @@ OTHERS = {
         {"images": (8, 12, 1), "network": (5,)},
     ),
     "CLIP": (lambda: models.CLIP(test_clip.SMALL), {"images": (4, 6, 1), "token_ids": (5,)}),
+    "CLIP4Clip": (
+        lambda: models.CLIP4Clip(test_clip4clip.SMALL),
+        {"videos": (3, 4, 6, 1), "token_ids": (5,)},
+    ),
     "ConditionalDETR": (
         lambda: models.ConditionalDETR(test_conditional_detr.SMALL),
         {"images": (20, 24, 1)},
@@ -50,6 +61,16 @@ OTHERS = {
     "MaskFormer": (lambda: models.MaskFormer(test_mask_former.SMALL), {"images": (20, 24, 1)}),
     "SigLIP": (lambda: models.SigLIP(test_siglip.SMALL), {"images": (4, 6, 1), "token_ids": (5,)}),
     "SMCA": (lambda: models.SMCA(test_smca.SMALL), {"images": (20, 24, 1)}),
+    "TransT": (
+        lambda: models.TransT(test_transt.SMALL),
+        {"template_images": (12, 16, 1), "images": (20, 24, 1)},
+    ),
+    "TrTr": (
+        lambda: models.TrTr(test_trtr.SMALL),
+        {"template_images": (12, 16, 1), "images": (20, 24, 1)},
+    ),
+    "TimeSformer": (lambda: models.TimeSformer(test_timesformer.DIVIDED), {"videos": (3, 4, 4, 1)}),
+    "VideoMAE": (lambda: models.VideoMAE(test_videomae.SMALL), {"videos": (4, 4, 6, 1)}),
     "ViLBERT": (
         lambda: models.ViLBERT(test_vilbert.SMALL),
         {"image_tokens": (4, 6), "text_tokens": (5, 8)},
@@ -58,6 +79,7 @@ OTHERS = {
         lambda: models.VisionEncoderDecoder(test_vision_encoder_decoder.SMALL),
         {"images": (12, 12, 1), "decoder_token_ids": (5,)},
     ),
+    "VisTR": (lambda: models.VisTR(test_vistr.SMALL), {"videos": (2, 20, 24, 1)}),
     "ViTMAE": (lambda: models.ViTMAE(test_vit_mae.SMALL), {"images": (4, 6, 1), "noise": (6,)}),
     "ViViT": (lambda: models.ViViT(test_vivit.FACTORIZED), {"videos": (4, 4, 6, 1)}),
 }

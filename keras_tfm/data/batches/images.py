@@ -13,7 +13,6 @@ import tensorflow as tf
 from keras_tfm.configs import Refusal
 from keras_tfm.data.batches.augmentation import Augmentation
 from keras_tfm.data.batches.epochs import Batches, shuffled
-from keras_tfm.data.sources.image_files import ImageFiles
 
 
 def check_images(images, channels) -> np.ndarray:
@@ -55,9 +54,11 @@ class ImageBatches(Batches):
     (TensorShape([2, 8, 8, 3]), [0, 1])
     """
 
+    input_name = "images"
+
     def __init__(
         self,
-        images: np.ndarray | ImageFiles,
+        images: Any,
         labels: Sequence[int] | Sequence[bytes] | np.ndarray,
         prepare: Callable[[tf.Tensor], tf.Tensor] | None,
         batch_size: int,
@@ -67,12 +68,12 @@ class ImageBatches(Batches):
         num_classes: int | None = None,
     ) -> None:
         with tf.device("cpu"):  # a data set may be larger than an accelerator's memory
-            self.images = images if isinstance(images, ImageFiles) else tf.constant(images)
+            self.images = tf.constant(images) if isinstance(images, np.ndarray) else images
             self.labels = tf.constant(labels)
         self.prepare: Any = prepare  # None where a subclass makes the model's input itself
         self.batch_size = min(batch_size, len(images))
         self.seed = seed
-        if max_shift >= (side := min(images.shape[1:3])):
+        if max_shift >= (side := min(images.shape[-3:-1])):
             raise Refusal("max_shift", f"below {side}, the images' side", max_shift)
         self.max_shift = max_shift
         self.augmentation = augmentation
@@ -87,12 +88,18 @@ class ImageBatches(Batches):
             order = tf.cast(shuffled(count, self.seed, number), tf.int64)
         order = tf.data.Dataset.from_tensor_slices(order)
         rows = order.batch(self.batch_size, self.seed is not None)
-        if isinstance(self.images, ImageFiles):
-            images = self.images.dataset(order).batch(self.batch_size, self.seed is not None)
-        else:
+        if isinstance(self.images, tf.Tensor):
             images = rows.map(lambda rows: tf.gather(self.images, rows))
+        else:
+            images = self._examples(order, number).batch(self.batch_size, self.seed is not None)
         batches = tf.data.Dataset.zip(images, rows).enumerate()
         return batches.map(lambda step, batch: self._batch(tf.stack([number, step]), *batch))
+
+    def _examples(self, order, number):
+        """The images of the epoch `number` that are not in memory, one by one, in the `order` of their
+        rows.
+        """
+        return self.images.dataset(order)
 
     def _batch(self, step, images, rows):
         labels = tf.gather(self.labels, rows)
@@ -104,7 +111,7 @@ class ImageBatches(Batches):
                 images = shift_images(images, self.max_shift, key)
             if self.augmentation is not None:
                 images, labels = self.augmentation(images, labels, key)
-        return {"images": self.prepare(images)}, labels
+        return {self.input_name: self.prepare(images)}, labels
 
 
 def shift_images(images, max_shift, seed):

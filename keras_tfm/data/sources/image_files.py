@@ -4,7 +4,7 @@ import concurrent.futures
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -191,10 +191,24 @@ def readable(
     """
     is_kept = in_memory and files.fits_memory
     decoded, problems = files.read(is_kept)
-    good = np.array([row for row in range(len(files)) if row not in problems], int)
-    for row, problem in problems.items():
-        if not len(good) or (labels is not None and not np.any(labels[good] == labels[row])):
-            raise DataError(files.place(row), None, problem)
-    tell_left_out({files.place(row): problem for row, problem in problems.items()}, len(files))
+    good = kept_rows(problems, files.place, labels, len(files))
     images = decoded if is_kept else files
     return images[good] if problems else images, good
+
+
+def kept_rows(
+    problems: Mapping[int, str],
+    place: Callable[[int], str],
+    labels: np.ndarray | None,
+    count: int,
+    unit: str = "images",
+) -> np.ndarray:
+    """The rows, of `count`, without `problems`, which are reported with the `place` of each; DataError if
+    there are none or, with `labels` (N,), none of a class.
+    """
+    good = np.array([row for row in range(count) if row not in problems], int)
+    for row, problem in problems.items():
+        if not len(good) or (labels is not None and not np.any(labels[good] == labels[row])):
+            raise DataError(place(row), None, problem)
+    tell_left_out({place(row): problem for row, problem in problems.items()}, count, unit)
+    return good

@@ -86,11 +86,8 @@ def read_labelled_images(
     found, labels, places = [], [], []
     chosen = Columns(("image", "label"), one_of_each(IMAGES, LABELS), parse_layout(columns))
     for row in read_all(files, chosen, "images"):
-        label = row.cells[1]
-        if not isinstance(label, int | str) or not str(label).strip():
-            row.refuse(f"expected a label, got {label!r:.60}")
         found.append(source_of(row))
-        labels.append(label)
+        labels.append(label_of(row))
         places.append(_place_of(row, found[-1]))
     images = ImageFiles(found, (height, width, channels), preprocessing, places)
     return _labelled(images, np.array(labels, object), files[0], in_memory)
@@ -131,12 +128,19 @@ def _labelled(images: Any, labels: np.ndarray, path: str, in_memory: bool = True
     if isinstance(images, ImageFiles):
         images, rows = readable(images, labels, in_memory)
         labels = labels[rows]
+    numbers, names = in_order(labels, path)
+    return LabelledImages(images, numbers, names)
+
+
+def in_order(labels: np.ndarray, path: Path, unit: str = "images") -> tuple[np.ndarray, list[str]]:
+    """(The labels (N,) as indices of their names, these names in order, numbers by value); DataError for
+    fewer than two.
+    """
     names = sorted(set(labels.tolist()), key=lambda label: (isinstance(label, str), label))
     if len(names) < 2:
-        raise DataError(path, None, f"expected images of two classes or more, got {names!r:.60} alone")
+        raise DataError(path, None, f"expected {unit} of two classes or more, got {names!r:.60} alone")
     numbers = {name: number for number, name in enumerate(names)}
-    indices = np.array([numbers[label] for label in labels.tolist()], "int32")
-    return LabelledImages(images, indices, list(map(str, names)))
+    return np.array([numbers[label] for label in labels.tolist()], "int32"), list(map(str, names))
 
 
 def _read_arrays(
@@ -155,6 +159,14 @@ def _read_arrays(
     return _labelled(np.concatenate(parts), np.array(labels, object), files[0])
 
 
+def label_of(row: Row) -> int | str:
+    """The label in the second cell of the row; DataError for another value, and for none."""
+    label = row.cells[1]
+    if not isinstance(label, int | str) or not str(label).strip():
+        row.refuse(f"expected a label, got {label!r:.60}")
+    return label
+
+
 def bytes_of(row: Row) -> bytes:
     """The image in the first cell of the row: bytes or, as in the library `datasets`, {"bytes": bytes}."""
     data = row.cells[0].get("bytes") if isinstance(row.cells[0], dict) else row.cells[0]
@@ -163,15 +175,17 @@ def bytes_of(row: Row) -> bytes:
     return data
 
 
-def source_of(row: Row) -> bytes | str:
-    """The image in the first cell of the row: its bytes, or its path, in a table relative to the table."""
+def source_of(row: Row, kind: str = "an image") -> bytes | str:
+    """The image, or other `kind` of file, in the first cell of the row: its bytes, or its path, in a table
+    relative to the table.
+    """
     if not isinstance(row.cells[0], str):
         return bytes_of(row)
     path = os.path.join(os.path.dirname(row.path), row.text(0).strip())
     if row.may_be_header and not os.path.exists(path):
         names = ",".join(str(cell).strip() for cell in row.cells)
         row.refuse(
-            f"expected the path of an image, relative to the table, and there is none at {path}; if the row "
+            f"expected the path of {kind}, relative to the table, and there is none at {path}; if the row "
             f"holds names, choose the columns of the paths and the labels: --columns {names[:80]}"
         )
     return path
@@ -206,23 +220,29 @@ def _read_folders(
     folders: Sequence, shape: tuple[int, int, int], preprocessing: Preprocessing, in_memory: bool = True
 ) -> LabelledImages:
     """`read_image_folder` for several folders, whose classes are merged by name."""
-    classes = [path for folder in folders for path in _visible(pathlib.Path(folder)) if path.is_dir()]
+    files, labels = in_class_folders(folders, "images")
+    images = ImageFiles(files, shape, preprocessing)
+    return _labelled(images, np.array(labels, object), folders[0], in_memory)
+
+
+def in_class_folders(folders: Sequence, unit: str) -> tuple[list[pathlib.Path], list[str]]:
+    """(What stands in the folders in `folders`, the names of these folders, which are labels)."""
+    classes = [path for folder in folders for path in visible(pathlib.Path(folder)) if path.is_dir()]
     if (count := len({path.name for path in classes})) < 2:
-        problem = f"expected a folder of images for each class, got {count} folders"
+        problem = f"expected a folder of {unit} for each class, got {count} folders"
         raise DataError(folders[0], None, problem)
-    files: list = []
+    files: list[pathlib.Path] = []
     labels: list[str] = []
     for path in classes:
-        inside = _visible(path)
+        inside = visible(path)
         if not inside:
-            raise DataError(path, None, "expected images, the folder is empty")
-        if all(entry.is_dir() for entry in inside):
+            raise DataError(path, None, f"expected {unit}, the folder is empty")
+        if unit == "images" and all(entry.is_dir() for entry in inside):
             problem = "expected images, got folders: name the folder whose own folders are the classes"
             raise DataError(path, None, problem)
         files += inside
         labels += [path.name] * len(inside)
-    images = ImageFiles(files, shape, preprocessing)
-    return _labelled(images, np.array(labels, object), folders[0], in_memory)
+    return files, labels
 
 
 def read_images(
@@ -275,14 +295,15 @@ def _image_files(path: pathlib.Path) -> list[pathlib.Path]:
         if not path.exists():
             raise DataError(path, None, "cannot be read: No such file or directory")
         return [path]
-    inside = _visible(path)
-    files = [file for part in inside for file in (_visible(part) if part.is_dir() else [part])]
+    inside = visible(path)
+    files = [file for part in inside for file in (visible(part) if part.is_dir() else [part])]
     if not files:
         raise DataError(path, None, "expected images, the folder is empty")
     return files
 
 
-def _visible(folder: pathlib.Path) -> list[pathlib.Path]:
+def visible(folder: pathlib.Path) -> list[pathlib.Path]:
+    """What stands in a folder, sorted by name, without hidden files; DataError if it cannot be read."""
     try:
         return sorted(path for path in folder.iterdir() if not path.name.startswith(HIDDEN))
     except OSError as error:

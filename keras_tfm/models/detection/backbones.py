@@ -1,11 +1,13 @@
 """Which models of images stand in front of a detector, and the part of a configuration that says so."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, Literal
 
 import keras
 
-from keras_tfm.models.base import Trace
+from keras_tfm.configs import Refusal
+from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.vision.botnet import BoTNet
 from keras_tfm.models.vision.cat import CAT
 from keras_tfm.models.vision.cmt import CMT
@@ -101,3 +103,40 @@ class AroundBackbone(ImageConfig):
                 if isinstance(layer, keras.layers.BatchNormalization):
                     layer.trainable = False  # Keras's then keeps its statistics too
         return backbone
+
+
+class ModelAroundBackbone(ConfiguredModel):
+    """A model whose first part is a model of images with `maps`. Abstract."""
+
+    config_class: type[AroundBackbone]
+
+    @classmethod
+    def around(cls, backbone, **fields):
+        """A model with the weights of `backbone`, a model of images with `maps`.
+
+        `fields` are fields of its configuration. ValueError for images of another size for which the backbone
+        has no weights, and for a model without maps.
+        """
+        config = dataclasses.asdict(backbone.config)
+        image = {name: config.pop(name) for name in OF_DETECTOR}
+        make: Callable = cls
+        model = make(
+            cls.config_class(**{**image, **fields}, backbone=type(backbone).__name__, backbone_config=config)
+        )
+        weights = {weight.path: weight for weight in backbone.weights}
+        for weight in model.weights:
+            if (value := weights.get(weight.path)) is None:
+                continue
+            if value.shape != weight.shape:
+                size = model.config.image_size
+                raise Refusal("image_size", f"the backbone's, {image['image_size']}", size)
+            weight.assign(value)
+        return model
+
+
+def on_images(backbone, images):
+    """(The `maps` of `images`, by the layers of a `backbone` in the graph of these tensors, the `Trace`)."""
+    states = backbone.hidden_states["encoder"]
+    found = keras.Model(backbone.input["images"], [*backbone.maps, *states]).call(images)
+    count = len(backbone.maps)
+    return found[:count], Trace({"backbone": backbone.blocks["encoder"]}, {"backbone": found[count:]})

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
 import keras
@@ -16,12 +15,10 @@ from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.image_positions import SineGridPositionEncoding
 from keras_tfm.layers.normalization import LayerNormalization
-from keras_tfm.layers.patches import flatten_map
 from keras_tfm.layers.positioned_block import PositionedAttention
 from keras_tfm.layers.positions import sines
 from keras_tfm.layers.resizing import resize_nearest
-from keras_tfm.models.base import ConfiguredModel
-from keras_tfm.models.detection.backbones import OF_DETECTOR, AroundBackbone
+from keras_tfm.models.detection.backbones import AroundBackbone, ModelAroundBackbone
 
 EPSILON = 1e-5
 Queries = Annotated[int, Between(1, 2**14)]  # each attends to all others
@@ -61,7 +58,7 @@ class SetDetectorConfig(AroundBackbone):
         return tuple(b if a is None else a for a, b in zip(decoder, encoder, strict=True))
 
 
-class SetDetector(ConfiguredModel):
+class SetDetector(ModelAroundBackbone):
     """A model that turns images into a set of vectors, one for each object query. Abstract.
 
     Inputs: `images` (B, H, W, C), floating-point, and `pixel_mask` (B, H, W), True for a pixel of an image
@@ -74,29 +71,6 @@ class SetDetector(ConfiguredModel):
         inputs = {"images": backbone.input["images"], "pixel_mask": pixel_mask}
         super().__init__(config, inputs, outputs, trace, **kwargs)
         self.maps = backbone.maps
-
-    @classmethod
-    def around(cls, backbone, **fields):
-        """A detector with the weights of `backbone`, a model of images with `maps`.
-
-        `fields` are fields of its configuration. ValueError for images of another size for which the backbone
-        has no weights, and for a model without maps.
-        """
-        config = dataclasses.asdict(backbone.config)
-        image = {name: config.pop(name) for name in OF_DETECTOR}
-        make: Callable = cls
-        detector = make(
-            cls.config_class(**{**image, **fields}, backbone=type(backbone).__name__, backbone_config=config)
-        )
-        weights = {weight.path: weight for weight in backbone.weights}
-        for weight in detector.weights:
-            if (value := weights.get(weight.path)) is None:
-                continue
-            if value.shape != weight.shape:
-                size = detector.config.image_size
-                raise Refusal("image_size", f"the backbone's, {image['image_size']}", size)
-            weight.assign(value)
-        return detector
 
 
 def start_of(config):
@@ -124,12 +98,18 @@ class EncodedMap(NamedTuple):
 
 def encoded_map(config, backbone, pixel_mask, trace):
     """The last map of `backbone`, projected to the width of the Transformer and encoded."""
-    blocks = [detr_block(config, "encoder", i) for i in range(config.num_layers)]
     x = Convolution(config.dim, 1, name="encoder_projection")(backbone.maps[-1])
-    cells = resize_nearest(pixel_mask, x.shape[1:3])
+    return encoded_cells(config, x, resize_nearest(pixel_mask, x.shape[1:3]), trace)
+
+
+def encoded_cells(config, x, cells, trace):
+    """A projected map or clip of maps `x` (B, ..., D), encoded; `cells` (B, ...) are False at padding."""
+    blocks = [detr_block(config, "encoder", i) for i in range(config.num_layers)]
+    length = math.prod(cells.shape[1:])
     position = SineGridPositionEncoding(normalize=True, name="encoder_position")(ops.zeros_like(x), cells)
-    position, mask = flatten_map(position), ops.reshape(cells, (-1, x.shape[1] * x.shape[2]))  # (B, N)
-    x = trace.run("encoder", blocks, flatten_map(x), attention={"mask": mask, "position": position})
+    x, position = (ops.reshape(y, (-1, length, config.dim)) for y in (x, position))  # (B, N, D)
+    mask = ops.reshape(cells, (-1, length))  # (B, N)
+    x = trace.run("encoder", blocks, x, attention={"mask": mask, "position": position})
     return EncodedMap(cells, {"context": x, "mask": mask, "context_position": position})
 
 

@@ -15,7 +15,7 @@ Improved DeNoising Anchor Boxes", section 3.4, theirs as positions alone.
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops
@@ -106,22 +106,9 @@ class DeformableDETR(SetDetector):
         backbone, pixel_mask, trace = start_of(config)
         if len(backbone.maps) < config.num_maps:
             raise ValueError(f"`num_maps` must be at most {len(backbone.maps)}; it is {config.num_maps}.")
-        levels = _levels(config, backbone.maps[-config.num_maps :])
-        grids = tuple(tuple(x.shape[1:3]) for x in levels)
-        masks = [resize_nearest(pixel_mask, grid) for grid in grids]
-        positions = [
-            LevelPositionEncoding(name=f"encoder_position_{i}")(ops.zeros_like(x), mask)
-            for i, (x, mask) in enumerate(zip(levels, masks, strict=True))
-        ]
-        x, position = (ops.concatenate([flatten_map(y) for y in ys], axis=1) for ys in (levels, positions))
-        cells = flat_cells(masks)  # (B, N)
-        shares = shares_of(masks)
-
-        encoder = [_encoder_block(config, grids, i) for i in range(config.num_layers)]
-        centres = centres_of(grids, shares)  # (B, N, 2)
-        references = on_levels(centres, shares)
-        tensors = {"mask": cells, "position": position, "references": references}
-        encoded = trace.run("encoder", encoder, x, attention=tensors)
+        levels = levels_of(projections_of(config), backbone.maps[-config.num_maps :])
+        encoder = encoded_levels(config, levels, pixel_mask, trace)
+        encoded, cells, grids, centres, shares = encoder
         outputs = {"encoder_sequence_output": encoded}
 
         decoder = [decoder_block(config, grids, i) for i in range(config.decoder_sizes[0])]
@@ -133,7 +120,7 @@ class DeformableDETR(SetDetector):
             queries, x = ops.split(table, 2, axis=-1)
             logits = Dense(2, name="decoder_references")(queries)
             references = ops.sigmoid(logits)  # (B, Q, 2)
-        context = {"context": encoded, "mask": cells}
+        context = encoder.context
         if config.refines:
             heads = box_heads(config)
             states, outputs["decoder_boxes"] = refined(
@@ -149,18 +136,57 @@ class DeformableDETR(SetDetector):
         super().__init__(config, backbone, pixel_mask, outputs, trace, name=name, **kwargs)
 
 
-def _levels(config, maps):
+def projections_of(config, most_groups=GROUPS):
+    """The layers that give each level one width, of the configuration's `num_maps` and further ones."""
+    layers = []
+    for i in range(config.num_levels):
+        size, stride = (1, 1) if i < config.num_maps else (3, 2)
+        norm = keras.layers.GroupNormalization(math.gcd(most_groups, config.dim), epsilon=1e-5)
+        options = {"norm": norm, "use_bias": True, "name": f"encoder_projection_{i}"}
+        layers.append(Convolution(config.dim, size, stride, **options))
+    return layers
+
+
+def levels_of(projections, maps):
     """`maps` of the backbone in one width, and further maps that follow from the last of them."""
     levels: list = []
-    for i in range(config.num_levels):
-        if i < len(maps):
-            source, size, stride = maps[i], 1, 1
-        else:
-            source, size, stride = maps[-1] if i == len(maps) else levels[-1], 3, 2
-        norm = keras.layers.GroupNormalization(math.gcd(GROUPS, config.dim), epsilon=1e-5)
-        options = {"norm": norm, "use_bias": True, "name": f"encoder_projection_{i}"}
-        levels.append(Convolution(config.dim, size, stride, **options)(source))
+    for i, projection in enumerate(projections):
+        source = maps[i] if i < len(maps) else maps[-1] if i == len(maps) else levels[-1]
+        levels.append(projection(source))
     return levels
+
+
+class EncodedLevels(NamedTuple):
+    """The encoded cells (B, N, D) of all levels of these `grids`, their `mask` (B, N), False at padding,
+    their `centres` (B, N, 2), and the `shares` (B, L, 2) of the levels' sides that are no padding.
+    """
+
+    x: Any
+    mask: Any
+    grids: tuple
+    centres: Any
+    shares: Any
+
+    @property
+    def context(self):
+        """The tensors of cross-attention, beside references."""
+        return {"context": self.x, "mask": self.mask}
+
+
+def encoded_levels(config, levels, pixel_mask, trace):
+    """The `levels` (B, rows, columns, D) of images, encoded."""
+    grids = tuple(tuple(x.shape[1:3]) for x in levels)
+    masks = [resize_nearest(pixel_mask, grid) for grid in grids]
+    positions = [
+        LevelPositionEncoding(name=f"encoder_position_{i}")(ops.zeros_like(x), mask)
+        for i, (x, mask) in enumerate(zip(levels, masks, strict=True))
+    ]
+    x, position = (ops.concatenate([flatten_map(y) for y in ys], axis=1) for ys in (levels, positions))
+    cells, shares = flat_cells(masks), shares_of(masks)  # (B, N), (B, L, 2)
+    encoder = [_encoder_block(config, grids, i) for i in range(config.num_layers)]
+    centres = centres_of(grids, shares)  # (B, N, 2)
+    tensors = {"mask": cells, "position": position, "references": on_levels(centres, shares)}
+    return EncodedLevels(trace.run("encoder", encoder, x, attention=tensors), cells, grids, centres, shares)
 
 
 class LevelPositionEncoding(SineGridPositionEncoding):

@@ -26,8 +26,10 @@ from keras_tfm.models.detection.base import EPSILON, about_queries, inverse_sigm
 SIDE = 0.05  # of an anchor, as a part of the image's, on the finest level
 
 
-def decoder_block(config, grids, index):
-    """The decoder's block of this number, whose queries look at points of maps with these `grids`."""
+def decoder_block(config, grids, index, stack="decoder"):
+    """The block of this number of a decoder, the `stack`, whose queries look at points of maps with these
+    `grids`.
+    """
     part = residuals(dropout=config.dropout, epsilon=EPSILON)
     _, num_heads, width = config.decoder_sizes
     attention = PositionedAttention(MultiHeadAttention(num_heads, dropout=config.attention_dropout))
@@ -36,7 +38,7 @@ def decoder_block(config, grids, index):
         "context_attention": part(DeformableAttention(num_heads, grids, config.num_decoder_points)),
         "feedforward": part(FeedForward(width, config.activation, dropout=config.activation_dropout)),
     }
-    return Block(parts, name=f"decoder_block_{index}")
+    return Block(parts, name=f"{stack}_block_{index}")
 
 
 def refined(trace, decoder, heads, x, references, shares, position_of, context, mask=None):

@@ -49,20 +49,26 @@ class CLIP(DualEncoder):
     config_class = CLIPConfig
 
     def __init__(self, config: CLIPConfig, name: str = "clip", **kwargs: Any) -> None:
-        super().__init__(config, _image, _text, name=name, **kwargs)
+        super().__init__(config, _image, text_tower, name=name, **kwargs)
 
 
 def _image(config, trace):
     images = image_input(config)
-    encoder = PatchEncoder(config.patch_size, config.image_dim, use_bias=False, name="image_patch_encoder")
-    x = LayerNormalization(config.epsilon, name="image_embedding_norm")(encoder(images))
-    x = trace.run("image", tower_blocks(config, "image"), x)
-    pooled = LayerNormalization(config.epsilon, name="image_norm")(ops.take(x, 0, axis=1))
+    x, pooled = image_states(config, trace, images)
     outputs = {"sequence_output": x, "pooled_output": pooled}
     return {"images": images}, outputs | _embeddings(config, pooled, "image")
 
 
-def _text(config, trace, embedding):
+def image_states(config, trace, images):
+    """(The states (B, N + 1, D) of `images`, and the normalised one (B, D) of the class token)."""
+    encoder = PatchEncoder(config.patch_size, config.image_dim, use_bias=False, name="image_patch_encoder")
+    x = LayerNormalization(config.epsilon, name="image_embedding_norm")(encoder(images))
+    x = trace.run("image", tower_blocks(config, "image"), x)
+    return x, LayerNormalization(config.epsilon, name="image_norm")(ops.take(x, 0, axis=1))
+
+
+def text_tower(config, trace, embedding):
+    """The inputs and outputs of the texts' side."""
     inputs = token_inputs()
     blocks = tower_blocks(config, "text", causal=True)
     mask = inputs["padding_mask"]
@@ -75,8 +81,12 @@ def _text(config, trace, embedding):
 
 def _embeddings(config, x, side):
     """The output `embeddings` (B, E) of the pooled `x` (B, D)."""
-    projection = keras.layers.Dense(config.embedding_dim, use_bias=False, name=f"{side}_projection")
-    return {"embeddings": UnitLength(name=f"{side}_embeddings")(projection(x))}
+    return {"embeddings": UnitLength(name=f"{side}_embeddings")(projected(config, x, side))}
+
+
+def projected(config, x, side):
+    """The pooled `x` (B, D) in the space that both sides share, (B, E)."""
+    return keras.layers.Dense(config.embedding_dim, use_bias=False, name=f"{side}_projection")(x)
 
 
 class EndPooling(Layer):

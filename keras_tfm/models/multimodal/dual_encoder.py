@@ -1,4 +1,4 @@
-"""The base of models with two towers, of images and of texts, whose vectors lie in one space."""
+"""The base of models with two towers, of images or clips and of texts, whose vectors lie in one space."""
 
 import dataclasses
 import functools
@@ -80,11 +80,14 @@ class DualEncoder(ConfiguredModel):
     `image_sequence_output` (B, N, D), `image_pooled_output` (B, D) and `image_embeddings` (B, E), of unit
     length; `text_sequence_output` (B, T, D), `text_pooled_output` and `text_embeddings`. `image` and `text`
     are the towers alone, models of the same weights, for any number of images and texts. Two functions make
-    the towers, (inputs, outputs) by name: `image(config, trace)` and `text(config, trace, embedding)`;
-    `embedding` is the layer that makes vectors of tokens and their positions.
+    the towers, (inputs, outputs) by name: `seen(config, trace)` and `text(config, trace, embedding)`;
+    `embedding` is the layer that makes vectors of tokens and their positions. A family of other things that
+    are seen names them first in `sides`.
     """
 
-    def __init__(self, config, image, text, **kwargs):
+    sides: tuple[str, str] = SIDES
+
+    def __init__(self, config, seen, text, **kwargs):
         embedding = TokenAndPositionEmbedding(
             config.vocabulary_size,
             config.max_length,
@@ -93,30 +96,36 @@ class DualEncoder(ConfiguredModel):
             name="text_embedding",
         )
         trace = Trace()
-        inputs, image_outputs = image(config, trace)
-        text_inputs, text_outputs = text(config, trace, embedding)
-        outputs = {f"image_{name}": x for name, x in image_outputs.items()}
-        outputs |= {f"text_{name}": x for name, x in text_outputs.items()}
-        super().__init__(config, inputs | text_inputs, outputs, trace, **kwargs)
+        towers = seen(config, trace), text(config, trace, embedding)
+        outputs = {
+            f"{side}_{name}": x
+            for side, (_, parts) in zip(self.sides, towers, strict=True)
+            for name, x in parts.items()
+        }
+        super().__init__(config, towers[0][0] | towers[1][0], outputs, trace, **kwargs)
         self.embedding = embedding
+        self._inputs_of = {side: inputs.keys() for side, (inputs, _) in zip(self.sides, towers, strict=True)}
 
     @functools.cached_property
     def image(self):
         """The images' tower alone: `sequence_output`, `pooled_output` and `embeddings` of `images`."""
-        return self._tower("image", {"images"})
+        return self.tower("image")
 
     @functools.cached_property
     def text(self):
         """The texts' tower alone: `sequence_output`, `pooled_output` and `embeddings` of texts."""
-        return self._tower("text", self.input.keys() - {"images"})
+        return self.tower("text")
 
-    def _tower(self, side, inputs):
+    def tower(self, side):
         """The model of one side's graph; it shares its layers with the whole."""
         outputs = {
             name.removeprefix(f"{side}_"): x for name, x in self.output.items() if name.startswith(f"{side}_")
         }
-        tower = Model({name: x for name, x in self.input.items() if name in inputs}, outputs, name=side)
-        tower.config, tower.hidden_states = self.config, {side: self.hidden_states[side]}
+        inputs = {name: self.input[name] for name in self._inputs_of[side]}
+        tower = Model(inputs, outputs, name=side)
+        is_text = side == "text"
+        states = {name: x for name, x in self.hidden_states.items() if (name == "text") == is_text}
+        tower.config, tower.hidden_states = self.config, states
         return tower
 
 

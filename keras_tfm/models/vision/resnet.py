@@ -40,10 +40,11 @@ class ResidualConfig(ImageConfig, Stages):
 @dataclasses.dataclass(frozen=True)
 class ResNetConfig(ResidualConfig):
     """A `basic` block is two 3 x 3 convolutions, a `bottleneck` one between two of 1 x 1, at a quarter of the
-    width.
+    width. `last_stride` 1 leaves the last stage's map as large as the one before it.
     """
 
     block: Literal["basic", "bottleneck"] = "bottleneck"
+    last_stride: Literal[1, 2] = 2
 
     def __post_init__(self):
         super().__post_init__()
@@ -149,7 +150,8 @@ class BiT(ResidualNetwork):
 def widths_and_stride(config, stage, index):
     """(Width before, width, stride) of the block number `index` of a stage."""
     before = (config.stem_dim, *config.dims)[stage] if not index else config.dims[stage]
-    return before, config.dims[stage], 2 if stage and not index else 1
+    stride = config.last_stride if stage == len(config.dims) - 1 else 2
+    return before, config.dims[stage], stride if stage and not index else 1
 
 
 def branch_of(config, dim, stride):

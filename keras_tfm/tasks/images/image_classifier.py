@@ -5,25 +5,18 @@ import logging
 import pathlib
 import types
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Self
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.configs import Between, Field, FieldError, Natural, Option, Rate, Size
-from keras_tfm.data.batches.augmentation import Augmentation
-from keras_tfm.data.batches.epochs import HeldOut
-from keras_tfm.data.batches.images import ImageBatches
 from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.images import read_labelled_images
-from keras_tfm.data.sources.preprocessing import Preprocessing
-from keras_tfm.heads.classification import Classifier, classification_loss, soft_classification_loss
+from keras_tfm.heads.classification import Classifier
 from keras_tfm.heads.distilled import DistilledClassifier
-from keras_tfm.serving.examples import as_columns
-from keras_tfm.tasks.baselines import Baselines, of_classes
-from keras_tfm.tasks.class_weights import class_weights
+from keras_tfm.tasks.classes import Augmented, ClassesConfig, ClassifyingTask
 from keras_tfm.tasks.images.distillation import (
     Distilled,
     Taught,
@@ -41,23 +34,17 @@ from keras_tfm.tasks.images.image_task import (
     shape_and_preprocessing,
     with_image_size,
 )
-from keras_tfm.tasks.judgements import Judgements, judged_classes
-from keras_tfm.tasks.learning import rows_of
-from keras_tfm.tasks.measures import cross_entropy
-from keras_tfm.tasks.records import records_of
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import describe_backbone, label_entries, load_any, make_backbone
 from keras_tfm.tasks.task_folder import is_task_folder
-from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.training.folder import Path
-from keras_tfm.training.options import ImagesInBatch, PartlyTrained, ShareOfArea, WeightedClasses
+from keras_tfm.training.options import ImagesInBatch, PartlyTrained
 
-SOME = 200  # answers, to see whether all are the same
 LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
-class ImageClassifierConfig(Preprocessing):
+class ImageClassifierConfig(ClassesConfig):
     """The classes, the head, and the preprocessing of an `ImageClassifier`.
 
     Args:
@@ -66,60 +53,15 @@ class ImageClassifierConfig(Preprocessing):
         dropout: dropout rate before the head's last layer.
     """
 
-    class_names: tuple[str, ...] | tuple[int, ...]
-    hidden_dim: Size | None = None
-    dropout: Rate = 0.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "class_names", tuple(np.atleast_1d(self.class_names).tolist()))
-        names = self.class_names
-        if len(set(names)) < max(2, len(names)) or {type(name) for name in names} not in ({str}, {int}):
-            raise ValueError(
-                f"`class_names` must be different strings, or integers, two at least; they are {names}."
-            )
-        super().__post_init__()
-
 
 @dataclasses.dataclass(frozen=True)
-class ImageTraining(WeightedClasses, Distilled, PartlyTrained):
+class ImageTraining(Augmented, Distilled, PartlyTrained):
     """By default the warm-up takes a tenth of the steps."""
 
     batch_size: ImagesInBatch = 64
-    max_shift: Annotated[
-        Natural, Option("shift images at random by up to N pixels in each direction, filling with zeros")
-    ] = 0
-    augment: Annotated[
-        Literal["none", "light", "strong"],
-        Option("augment images: light crops and mirrors at random, strong adds RandAugment and erasing"),
-    ] = "none"
-    flip: Annotated[bool, Option("let --augment mirror images; turn it off for letters and digits")] = True
-    least_area: Annotated[ShareOfArea, Option("smallest share of an image's area in a crop of --augment")] = (
-        0.25
-    )
-    mixup: Annotated[
-        Annotated[float, Between(0, 10)],
-        Option("MixUp: mix images of a batch and their labels by a share drawn from Beta(R, R); 0 is off"),
-    ] = 0.0
-    cutmix: Annotated[
-        Annotated[float, Between(0, 1)],
-        Option("CutMix: paste a part of one image into another; a batch uses either MixUp or CutMix"),
-    ] = 0.0
-    label_smoothing: Annotated[
-        Annotated[float, Between(0, 1, is_open=True)],
-        Option("share of each label that is spread over all classes"),
-    ] = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.class_weight is not None:
-            for name in ("teacher", "mixup", "cutmix", "label_smoothing"):
-                if getattr(self, name):
-                    raise FieldError(
-                        "{class_weight} needs labels of one class each: leave out {}.", Field(name)
-                    )
 
 
-class ImageClassifier(ImageTask, FineTunedTask):
+class ImageClassifier(ImageTask, ClassifyingTask):
     """Names the class of each image, by a vision `backbone` with a `pooled_output`, such as `ViT`.
 
     Args:
@@ -140,19 +82,15 @@ class ImageClassifier(ImageTask, FineTunedTask):
     """
 
     name = "classify-images"
-    record_fields = ("answer", "confidence")
     start = "a RUN of this task or a related one, or a folder or hub id of transformers or timm"
     files = (
         "a folder with a folder of images per class; .npz or idx files (train-images-idx3-ubyte.gz, its "
         "labels beside it); images and labels in .parquet files or tfds:NAME[/CONFIG][:VERSION]#SPLIT; or a "
         ".csv, .tsv or .jsonl table of paths, relative to it, and labels"
     )
-    columns = (2,)
     unit = "images"
-    held_out = HeldOut(0.1, least=100)
     training = ImageTraining(epochs=30, patience=None, schedule="cosine", weight_decay=0.05)
     given_weights = types.MappingProxyType({"learning_rate": 1e-4})
-    gives_new_heads = True
     model_options = ClassifierOptions
     config_class = ImageClassifierConfig
 
@@ -298,36 +236,11 @@ class ImageClassifier(ImageTask, FineTunedTask):
     def _as_array(self, images: Any) -> np.ndarray:
         return np.asarray(self.check_images(images))
 
-    def batches(
-        self, examples: tuple[Any, np.ndarray], training: ImageTraining, is_validation: bool = False
-    ) -> ImageBatches:
-        augmentation = augmentation_of(training)
-        is_soft = augmentation.is_soft or training.teacher is not None
-        learning: dict[str, Any] = {
-            "seed": training.seed,
-            "max_shift": training.max_shift,
-            "augmentation": augmentation,
-        }
-        batches = ImageBatches(
-            *examples,
-            self.prepare,
-            training.batch_size,
-            num_classes=len(self.class_names) if is_soft else None,
-            **({} if is_validation else learning),
-        )
-        if not is_validation:
-            names = list(map(str, self.class_names))
-            batches.class_weights = class_weights(training, np.asarray(examples[1]), names)
-        return batches
+    def check_inputs(self, images: Any) -> Any:
+        return self.check_images(images)
 
     def objective(self, training: ImageTraining) -> dict[str, Any]:
-        if training.teacher is not None:
-            return distillation_objective(training)
-        if augmentation_of(training).is_soft:
-            loss = soft_classification_loss()
-            return {"loss": loss, "weighted_metrics": [keras.metrics.CategoricalAccuracy(name="accuracy")]}
-        accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
-        return {"loss": classification_loss(), "weighted_metrics": [accuracy]}
+        return super().objective(training) if training.teacher is None else distillation_objective(training)
 
     def learner(self, training: ImageTraining) -> keras.Model:
         return self.model if training.teacher is None else distilled_model(self.model)
@@ -340,71 +253,10 @@ class ImageClassifier(ImageTask, FineTunedTask):
             callbacks = [*callbacks, Taught(teacher_of(teacher, self))]
         return super().learn(examples, validation, training, callbacks, **keeping)
 
-    def predict(self, images: np.ndarray, probabilities: bool = False, batch_size: int = 64) -> np.ndarray:
-        """The likeliest class name of each image, (B,); with `probabilities=True`, all probabilities (B,
-        classes).
-        """
-        values = self.probabilities(images, batch_size)
-        return values if probabilities else self.class_names[values.argmax(-1)]
-
-    def records(self, images: Any, probabilities: bool = False, batch_size: int = 64) -> list[dict[str, Any]]:
-        """ "answer" and "confidence", the probability of the class; see `Task.records`."""
-        values = self.probabilities(images, batch_size)
-        names = self.config.class_names
-        answers = [names[place] for place in values.argmax(-1)]
-        return records_of(answers, values.max(-1), names, values if probabilities else None)
-
-    def probabilities(self, images: np.ndarray, batch_size: int = 64) -> np.ndarray:
-        """The probability of each class for each image, (B, classes)."""
-        return self.outputs(images, "probabilities", len(self.class_names), batch_size)
-
-    def measure(self, examples: tuple[np.ndarray, np.ndarray]) -> dict[str, Any]:
-        """ "accuracy" from 0 to 1, and "loss", the mean cross-entropy in nats."""
-        return self.judge(examples).measures
-
-    def judge(self, examples: tuple[Any, np.ndarray]) -> Judgements:
-        images, labels = examples
-        values = self.probabilities(images)
-        measures = {"accuracy": np.mean(values.argmax(-1) == labels), "loss": cross_entropy(values, labels)}
-        return judged_classes(measures, self.config.class_names, labels, values)
-
     def classify(self, images: tf.Tensor) -> tf.Tensor:
         """Raw images (B, H, W, C) to probabilities (B, classes). Runs in a graph."""
         logits = self.model({"images": self.prepare(images)}, training=False)
         return tf.nn.softmax(tf.cast(logits, tf.float32))
-
-    def check_examples(self, examples: Any) -> tuple[Any, np.ndarray]:
-        """(images, labels), checked; labels (B,) become indices of the class names."""
-        images, labels = as_columns(examples, "images", "labels")
-        images, labels = self.check_images(images), np.asarray(labels)
-        if not len(images):
-            raise ValueError("`images` must not be empty.")
-        if labels.shape != (len(images),):
-            raise ValueError(
-                f"`labels` must be one for each of {len(images)} images; the shape is {labels.shape}."
-            )
-        names = self.config.class_names
-        if labels.dtype.kind in "iu" and isinstance(names[0], str):
-            names = range(len(names))
-        elif labels.dtype.kind == "U":  # files have the names of numbers
-            names = tuple(map(str, names))
-        places = {name: place for place, name in enumerate(names)}
-        unknown = sorted(set(labels.tolist()) - places.keys())
-        if unknown:
-            raise ValueError(f"`labels` must be among {list(names)}; {unknown[0]!r} is not.")
-        return images, np.array([places[label] for label in labels.tolist()], "int32")
-
-    def classes_in(self, examples: tuple[Any, np.ndarray]) -> np.ndarray:
-        return examples[1]
-
-    def baselines(
-        self, examples: tuple[Any, np.ndarray], validation: tuple[Any, np.ndarray], seed: int
-    ) -> Baselines:
-        return Baselines("val_accuracy", "max", of_classes(examples[1], validation[1]), len(validation[1]))
-
-    def some_answers(self, validation: tuple[Any, np.ndarray]) -> list:
-        images, _ = rows_of(validation, np.arange(min(SOME, len(validation[1]))))
-        return self.predict(images).tolist()
 
     def signature(self) -> Signature:
         answers = {"kind": "classes", "labels": [str(name) for name in self.class_names]}
@@ -422,15 +274,3 @@ class ImageClassifier(ImageTask, FineTunedTask):
         else:
             whole = Classifier(backbone, count, config.hidden_dim, config.dropout)
         return cls(whole, **dataclasses.asdict(config))
-
-
-def augmentation_of(training: ImageTraining) -> Augmentation:
-    """How the images of a training are augmented."""
-    return Augmentation(
-        training.augment,
-        training.flip,
-        training.least_area,
-        training.mixup,
-        training.cutmix,
-        training.label_smoothing,
-    )

@@ -38,7 +38,7 @@ class ImageOptions(ModelOptions):
             return keras_tfm.models.tiny_config(family)
         if self.size not in family.sizes:
             known = list(dict.fromkeys([*["tiny"] * has_tiny, *family.sizes]))
-            others = [name for name, other in FAMILIES.items() if self.size in other.sizes]
+            others = [name for name, other in self.families.items() if self.size in other.sizes]
             elsewhere = f" Families with such a size: {', '.join(others)}." if others else ""
             raise ValueError(
                 f"{family.__name__} has no size {self.size!r}{meant(self.size, known)}; it has "

@@ -21,9 +21,9 @@ from keras_tfm.log import Bar
 from keras_tfm.serving.answering import Answerer
 from keras_tfm.serving.examples import check_batch_size, check_column, listed, not_image
 from keras_tfm.serving.image_readers import portion_of
-from keras_tfm.tasks.asking import AskedTask
 from keras_tfm.tasks.images.decoded import DecodedImages, is_file, listed_images
-from keras_tfm.tasks.signatures import ColumnNames, Inspection, Signature
+from keras_tfm.tasks.media import MediaTask
+from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import Task
 from keras_tfm.training.folder import Path
 
@@ -32,7 +32,7 @@ NUM_EXAMPLES = 4  # on which an export is compared with its task
 FIELDS = tuple(field.name for field in dataclasses.fields(Preprocessing))
 
 
-class ImageTask(AskedTask):
+class ImageTask(MediaTask):
     """A task that reads images. Its `config` is a `Preprocessing`, its model reads an input `images`.
 
     Images are arrays (B, H, W, C), or (B, H, W) for a model with one channel, with 8-bit values or floats
@@ -40,7 +40,6 @@ class ImageTask(AskedTask):
     each as a path or as bytes, one alone or a list.
     """
 
-    reads_lines = False
     input_files = IMAGES
     image_shape: tuple[int, int, int]
 
@@ -49,12 +48,7 @@ class ImageTask(AskedTask):
         size.
         """
         self.image_shape = tuple(backbone.input["images"].shape[1:])
-        for field in ("mean", "std"):
-            values = getattr(self.config, field)
-            if len(values) not in (1, self.image_shape[-1]):
-                raise FieldError(
-                    "{} must have 1 or {} values; it is {}.", Field(field), self.image_shape[-1], values
-                )
+        check_channels(self.config, self.image_shape[-1])
 
     @property
     def preprocessing(self) -> Preprocessing:
@@ -92,26 +86,8 @@ class ImageTask(AskedTask):
     def portion(self) -> int:
         return portion_of(self.image_shape)
 
-    def each(
-        self, examples: Any, batch_size: int, finish: Callable | None = None, plan: list | None = None
-    ) -> Iterator[tuple[int, Any]]:
-        return super().each(listed_images(examples), batch_size, finish, plan)
-
-    def inspect(self, examples: Any, **options: Any) -> Inspection:
-        return super().inspect(listed_images(examples))
-
-    def refusals(self, examples: Any, **options: Any) -> dict[int, str]:
-        examples = listed(listed_images(examples))
-        found: dict[int, str] = {}
-        for first in range(0, len(examples), self.portion):
-            part = self.inspect(examples[first : first + self.portion], **options).refusals
-            found |= {first + row: reason for row, reason in part.items()}
-        return found
-
-    def outputs(self, images: Any, name: str, width: int, batch_size: int) -> np.ndarray:
-        """The function's output of this `name` for all images, (B, width); ValueError for a broken file."""
-        found = [answer[name] for answer in self.ask(images, batch_size)]
-        return np.array(found, "float32").reshape(-1, width)
+    def as_list(self, images: Any) -> Any:
+        return listed_images(images)
 
     def image_parts(self, images: Any, batch_size: int) -> Iterator[np.ndarray]:
         """Images (B, H, W, C) of the model's size, from 0 to 1, in batches, with a progress bar; ValueError
@@ -136,15 +112,12 @@ class ImageTask(AskedTask):
         self, run: Callable[[tf.Tensor], dict[str, tf.Tensor]], answers: dict[str, Any]
     ) -> Signature:
         """The `Signature` of the function `run` of raw images (B, H, W, C) of the model's size."""
-        settings = self.preprocessing
         examples = np.random.default_rng(0).integers(0, 256, (NUM_EXAMPLES, *self.image_shape), "uint8")
         return Signature(
             reads={
                 "kind": "images",
                 "shape": list(self.image_shape),
-                "interpolation": settings.interpolation,
-                "crop_fraction": settings.crop_fraction,
-                "keep_aspect": settings.keep_aspect,
+                **resizing_entries(self.preprocessing),
             },
             function=lambda inputs: run(inputs["images"]),
             inputs={"images": tf.TensorSpec([None, *self.image_shape], tf.float32)},
@@ -153,12 +126,26 @@ class ImageTask(AskedTask):
         )
 
 
+def check_channels(config: Preprocessing, channels: int) -> None:
+    """Raise ValueError for a configuration whose mean, or standard deviation, is of other channels."""
+    for field in ("mean", "std"):
+        values = getattr(config, field)
+        if len(values) not in (1, channels):
+            raise FieldError("{} must have 1 or {} values; it is {}.", Field(field), channels, values)
+
+
 def refuse_unlike(images: Sequence[Any]) -> None:
     """Raise ValueError for a list of images that makes no single array: files among arrays, several sizes."""
     if len(kinds := sorted({"a file" if is_file(image) else "an array" for image in images})) > 1:
         raise ValueError(f"`images` must be arrays alone or files alone; they are {' and '.join(kinds)}.")
     if len(shapes := sorted({np.shape(image) for image in images})) > 1:
         raise ValueError(f"`images` must have one size to be arrays; they have {str(shapes[:4])[1:-1]}.")
+
+
+def resizing_entries(preprocessing: Preprocessing) -> dict[str, Any]:
+    """How images are resized, as arguments of a reader in `serving`."""
+    names = ("interpolation", "crop_fraction", "keep_aspect")
+    return {name: getattr(preprocessing, name) for name in names}
 
 
 def preprocessing_in(config: Preprocessing) -> Preprocessing:

@@ -3,6 +3,8 @@
 `read(arguments, weights)` in a family's file returns our model for a reference's constructor arguments and
 PyTorch state, and the outputs by the reference's names, for example `logits` and `features/block_0`. Where
 sizes of inputs are constants of our model and not among the arguments, it also takes the `shapes` of inputs.
+Of functions without weights a `read(arguments, arrays)` takes all stored arrays, and returns the names of
+those that are inputs and what our functions make of them.
 """
 
 import importlib
@@ -11,9 +13,14 @@ import re
 # {words of the reference's name: the file with its `read`, or another function of that file}
 READERS = {
     "AutoFormer/model/supernet_transformer.py": "autoformer",
+    "Epiphqny/VisTR models/vistr.py VisTR": "vistr",
     "IBM/RegionViT regionvit/regionvit.py RegionViT": "regionvit",
     "KNN_VisionTransformer.py VisionTransformer": "kvt",
     "bychen515/GLiT glit_models.py": "glit",
+    "chenxin-dlut/TransT ltr/models/tracking/transt.py TransT": "siamese.read_transt",
+    "PeizeSun/TransTrack models/deformable_detrtrack_test.py DeformableDETR": "transtrack",
+    "PeizeSun/TransTrack models/tracker.py Tracker": "tracking.read_tracks",
+    "chenxin-dlut/TransT pysot_toolkit/trackers/tracker.py Tracker": "tracking.read_target",
     "ceit_model.py CeIT": "ceit",
     "facebookresearch/vilbert-multi-task vilbert/vilbert.py BertConnectionLayer": "vilbert.read_connection",
     "facebookresearch/vilbert-multi-task vilbert/vilbert.py BertEncoder": "vilbert",
@@ -26,10 +33,13 @@ READERS = {
     "dddzg/up-detr models/updetr.py UPDETR": "up_detr",
     "ggjy/CMT.pytorch cmt.py CMT": "cmt",
     "linhezheng19/CAT src/cat.py CAT": "cat",
+    "piergiaj/pytorch-i3d pytorch_i3d.py InceptionI3d": "i3d",
     "models.py HVT": "hvt",
     "models/deep_vision_transformer.py DeepVisionTransformer": "deepvit",
     "models/localvit.py LocalVisionTransformer": "localvit",
     "models/shuffle_transformer.py ShuffleTransformer": "shuffle_transformer",
+    "ppriyank/Video-Action-Transformer-Network-Pytorch- transformer_v2.py Tail": "action_transformer",
+    "researchmm/STTN model/sttn.py InpaintGenerator": "sttn",
     "timm.layers.bottleneck_attn.BottleneckAttn": "botnet.read_attention",
     "timm.models.byobnet.ByobNet": "botnet",
     "timm.models.cait.Cait": "timm.read_cait",
@@ -44,6 +54,7 @@ READERS = {
     "timm.models.twins.Twins": "timm.read_twins",
     "timm.models.visformer.Visformer": "timm.read_visformer",
     "timm.models.xcit.Xcit": "timm.read_xcit",
+    "tongtybj/TrTr models/trtr.py TRTR": "siamese.read_trtr",
 }
 
 

@@ -4,6 +4,17 @@ from keras_tfm.convert.detr import joint_attention_rows
 from keras_tfm.convert.keymap import feedforward, norm
 from keras_tfm.training.model import Model
 
+# {argument of the authors' Transformer: our field}
+TRANSFORMER_FIELDS = {
+    "d_model": "dim",
+    "nhead": "num_heads",
+    "num_encoder_layers": "num_layers",
+    "num_decoder_layers": "num_decoder_layers",
+    "dim_feedforward": "intermediate_dim",
+    "dropout": "dropout",
+    "activation": "activation",
+}
+
 
 def authors_block_rows(prefix=""):
     """The blocks and the last norm by the names of the authors' own code, which later detectors build on;

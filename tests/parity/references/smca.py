@@ -7,17 +7,11 @@ from keras_tfm.convert.keymap import linear, norm, read_state
 from keras_tfm.models import SMCA, SMCAConfig
 from keras_tfm.training.model import Model
 from keras_tfm.training.safetensors import CheckpointError
-from tests.parity.references.detr import authors_block_rows, transformer_of
+from tests.parity.references.detr import TRANSFORMER_FIELDS, authors_block_rows, transformer_of
 from tests.parity.references.state import fields_of
 
 FIELDS = {
-    "d_model": "dim",
-    "nhead": "num_heads",
-    "num_encoder_layers": "num_layers",
-    "num_decoder_layers": "num_decoder_layers",
-    "dim_feedforward": "intermediate_dim",
-    "dropout": "dropout",
-    "activation": "activation",
+    **TRANSFORMER_FIELDS,
     "smooth": "smoothness",
     "dynamic_scale": "num_scales",
 }

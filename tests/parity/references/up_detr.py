@@ -8,16 +8,9 @@ from keras_tfm.heads.patch_detector import PatchDetector, own_queries
 from keras_tfm.models import DETR, DETRConfig
 from keras_tfm.training.model import Model
 from keras_tfm.training.safetensors import CheckpointError
-from tests.parity.references.detr import authors_block_rows
+from tests.parity.references.detr import TRANSFORMER_FIELDS, authors_block_rows
 from tests.parity.references.state import check_arguments, fields_of
 
-FIELDS = {
-    "d_model": "dim",
-    "nhead": "num_heads",
-    "num_encoder_layers": "num_layers",
-    "num_decoder_layers": "num_decoder_layers",
-    "dim_feedforward": "intermediate_dim",
-}
 OTHERS = {"num_queries", "num_patches", "feature_recon", "transformer", "backbone_channels", "patches_given"}
 STRIDE = 4  # of the smallest backbone, which stands in for the one that theirs has elsewhere
 
@@ -56,7 +49,7 @@ def read(arguments, weights, shapes):
         image_size=(STRIDE * rows_, STRIDE * columns),
         backbone_config={"stem_dim": 4, "dims": (channels,), "depths": (1,), "block": "basic"},
         num_queries=count * each,
-        **fields_of(arguments["transformer"], FIELDS),
+        **fields_of(arguments["transformer"], TRANSFORMER_FIELDS),
     )
     backbone = DETR(config)
     patch_size = [STRIDE * side for side in shapes["patch_features"][2:4]]

@@ -11,7 +11,7 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
-from keras_tfm import tasks
+from keras_tfm import serving, tasks
 from keras_tfm.cli import main
 from keras_tfm.data import Objects
 from keras_tfm.models import DETR, RTDETR, SMCA, DeformableDETR, DETRConfig, ResNet
@@ -136,6 +136,26 @@ def test_the_export_answers_as_the_task(task, tmp_path):
         np.testing.assert_allclose(served["boxes"][row], answer["boxes"], atol=1e-3)
         np.testing.assert_allclose(served["scores"][row], answer["scores"], atol=1e-5)
         assert list(served["labels"][row]) == answer["labels"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("keep_aspect", [False, True])
+@pytest.mark.parametrize("format", ["onnx", "openvino"])
+def test_other_formats_answer_as_the_task(task, format, keep_aspect, tmp_path):
+    made = Detector(task.model, NAMES, keep_aspect=keep_aspect)
+    made.export(tmp_path / "served", format=format)
+    rng = np.random.default_rng(0)
+    pictures = [rng.integers(0, 256, (*size, 1), "uint8") for size in ((24, 32), (24, 16), (9, 32))]
+    files = [tf.io.encode_png(picture).numpy() for picture in pictures]
+    served = serving.load(tmp_path / "served")
+    for given in (pictures, files):
+        found = served(given)
+        for row, answer in enumerate(made.predict(given, 0.0)):
+            np.testing.assert_allclose(found["boxes"][row], answer["boxes"], atol=0.5)
+            np.testing.assert_allclose(found["scores"][row], answer["scores"], atol=0.02)
+            if row == 0:  # the others are resized, where a grey level may differ
+                np.testing.assert_allclose(found["boxes"][row], answer["boxes"], atol=1e-3)
+                assert list(found["labels"][row]) == answer["labels"]
 
 
 @pytest.mark.slow

@@ -1,0 +1,183 @@
+"""Videos of coloured shapes and digits that move: a world for models of video that needs no download.
+
+A scene shows some objects on a still background. The first is the actor, which performs one of eight actions;
+each action comes with its reverse, and all have the same middle frame, so that no still frame says which it
+is. The others stand still, or move and bounce off the edges; objects that meet hide each other. What is drawn
+is known exactly: boxes, identities, masks, the action and a sentence.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+ACTIONS = (
+    "moves left", "moves right", "moves up", "moves down", "circles clockwise", "circles anticlockwise",
+    "grows", "shrinks",
+)  # fmt: skip
+COLOURS = {
+    "red": (230, 50, 50), "green": (50, 200, 70), "blue": (70, 100, 255), "yellow": (240, 220, 60),
+    "purple": (180, 70, 220), "white": (245, 245, 245),
+}  # fmt: skip
+SIDE = 64  # of a frame, in pixels
+SIDES = (12.0, 18.0)  # of an object in the middle of its scene
+TRAVEL = 24.0  # pixels that an actor moves in a scene
+RADIUS = 7.5  # of an actor's circle
+GROWTH = 1.8  # how many times as large an actor becomes
+
+# Digits of 5 x 7 pixels, a number of five bits for each row.
+DIGITS = {
+    "zero": (14, 17, 19, 21, 25, 17, 14), "one": (4, 12, 4, 4, 4, 4, 14), "two": (14, 17, 1, 2, 4, 8, 31),
+    "three": (31, 2, 4, 2, 1, 17, 14), "four": (2, 6, 10, 18, 31, 2, 2), "five": (31, 16, 30, 1, 1, 17, 14),
+    "six": (6, 8, 16, 30, 17, 17, 14), "seven": (31, 1, 2, 4, 8, 8, 8), "eight": (14, 17, 17, 14, 17, 17, 14),
+    "nine": (14, 17, 17, 15, 1, 2, 12),
+}  # fmt: skip
+FIGURES = {  # of points (x, y) from -1 to 1, y downwards
+    "square": lambda x, y: np.maximum(abs(x), abs(y)) <= 1,
+    "disc": lambda x, y: x**2 + y**2 <= 1,
+    "ring": lambda x, y: (x**2 + y**2 <= 1) & (x**2 + y**2 >= 0.3),
+    "triangle": lambda x, y: (abs(x) <= (y + 1) / 2) & (y <= 1),
+    "diamond": lambda x, y: abs(x) + abs(y) <= 1,
+    "cross": lambda x, y: (np.minimum(abs(x), abs(y)) <= 0.35) & (np.maximum(abs(x), abs(y)) <= 1),
+}
+SHAPES = (*FIGURES, *DIGITS)
+
+
+class Scene(NamedTuple):
+    """A video, and what it shows: M objects in T frames.
+
+    Args:
+        frames: (T, 64, 64, 3), 8-bit.
+        boxes: (T, M, 4), left, top, right and bottom in pixels of the whole objects, hidden parts too.
+        ids: (M,), the objects' identities; the actor's is first.
+        masks: (T, M, 64, 64), which pixels show an object, without the hidden ones.
+        names: the objects' colours and shapes, such as "red square".
+        action: the actor's, one of `ACTIONS`.
+        sentence: what happens, such as "the red square moves left and crosses the blue disc".
+    """
+
+    frames: np.ndarray
+    boxes: np.ndarray
+    ids: np.ndarray
+    masks: np.ndarray
+    names: tuple[str, ...]
+    action: str
+    sentence: str
+
+
+def moving_shapes(
+    count: int,
+    seed: int = 0,
+    num_frames: int = 16,
+    num_objects: tuple[int, int] = (1, 3),
+    bounce: bool = False,
+) -> Iterator[Scene]:
+    """Yield scenes, 2 ms of work each: scene i depends on `seed` and i alone, and has action i
+    modulo 8. Scenes for testing are of another seed than scenes for training.
+
+    Args:
+        num_objects: the least and the largest number of objects.
+        bounce: whether the objects beside the actor move; they bounce off the edges.
+
+    >>> from keras_tfm.data.sources.moving_shapes import moving_shapes
+    >>> scene = next(moving_shapes(1, seed=7, num_objects=(2, 2)))
+    >>> scene.frames.shape, scene.boxes.shape, scene.action
+    ((16, 64, 64, 3), (16, 2, 4), 'moves left')
+    """
+    for number in range(count):
+        rng = np.random.default_rng((seed, number))
+        objects = int(rng.integers(num_objects[0], num_objects[1] + 1))
+        yield _scene(rng, ACTIONS[number % len(ACTIONS)], num_frames, objects, bounce)
+
+
+def action_clips(count: int, seed: int = 0, num_frames: int = 16) -> tuple[np.ndarray, np.ndarray]:
+    """(Videos (N, T, 64, 64, 3), the names of their actions (N,)) of scenes of one to three objects.
+
+    >>> from keras_tfm.data.sources.moving_shapes import action_clips
+    >>> videos, actions = action_clips(count=2, num_frames=4)
+    >>> videos.shape, actions.tolist()
+    ((2, 4, 64, 64, 3), ['moves left', 'moves right'])
+    """
+    scenes = list(moving_shapes(count, seed, num_frames))
+    return np.stack([scene.frames for scene in scenes]), np.array([scene.action for scene in scenes])
+
+
+def _scene(rng: np.random.Generator, action: str, num_frames: int, count: int, bounce: bool) -> Scene:
+    kinds = [f"{colour} {shape}" for colour in COLOURS for shape in SHAPES]
+    names = tuple(rng.choice(kinds, count, replace=False).tolist())
+    time = np.linspace(-0.5, 0.5, num_frames)
+    paths = [_actor(rng, action, time)]  # (T, 3) each: the centre's x and y, and the side
+    paths += [_other(rng, time, bounce) for _ in range(count - 1)]
+    inside = np.stack(
+        [_drawn(name.split()[1], path) for name, path in zip(names, paths, strict=True)], axis=1
+    )
+    masks, frames = inside.copy(), np.repeat(_background(rng)[None], num_frames, axis=0)
+    for depth, number in enumerate(order := rng.permutation(count)):  # the last is in front
+        masks[:, number] &= ~inside[:, order[depth + 1 :]].any(axis=1)
+        colour = np.array(COLOURS[names[number].split()[0]])
+        frames[masks[:, number]] = np.clip(colour + rng.integers(-10, 11), 0, 255)
+    crossed = [names[i] for i in range(1, count) if (inside[:, 0] & inside[:, i]).any()]
+    sentence = f"the {names[0]} {action}" + "".join(f" and crosses the {name}" for name in crossed)
+    return Scene(frames, _boxes(inside), np.arange(1, count + 1), masks, names, action, sentence)
+
+
+def _actor(rng: np.random.Generator, action: str, time: np.ndarray) -> np.ndarray:
+    """The path of an actor: at time 0 its place and side are drawn alike for all actions."""
+    side, room = rng.uniform(*SIDES), TRAVEL / 2 + SIDES[1] * GROWTH**0.5 / 2
+    x, y = rng.uniform(room, SIDE - room, 2)
+    kind, _, way = action.partition(" ")
+    dx, dy = {"left": (-1, 0), "right": (1, 0), "up": (0, -1), "down": (0, 1)}.get(way, (0, 0))
+    if kind == "circles":
+        turn = 2 * np.pi * time * (1 if way == "clockwise" else -1)
+        first = rng.uniform(0, 2 * np.pi)  # y points downwards: growing angles turn clockwise
+        x = x + RADIUS * (np.cos(first + turn) - np.cos(first))
+        y = y + RADIUS * (np.sin(first + turn) - np.sin(first))
+        return np.stack([x, y, np.full_like(time, side)], axis=1)
+    growth = {"grows": 1, "shrinks": -1}.get(kind, 0)
+    sides = side * GROWTH ** (growth * time)
+    return np.stack([x + dx * TRAVEL * time, y + dy * TRAVEL * time, sides], axis=1)
+
+
+def _other(rng: np.random.Generator, time: np.ndarray, moves: bool) -> np.ndarray:
+    """The path of another object, which bounces off the edges if it moves."""
+    side = rng.uniform(*SIDES)
+    place = rng.uniform(side / 2, SIDE - side / 2, 2)
+    speed = rng.uniform(-TRAVEL * 2, TRAVEL * 2, 2) * moves
+    x, y = (_within(place[i] + speed[i] * time, side) for i in range(2))
+    return np.stack([x, y, np.full_like(time, side)], axis=1)
+
+
+def _within(x: np.ndarray, side: float) -> np.ndarray:
+    """Coordinates of an object's centre, mirrored at the edges of the frame so that it stays inside."""
+    room = SIDE - side
+    return side / 2 + room - abs((x - side / 2) % (2 * room) - room)
+
+
+def _drawn(shape: str, path: np.ndarray) -> np.ndarray:
+    """Which pixels (T, 64, 64) an object on this path covers."""
+    centres = np.arange(SIDE) + 0.5
+    x, y, half = path[:, 0], path[:, 1], path[:, 2] / 2
+    across = ((centres[None] - x[:, None]) / half[:, None])[:, None]  # (T, 1, 64)
+    down = ((centres[None] - y[:, None]) / half[:, None])[:, :, None]  # (T, 64, 1)
+    if shape in FIGURES:
+        return FIGURES[shape](across, down) & np.ones((len(path), SIDE, SIDE), bool)
+    bits = np.array([[row >> bit & 1 for bit in range(4, -1, -1)] for row in DIGITS[shape]], bool)
+    row, column = np.floor((down + 1) / 2 * 7).astype(int), np.floor((across + 1) / 2 * 5).astype(int)
+    is_inside = (row >= 0) & (row < 7) & (column >= 0) & (column < 5)
+    return bits[np.clip(row, 0, 6), np.clip(column, 0, 4)] & is_inside
+
+
+def _background(rng: np.random.Generator) -> np.ndarray:
+    """A dark still picture (64, 64, 3) of 16 tiles."""
+    tiles = rng.integers(0, 70, (4, 4, 3)).astype("uint8")
+    return tiles.repeat(SIDE // 4, axis=0).repeat(SIDE // 4, axis=1)
+
+
+def _boxes(inside: np.ndarray) -> np.ndarray:
+    """Left, top, right and bottom (T, M, 4) of the covered pixels (T, M, 64, 64)."""
+    ends = []
+    for axis in (2, 3):  # the pixels of a column, of a row
+        is_covered = np.any(inside, axis=axis)
+        ends.append((is_covered.argmax(axis=-1), SIDE - is_covered[..., ::-1].argmax(axis=-1)))
+    (left, right), (top, bottom) = ends
+    return np.stack([left, top, right, bottom], axis=-1).astype("float32")

@@ -1,0 +1,364 @@
+"""Videos on disk or as arrays: opened once, which counts and times their frames, and decoded clip by clip."""
+
+import dataclasses
+import hashlib
+import logging
+import os
+import pathlib
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from keras_tfm.configs import Between, Config, Count, Field, FieldError, Option
+from keras_tfm.data.sources.image_files import MAX_BYTES, decoded_or_problem, in_threads, kept_rows
+from keras_tfm.data.sources.images import (
+    in_class_folders,
+    in_order,
+    label_of,
+    refuse_special,
+    source_of,
+    visible,
+)
+from keras_tfm.data.sources.lines import MOST_TOLD, DataError, Inputs, Paths, files_of, numbered_lines
+from keras_tfm.data.sources.preprocessing import Preprocessing, in_channels
+from keras_tfm.data.sources.rows import (
+    ColumnNames,
+    Columns,
+    Row,
+    is_table,
+    one_of_each,
+    parse_layout,
+    read_all,
+    without_labels,
+)
+from keras_tfm.log import Bar
+from keras_tfm.serving.examples import Refused
+from keras_tfm.serving.video_files import FRAMES, Video, clip_of, opened, places_of
+
+LOG = logging.getLogger(__name__)
+VIDEOS = ("video", "path", "file", "filename", "file_name", "video_path", "filepath", "youtube_id", "clip")
+LABELS = ("label", "labels", "class", "category", "target", "class_name", "action")
+KINDS = (
+    "a folder of videos by class; a .csv, .tsv or .jsonl table of paths and labels; or a .txt list with a "
+    "path and a label in each line"
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sampling(Config):
+    """Which frames of a video make a clip, by default frames spread over the whole video.
+
+    Args:
+        frame_step: every how many frames one is taken.
+        seconds_per_frame: every how many seconds one is taken, by the times at which frames are shown.
+        num_views: how many clips of a video are answered; the answer is their mean.
+
+    >>> keras_tfm.data.Sampling(frame_step=2).places(np.arange(9), 9, num_frames=3).tolist()
+    [2, 4, 6]
+    """
+
+    frame_step: Annotated[
+        Count | None,
+        Option(
+            "take every Nth frame, instead of frames spread over the whole video", default="spread frames"
+        ),
+    ] = None
+    seconds_per_frame: Annotated[
+        Annotated[float, Between(0, 3600, is_open=True)] | None,
+        Option(
+            "take a frame every S seconds, by the times at which frames are shown", default="spread frames"
+        ),
+    ] = None
+    num_views: Annotated[Count, Option("clips of each video that are answered, whose mean is the answer")] = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.frame_step is not None and self.seconds_per_frame is not None:
+            raise FieldError(
+                "{} says which frames are taken: leave out {}.",
+                Field("frame_step"),
+                Field("seconds_per_frame"),
+            )
+
+    def places(self, times: np.ndarray, end: float, num_frames: int, share: float = 0.5) -> np.ndarray:
+        """The places (num_frames,) of a clip's frames; see `serving.video_files.places_of`."""
+        return places_of(times, end, num_frames, self.frame_step, self.seconds_per_frame, share)
+
+
+class LabelledVideos(NamedTuple):
+    """Videos and the indices (N,) of their labels in `class_names`."""
+
+    videos: "VideoFiles"
+    labels: np.ndarray
+    class_names: list[str]
+
+
+class VideoFiles:
+    """Videos, each a file's path or bytes, a folder of frames, or an array (T, H, W, C), which can be read
+    like an array (N, *shape) of 8-bit clips; the shape is (frames, height, width, channels).
+
+    `videos[3:5]` and `videos[np.array([7, 2])]` select videos, `np.asarray(videos)` decodes a clip of each.
+
+    >>> ramp = np.arange(8, dtype="uint8").repeat(12).reshape(8, 2, 2, 3)
+    >>> videos = keras_tfm.data.VideoFiles([ramp, ramp[:4]], shape=(4, 2, 2, 3))
+    >>> np.asarray(videos)[:, :, 0, 0, 0].tolist()
+    [[1, 3, 5, 7], [0, 1, 2, 3]]
+    """
+
+    dtype = np.dtype("uint8")
+
+    def __init__(
+        self,
+        sources: Sequence[Any],
+        shape: tuple[int, int, int, int],
+        preprocessing: Preprocessing | None = None,
+        sampling: Sampling | None = None,
+        videos: Sequence[Video] | None = None,
+    ):
+        self.sources = [x if isinstance(x, bytes | np.ndarray) else os.fspath(x) for x in sources]
+        self.pixels = shape
+        self.preprocessing, self.sampling = preprocessing or Preprocessing(), sampling or Sampling()
+        self._videos = videos
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the decoded array: (N, frames, height, width, channels)."""
+        return len(self), *self.pixels
+
+    def __getitem__(self, rows: Any) -> "VideoFiles":
+        chosen = range(len(self))[rows] if isinstance(rows, slice) else rows
+        videos = None if self._videos is None else [self._videos[row] for row in chosen]
+        sources = [self.sources[row] for row in chosen]
+        return VideoFiles(sources, self.pixels, self.preprocessing, self.sampling, videos)
+
+    def as_clips(
+        self, shape: tuple[int, int, int, int], preprocessing: Preprocessing, sampling: Sampling
+    ) -> "VideoFiles":
+        """The same videos as clips of another shape, and of other frames."""
+        return VideoFiles(self.sources, shape, preprocessing, sampling, self._videos)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        clips = np.zeros(self.shape, "uint8")
+
+        def one(row: int) -> None:
+            video = self.videos[row]
+            clips[row] = self.clip(row, self.sampling.places(video.times, video.end, self.pixels[0]))
+
+        self._each(one)
+        return clips if dtype is None else clips.astype(dtype)
+
+    def place(self, row: int) -> str:
+        """Where a video comes from: its path, or its index."""
+        source = self.sources[row]
+        return source if isinstance(source, str) else f"video {row}"
+
+    def identity(self) -> Iterator[str]:
+        """Strings that change if the videos change."""
+        yield repr((self.pixels, self.preprocessing, self.sampling))
+        for source in self.sources:
+            if isinstance(source, str):
+                inside = sorted(os.listdir(source)) if os.path.isdir(source) else [""]
+                for status in [os.stat(os.path.join(source, name)) for name in inside]:
+                    yield f"{source} {status.st_size} {status.st_mtime_ns}"
+            else:
+                data = source if isinstance(source, bytes) else source.tobytes()
+                yield hashlib.sha256(data).hexdigest()
+
+    @property
+    def videos(self) -> Sequence[Video]:
+        """The opened videos; DataError for the first that is none."""
+        if self._videos is None:
+            videos, problems = open_videos(self.sources, self.pixels[0], self.sampling)
+            for row, problem in problems.items():
+                raise DataError(self.place(row), None, problem)
+            self._videos = videos
+        return self._videos
+
+    @property
+    def num_frames(self) -> list[int]:
+        """How many frames each video has."""
+        return list(map(len, self.videos))
+
+    @property
+    def fits_memory(self) -> bool:
+        """Whether all frames of all videos, resized, have at most `MAX_BYTES`."""
+        return sum(self.num_frames) * int(np.prod(self.pixels[1:])) <= MAX_BYTES
+
+    def frames(self) -> np.ndarray:
+        """All frames of all videos one after another, (frames, H, W, C), resized."""
+        firsts = np.cumsum([0, *self.num_frames])
+        found = np.zeros((firsts[-1], *self.pixels[1:]), "uint8")
+
+        def one(row: int) -> None:
+            for place, frame in enumerate(self.videos[row].frames(range(len(self.videos[row])))):
+                found[firsts[row] + place] = self.fitted(frame)
+
+        self._each(one)
+        return found
+
+    def clip(self, row: int, places: np.ndarray) -> np.ndarray:
+        """The frames at `places` of a video, resized: (T, H, W, C)."""
+        return clip_of(self.videos[row], places, self.fitted)
+
+    def fitted(self, frame: Any) -> np.ndarray:
+        """A frame, or an image file by its path, as 8-bit pixels (H, W, C) of the shape."""
+        return fitted(frame, self.pixels[1:], self.preprocessing)
+
+    def _each(self, decode: Any) -> None:
+        """Call `decode` for each row, in threads; DataError for a video that cannot be decoded."""
+
+        def one(row: int) -> None:
+            try:
+                decode(row)
+            except Refused as refused:
+                raise DataError(self.place(row), None, str(refused)) from None
+
+        with Bar(total=len(self), desc="reading", unit="video") as bar:
+            for _ in in_threads(one, range(len(self))):
+                bar.update()
+        tell_lost(
+            {self.place(row): video.num_lost for row, video in enumerate(self.videos) if video.num_lost}
+        )
+
+
+def fitted(frame: Any, shape: tuple[int, int, int], preprocessing: Preprocessing) -> np.ndarray:
+    """A frame, an array or the path of an image file, as pixels (H, W, C) of a `shape`; floats from 0 to 1
+    become 8-bit. `Refused` if it is no image, or has another number of channels.
+    """
+    if isinstance(frame, str):
+        image = decoded_or_problem(frame, shape, preprocessing)
+        if isinstance(image, str):
+            raise Refused(f"{frame}: {image}")
+        return image
+    frame = frame[..., None] if frame.ndim == 2 else frame
+    frame = frame if frame.dtype == np.uint8 else np.rint(frame * 255).astype("uint8")
+    if frame.shape == shape:
+        return frame
+    return preprocessing.fitted(in_channels(tf.constant(frame[None]), shape[-1]), *shape[:2])[0].numpy()
+
+
+def open_videos(
+    sources: Sequence[Any], num_frames: int, sampling: Sampling
+) -> tuple[list[Video], dict[int, str]]:
+    """(The opened videos, {row: reason} of those that are none): each has a frame that can be decoded."""
+    found: dict[int, Video] = {}
+    problems: dict[int, str] = {}
+
+    def one(row: int) -> None:
+        try:
+            found[row] = opened(sources[row])
+            if sampling.seconds_per_frame is not None and len(found[row]) != num_frames:
+                found[row].needs_clock()
+            next(iter(found[row].frames([0])))
+        except Refused as refused:
+            problems[row] = str(refused)
+
+    with Bar(total=len(sources), desc="opening", unit="video") as bar:
+        for _ in in_threads(one, range(len(sources))):
+            bar.update()
+    return [found.get(row) for row in range(len(sources))], dict(sorted(problems.items()))  # type: ignore[misc]
+
+
+def tell_lost(lost: dict[str, int]) -> None:
+    """Warn, in one line, about parts of files that could not be decoded, if there are any."""
+    if lost:
+        few = [f"{place} ({count})" for place, count in list(lost.items())[:MOST_TOLD]]
+        few += [f"{len(lost) - len(few):,} more"] * (len(lost) > len(few))
+        LOG.warning(
+            "%s parts of %s videos cannot be decoded and are skipped; the frame before each is repeated: %s",
+            f"{sum(lost.values()):,}",
+            f"{len(lost):,}",
+            ", ".join(few),
+        )
+
+
+def read_labelled_videos(
+    paths: Paths,
+    shape: tuple[int, int, int, int],
+    columns: ColumnNames = None,
+    preprocessing: Preprocessing | None = None,
+    sampling: Sampling | None = None,
+) -> LabelledVideos:
+    """Read labelled videos from folders with a folder of videos per class; from .csv, .tsv or .jsonl tables
+    with one column of paths and one of labels, chosen by `columns`; or from .txt lists, such as UCF-101's and
+    Kinetics', with a path, a space and a label in each line. Paths are relative to the table or list.
+
+    A video is a file, or a folder of frames. Classes are sorted by name, numbers by value. Videos that cannot
+    be read are skipped, with a warning.
+
+    Raises:
+        DataError: if there are fewer than two classes, or a class has no video that can be read.
+    """
+    files = files_of(paths)
+    for file in files:
+        refuse_special(file)
+    sources: list[Any] = []
+    labels: list[Any] = []
+    if all(map(os.path.isdir, files)):
+        sources, labels = in_class_folders(files, "videos")
+    elif all(is_table(file) or is_list(file) for file in files):
+        chosen = Columns(("video", "label"), one_of_each(VIDEOS, LABELS), parse_layout(columns))
+        for file in files:
+            for row in _listed(file) if is_list(file) else read_all(file, chosen, "videos"):
+                sources.append(source_of(row, "a video"))
+                labels.append(label_of(row))
+    else:
+        raise DataError(files[0], None, f"expected {KINDS}")
+    sampling = sampling or Sampling()
+    opened_videos, problems = open_videos(sources, shape[0], sampling)
+    videos = VideoFiles(sources, shape, preprocessing, sampling, opened_videos)
+    rows = kept_rows(problems, videos.place, np.array(labels, object), len(sources), "videos")
+    numbers, names = in_order(np.array(labels, object)[rows], files[0], "videos")
+    return LabelledVideos(videos[rows], numbers, names)
+
+
+def read_videos(paths: Paths, columns: ColumnNames = None) -> Inputs:
+    """Videos to answer, each with its place: video files, folders of frames, folders of either (and the
+    folders in them, sorted by name), rows of tables and lines of lists as in `read_labelled_videos`.
+    """
+    chosen = without_labels(("video", "label"), 1, one_of_each(VIDEOS), columns)
+    for file in files_of(paths):
+        refuse_special(file)
+        if is_list(file) or is_table(file):
+            for row in _listed(file) if is_list(file) else read_all(file, chosen, "videos"):
+                source = source_of(row, "a video")
+                yield source, str(source)
+        else:
+            yield from ((path, path) for path in _videos_in(pathlib.Path(file)))
+
+
+def is_list(path: str) -> bool:
+    """Whether it is a list of paths and labels with spaces between."""
+    return path.lower().endswith(".txt")
+
+
+def _listed(path: str) -> Iterator[Row]:
+    """The lines of a list as rows of a path and a label, "" where a line has none."""
+    for number, text in numbered_lines(path):
+        if not text.strip():
+            continue
+        source, label = [*text.strip().rsplit(None, 1), ""][:2]
+        if not os.path.exists(os.path.join(os.path.dirname(path), source)):  # a path alone, which has spaces
+            whole = os.path.join(os.path.dirname(path), text.strip())
+            source, label = (text.strip(), "") if os.path.exists(whole) else (source, label)
+        yield Row(path, number, ("the path of a video", "a label"), (source, label))
+
+
+def _videos_in(path: pathlib.Path) -> Iterator[str]:
+    """A file, a folder of frames, or the videos in a folder and in its folders."""
+    if not path.is_dir():
+        yield str(path)
+        return
+    inside = visible(path)
+    if not inside:
+        raise DataError(path, None, "expected videos, the folder is empty")
+    if any(each.suffix.lower() in FRAMES for each in inside):
+        yield str(path)
+        return
+    for each in inside:
+        yield from _videos_in(each)

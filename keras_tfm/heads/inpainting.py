@@ -1,0 +1,66 @@
+"""What an inpainting network and its discriminator learn from (Zeng et al. 2020, "STTN", section 3.3)."""
+
+from collections.abc import Sequence
+
+import keras
+from keras import ops
+
+from keras_tfm.layers.signatures import Tensor
+from keras_tfm.registry import register
+
+
+@register
+class InpaintingLoss(keras.losses.Loss):
+    """The mean absolute error in the holes plus that of all other pixels, times these `weights`.
+
+    Targets are (B, ..., C + 1): the true colours, and 1 where there is a hole, else 0. Predictions are
+    (B, ..., C). Each mean is over its own pixels in the whole batch, over all replicas, so small holes count
+    as much as large ones. The authors add `generator_hinge` times 0.01.
+
+    >>> targets = np.array([[[0.0, 1.0], [0.0, 0.0], [0.0, 0.0]]])  # one channel; the first pixel is a hole
+    >>> predictions = np.array([[[0.5], [0.1], [0.3]]])
+    >>> round(float(keras_tfm.heads.InpaintingLoss()(targets, predictions)), 4)
+    0.7
+    """
+
+    def __init__(
+        self, weights: Sequence[float] = (1.0, 1.0), name: str = "loss", reduction: str | None = "sum"
+    ) -> None:
+        super().__init__(name=name, reduction=reduction)
+        self.weights = tuple(weights)
+
+    def call(self, targets, predictions):
+        """The loss, a scalar."""
+        return sum(ops.divide_no_nan(*mean) for mean in self.means(targets, predictions))
+
+    def means(self, targets, predictions):
+        """[(total, count)] of the means whose sum the loss is; `keras_tfm.Model` sums both over replicas."""
+        targets = ops.cast(targets, "float32")
+        errors = ops.abs(ops.cast(predictions, "float32") - targets[..., :-1])
+        hole = ops.broadcast_to(targets[..., -1:], ops.shape(errors))
+        parts = zip(self.weights, (hole, 1 - hole), strict=True)
+        return [(weight * ops.sum(errors * part), ops.sum(part)) for weight, part in parts]
+
+    def get_config(self):
+        return {**super().get_config(), "weights": self.weights}
+
+
+def discriminator_hinge(real: Tensor, generated: Tensor) -> Tensor:
+    """The mean of max(0, 1 - score) of what is `real` and of max(0, 1 + score) of what is `generated`.
+
+    Half of their sum, as in STTN's code; the hinge is that of Lim and Ye 2017, "Geometric GAN", section 3.
+
+    >>> float(keras_tfm.heads.discriminator_hinge(np.array([2.0, 0.0]), np.array([-1.0, 1.0])))
+    0.75
+    """
+    parts = (ops.mean(ops.relu(1 - real)), ops.mean(ops.relu(1 + generated)))
+    return (parts[0] + parts[1]) / 2
+
+
+def generator_hinge(generated: Tensor) -> Tensor:
+    """Minus the mean of the discriminator's scores of what is `generated`.
+
+    >>> float(keras_tfm.heads.generator_hinge(np.array([-1.0, 2.0])))
+    -0.5
+    """
+    return -ops.mean(generated)

@@ -1,0 +1,95 @@
+"""VisTR of Wang et al. 2021, "End-to-End Video Instance Segmentation with Transformers": DETR for clips.
+
+    frames ---> backbone ---> tokens of all frames ---> encoder ---> decoder ---> n vectors for each frame
+                (each alone)  (3-D positions)
+
+The tokens of all frames attend to each other. Object queries stand frame by frame, n in each: the query i of
+each frame follows one object, so that the answers of a clip are n tracks. `heads.ObjectDetector` predicts
+classes and boxes, `heads.ClipSegmenter` masks too.
+"""
+
+import dataclasses
+from typing import Annotated, Any
+
+import keras
+from keras import ops
+
+from keras_tfm.configs import Between, Refusal
+from keras_tfm.layers.convolution import Convolution
+from keras_tfm.layers.patches import height_and_width
+from keras_tfm.layers.resizing import resize_nearest
+from keras_tfm.models.detection.backbones import TINY, ModelAroundBackbone, on_images
+from keras_tfm.models.detection.base import (
+    ObjectQueries,
+    SetDetectorConfig,
+    about_queries,
+    detr_block,
+    encoded_cells,
+    outputs_of,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class VisTRConfig(SetDetectorConfig):
+    """`SetDetectorConfig`, whose `num_queries` are those of all `num_frames` frames of a clip."""
+
+    num_frames: Annotated[int, Between(1, 2**10)] = 36
+    num_queries: int = 360
+    dim: int = 384
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.dim % 6:
+            raise Refusal("dim", "a multiple of six, for the sines of three axes", self.dim)
+
+
+class VisTR(ModelAroundBackbone):
+    """Clips in, one vector for each object query out.
+
+    Inputs: `videos` (B, F, H, W, C), floating-point, and `video_mask` (B, F, H, W), True for a pixel of a
+    frame and False for padding, by default True. Outputs as of `DETR`: `encoder_sequence_output` (B, F N, D),
+    the cells of the maps frame by frame and row by row, `decoder_sequence_output` (B, Q, D), the queries
+    frame by frame, and `decoder_outputs` (B, L, Q, D). `maps` are the backbone's, of (B F) images.
+
+    >>> model = keras_tfm.models.VisTR.from_size("tiny", image_size=32)
+    >>> model({"videos": np.zeros((1, 4, 32, 32, 3))})["decoder_sequence_output"].shape
+    TensorShape([1, 24, 96])
+    """
+
+    config_class = VisTRConfig
+
+    def __init__(self, config: VisTRConfig, name: str = "vistr", **kwargs: Any) -> None:
+        shape = (config.num_frames, *height_and_width(config.image_size, "image_size"))
+        videos = keras.Input((*shape, config.num_channels), name="videos")
+        video_mask = keras.Input(shape, dtype="bool", name="video_mask")
+        frames = ops.reshape(videos, (-1, *videos.shape[2:]))  # (B F, H, W, C)
+        maps, trace = on_images(config.new_backbone(), frames)
+        x = Convolution(config.dim, 1, name="encoder_projection")(maps[-1])
+        cells = resize_nearest(ops.reshape(video_mask, (-1, *shape[1:])), x.shape[1:3])
+        x, cells = (ops.reshape(y, (-1, config.num_frames, *y.shape[1:])) for y in (x, cells))
+        encoder = encoded_cells(config, x, cells, trace)  # (B, F N, D)
+        decoder = [detr_block(config, "decoder", i) for i in range(config.decoder_sizes[0])]
+        queries = ObjectQueries(config.num_queries, name="decoder_queries")(encoder.context["context"])
+        trace.run("decoder", decoder, ops.zeros_like(queries), **about_queries(queries, encoder.context))
+        inputs = {"videos": videos, "video_mask": video_mask}
+        super().__init__(config, inputs, outputs_of(trace), trace, name=name, **kwargs)
+        self.maps = maps
+        self.context = encoder.context
+
+
+# Wang et al. 2021, section 4.2: clips of 36 frames of 540 x 300 pixels, 10 objects. tiny is this package's
+# own.
+VisTR.sizes = {
+    "tiny": VisTRConfig(
+        **TINY | {"image_size": 64, "num_queries": 24},
+        num_frames=4,
+        dim=96,
+        num_layers=2,
+        num_decoder_layers=2,
+        num_heads=4,
+        intermediate_dim=192,
+        dropout=0.0,
+    ),
+    "50": VisTRConfig(image_size=(300, 540)),
+    "101": VisTRConfig(image_size=(300, 540), backbone_config={"depths": (3, 4, 23, 3)}),
+}

@@ -1,0 +1,222 @@
+"""What tasks share that choose one of several classes for an image or a video."""
+
+import abc
+import dataclasses
+from typing import Annotated, Any, ClassVar, Literal
+
+import keras
+import numpy as np
+
+from keras_tfm.configs import Between, Field, FieldError, Natural, Option, Rate, Size
+from keras_tfm.data.batches.augmentation import Augmentation
+from keras_tfm.data.batches.epochs import HeldOut
+from keras_tfm.data.batches.images import ImageBatches
+from keras_tfm.data.sources.preprocessing import Preprocessing
+from keras_tfm.heads.classification import classification_loss, soft_classification_loss
+from keras_tfm.serving.examples import as_columns
+from keras_tfm.tasks.baselines import Baselines, of_classes
+from keras_tfm.tasks.class_weights import class_weights
+from keras_tfm.tasks.judgements import Judgements, judged_classes
+from keras_tfm.tasks.learning import rows_of
+from keras_tfm.tasks.measures import cross_entropy
+from keras_tfm.tasks.media import MediaTask
+from keras_tfm.tasks.records import records_of
+from keras_tfm.tasks.trainable import FineTunedTask
+from keras_tfm.training.options import ShareOfArea, WeightedClasses
+
+SOME = 200  # answers, to see whether all are the same
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassesConfig(Preprocessing):
+    """The classes, the head, and the preprocessing of a task that chooses among classes.
+
+    Args:
+        class_names: strings, or integers, in the order of the logits.
+        hidden_dim: width of a hidden layer of the head, or None.
+        dropout: dropout rate before the head's last layer.
+    """
+
+    class_names: tuple[str, ...] | tuple[int, ...]
+    hidden_dim: Size | None = None
+    dropout: Rate = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "class_names", tuple(np.atleast_1d(self.class_names).tolist()))
+        names = self.class_names
+        if len(set(names)) < max(2, len(names)) or {type(name) for name in names} not in ({str}, {int}):
+            raise ValueError(
+                f"`class_names` must be different strings, or integers, two at least; they are {names}."
+            )
+        super().__post_init__()
+
+
+@dataclasses.dataclass(frozen=True)
+class Augmented(WeightedClasses):
+    """How the inputs of a training are changed at random, and the weights of their classes."""
+
+    max_shift: Annotated[
+        Natural, Option("shift images at random by up to N pixels in each direction, filling with zeros")
+    ] = 0
+    augment: Annotated[
+        Literal["none", "light", "strong"],
+        Option("augment images: light crops and mirrors at random, strong adds RandAugment and erasing"),
+    ] = "none"
+    flip: Annotated[bool, Option("let --augment mirror images; turn it off for letters and digits")] = True
+    least_area: Annotated[ShareOfArea, Option("smallest share of an image's area in a crop of --augment")] = (
+        0.25
+    )
+    mixup: Annotated[
+        Annotated[float, Between(0, 10)],
+        Option("MixUp: mix images of a batch and their labels by a share drawn from Beta(R, R); 0 is off"),
+    ] = 0.0
+    cutmix: Annotated[
+        Annotated[float, Between(0, 1)],
+        Option("CutMix: paste a part of one image into another; a batch uses either MixUp or CutMix"),
+    ] = 0.0
+    label_smoothing: Annotated[
+        Annotated[float, Between(0, 1, is_open=True)],
+        Option("share of each label that is spread over all classes"),
+    ] = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.class_weight is not None:
+            for name in ("teacher", "mixup", "cutmix", "label_smoothing"):
+                if getattr(self, name, None):
+                    raise FieldError(
+                        "{class_weight} needs labels of one class each: leave out {}.", Field(name)
+                    )
+
+
+class ClassifyingTask(MediaTask, FineTunedTask):
+    """A task that gives each input one of the `class_names` of its `config`, a `ClassesConfig`. Its `unit`
+    is the plural of what it reads, and the name of that column of examples. Abstract.
+    """
+
+    record_fields = ("answer", "confidence")
+    columns = (2,)
+    held_out = HeldOut(0.1, least=100)
+    gives_new_heads = True
+    top: ClassVar[int | None] = None  # `evaluate` counts whether the class is among so many likeliest, too
+    make_batches: ClassVar[Any] = ImageBatches
+    config: Any
+    class_names: np.ndarray
+
+    @abc.abstractmethod
+    def check_inputs(self, inputs: Any) -> Any:
+        """The inputs in the form that `make_batches` takes; ValueError for anything else."""
+
+    @abc.abstractmethod
+    def prepare(self, inputs: Any) -> Any:
+        """Raw inputs as the model's input. Works in a graph and eagerly."""
+
+    def batches(
+        self, examples: tuple[Any, np.ndarray], training: Any, is_validation: bool = False
+    ) -> ImageBatches:
+        augmentation = augmentation_of(training)
+        is_soft = augmentation.is_soft or getattr(training, "teacher", None) is not None
+        learning: dict[str, Any] = {
+            "seed": training.seed,
+            "max_shift": training.max_shift,
+            "augmentation": augmentation,
+        }
+        batches = self.make_batches(
+            *examples,
+            self.prepare,
+            training.batch_size,
+            num_classes=len(self.class_names) if is_soft else None,
+            **({} if is_validation else learning),
+        )
+        if not is_validation:
+            names = list(map(str, self.class_names))
+            batches.class_weights = class_weights(training, np.asarray(examples[1]), names)
+        return batches
+
+    def objective(self, training: Any) -> dict[str, Any]:
+        if augmentation_of(training).is_soft:
+            loss = soft_classification_loss()
+            return {"loss": loss, "weighted_metrics": [keras.metrics.CategoricalAccuracy(name="accuracy")]}
+        accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
+        return {"loss": classification_loss(), "weighted_metrics": [accuracy]}
+
+    def predict(self, inputs: Any, /, probabilities: bool = False, batch_size: int = 64) -> np.ndarray:
+        """The likeliest class name of each input, (B,); with `probabilities=True`, all probabilities (B,
+        classes).
+        """
+        values = self.probabilities(inputs, batch_size)
+        return values if probabilities else self.class_names[values.argmax(-1)]
+
+    def records(
+        self, inputs: Any, /, probabilities: bool = False, batch_size: int = 64
+    ) -> list[dict[str, Any]]:
+        """ "answer" and "confidence", the probability of the class; see `Task.records`."""
+        values = self.probabilities(inputs, batch_size)
+        names = self.config.class_names
+        answers = [names[place] for place in values.argmax(-1)]
+        return records_of(answers, values.max(-1), names, values if probabilities else None)
+
+    def probabilities(self, inputs: Any, /, batch_size: int = 64) -> np.ndarray:
+        """The probability of each class for each input, (B, classes)."""
+        return self.outputs(inputs, "probabilities", len(self.class_names), batch_size)
+
+    def measure(self, examples: tuple[np.ndarray, np.ndarray]) -> dict[str, Any]:
+        """ "accuracy" from 0 to 1, also of the `top` likeliest classes where there are more, and "loss", the
+        mean cross-entropy in nats.
+        """
+        return self.judge(examples).measures
+
+    def judge(self, examples: tuple[Any, np.ndarray]) -> Judgements:
+        inputs, labels = examples
+        values = self.probabilities(inputs)
+        measures = {"accuracy": np.mean(values.argmax(-1) == labels)}
+        if self.top is not None and len(self.class_names) > self.top:
+            best = np.argsort(-values, axis=-1, kind="stable")[:, : self.top]  # (B, top)
+            measures[f"top_{self.top}_accuracy"] = np.mean((best == labels[:, None]).any(-1))
+        measures["loss"] = cross_entropy(values, labels)
+        return judged_classes(measures, self.config.class_names, labels, values)
+
+    def check_examples(self, examples: Any) -> tuple[Any, np.ndarray]:
+        """(inputs, labels), checked; labels (B,) become indices of the class names."""
+        inputs, labels = as_columns(examples, self.unit, "labels")
+        inputs, labels = self.check_inputs(inputs), np.asarray(labels)
+        if not len(inputs):
+            raise ValueError(f"`{self.unit}` must not be empty.")
+        if labels.shape != (len(inputs),):
+            raise ValueError(
+                f"`labels` must be one for each of {len(inputs)} {self.unit}; the shape is {labels.shape}."
+            )
+        names = self.config.class_names
+        if labels.dtype.kind in "iu" and isinstance(names[0], str):
+            names = range(len(names))
+        elif labels.dtype.kind == "U":  # files have the names of numbers
+            names = tuple(map(str, names))
+        places = {name: place for place, name in enumerate(names)}
+        unknown = sorted(set(labels.tolist()) - places.keys())
+        if unknown:
+            raise ValueError(f"`labels` must be among {list(names)}; {unknown[0]!r} is not.")
+        return inputs, np.array([places[label] for label in labels.tolist()], "int32")
+
+    def classes_in(self, examples: tuple[Any, np.ndarray]) -> np.ndarray:
+        return examples[1]
+
+    def baselines(
+        self, examples: tuple[Any, np.ndarray], validation: tuple[Any, np.ndarray], seed: int
+    ) -> Baselines:
+        return Baselines("val_accuracy", "max", of_classes(examples[1], validation[1]), len(validation[1]))
+
+    def some_answers(self, validation: tuple[Any, np.ndarray]) -> list:
+        inputs, _ = rows_of(validation, np.arange(min(SOME, len(validation[1]))))
+        return self.predict(inputs).tolist()
+
+
+def augmentation_of(training: Augmented) -> Augmentation:
+    """How the inputs of a training are augmented."""
+    return Augmentation(
+        training.augment,
+        training.flip,
+        training.least_area,
+        training.mixup,
+        training.cutmix,
+        training.label_smoothing,
+    )

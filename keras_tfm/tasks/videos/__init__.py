@@ -1,0 +1,1 @@
+"""Tasks that read videos, and say what happens in them."""

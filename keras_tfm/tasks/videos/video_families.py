@@ -1,0 +1,71 @@
+"""The families of models that read a video, and the options for one with fresh weights."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+import keras
+
+import keras_tfm.models
+from keras_tfm.configs import Count, Option, kinds_of
+from keras_tfm.tasks.images.image_families import ImageOptions
+
+NEEDED = {"num_frames", "image_size"}  # fields of a configuration that say which videos a model reads
+# {name on the command line: class} of the families of models of videos
+FAMILIES: dict[str, Any] = {
+    name.lower(): family
+    for name, family in sorted(vars(keras_tfm.models).items(), key=lambda item: item[0].lower())
+    if getattr(family, "__module__", "").startswith("keras_tfm.models.video.")
+    and getattr(family, "sizes", None)
+    and kinds_of(family.config_class).keys() >= NEEDED
+}
+# The fields of a size of this package's own, each for families that have it: for 16 frames of 64 x 64 pixels
+# and some thousands of videos.
+TINY = {
+    "num_frames": 16,
+    "image_size": 64,
+    "num_layers": 4,
+    "dim": 128,
+    "num_heads": 4,
+    "intermediate_dim": 384,
+}
+TUBELET = (2, 16, 16)  # frames, height, width
+
+
+@dataclasses.dataclass(frozen=True)
+class VideoOptions(ImageOptions):
+    """A model of videos with fresh weights."""
+
+    families: ClassVar[Mapping[str, Any]] = FAMILIES
+    set_here: ClassVar[Mapping[str, str]] = {"num_frames": "--num-frames"}
+    family: Annotated[str, Option(f"kind of model: {', '.join(FAMILIES)}")] = "vivit"
+    size: Annotated[
+        str, Option("a published size of the family, or tiny, for videos of about 64 x 64 pixels")
+    ] = "tiny"
+    num_frames: Annotated[Count | None, Option("frames that the model reads", default="the size's")] = None
+
+    def base(self) -> Any:
+        family = self.model_class
+        is_ours = self.size == "tiny" and "tiny" not in family.sizes
+        config = tiny_config(family) if is_ours else super().base()
+        return config if self.num_frames is None else dataclasses.replace(config, num_frames=self.num_frames)
+
+    def model(self, changes: Mapping[str, Any]) -> keras.Model:
+        model = super().model(changes)
+        if set(model.input) != {"videos"}:
+            names = ", ".join(model.input)
+            raise ValueError(
+                f"The family {self.family!r} does not fit: expected a model of videos alone, got {names}."
+            )
+        return model
+
+
+def tiny_config(family: Any) -> Any:
+    """A small configuration of a `family` of models of videos."""
+    fields = kinds_of(family.config_class).keys()
+    sizes: dict[str, Any] = {name: value for name, value in TINY.items() if name in fields}
+    if "patch_size" in fields:
+        sizes["patch_size"] = TUBELET[1]
+    if "tubelet_size" in fields:
+        sizes["tubelet_size"] = TUBELET[0] if "patch_size" in fields else TUBELET
+    return family.config_class(**sizes)

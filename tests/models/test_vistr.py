@@ -1,0 +1,179 @@
+"""VisTR: its tokens and queries, its masks, and what its losses match."""
+
+import numpy as np
+import pytest
+from keras import ops
+
+import keras_tfm
+from keras_tfm import heads
+from keras_tfm.layers import SineGridPositionEncoding
+from keras_tfm.models import ResNet, VisTR, VisTRConfig
+from tests import contract
+from tests.contract import Case, floats, mask, randomise
+from tests.models import test_detr
+
+SMALL = VisTRConfig(
+    (20, 24),
+    1,
+    backbone_config=test_detr.RESNET,
+    num_frames=2,
+    num_queries=6,
+    dim=12,
+    num_layers=1,
+    num_heads=4,
+    intermediate_dim=8,
+)
+INPUTS = {"videos": floats(2, 20, 24, 1), "video_mask": mask(2, 20, 24)}
+
+
+def segmenter(config=SMALL):
+    return heads.ClipSegmenter(VisTR(config), 2, num_maps=2)
+
+
+@pytest.fixture(scope="module")
+def model():
+    drawn = segmenter()
+    randomise(drawn, 1)
+    return drawn
+
+
+ALONE = (
+    "mask_block_1/convolution/bias",
+    "mask_stage_0/convolution/bias",
+    "mask_track_0/bias",
+    "mask_track_1/bias",
+)
+
+test_contract = contract.check_family(
+    Case(
+        "ClipSegmenter",
+        segmenter,
+        INPUTS,
+        attends=True,
+        convolves=True,
+        mixes_padding=True,  # the backbone's convolutions do
+        # A channel that is normalised alone does not show its bias.
+        without_effect=(*test_detr.WITHOUT_EFFECT, *ALONE),
+    )
+)
+
+
+def draw(seed=0):
+    return np.random.default_rng(seed).normal(size=(2, 2, 20, 24, 1)).astype("float32")
+
+
+def test_outputs(model):
+    outputs = model({"videos": draw()})
+    assert {name: x.shape for name, x in outputs.items()} == {
+        "logits": (2, 6, 3),
+        "boxes": (2, 6, 4),
+        "masks": (2, 6, 5, 6),
+    }
+    assert model.predictions.shape == (None, 6, 1 * (2 + 5) + 30)  # of one decoder block, and 5 x 6 cells
+    assert {stack: len(blocks) for stack, blocks in model.blocks.items()} == {
+        "backbone": 2, "encoder": 1, "decoder": 1,
+    }  # fmt: skip
+
+
+def test_frames_meet_in_the_encoder_and_not_before(model):
+    clip, other = draw(), draw()
+    other[:, 1] += 1
+    reader = keras_tfm.Model(model.backbone.input, [model.backbone.maps[-1], model.output["boxes"]])
+    shown = np.ones(clip.shape[:-1], bool)
+    (maps, boxes), (others, moved) = (reader({"videos": x, "video_mask": shown}) for x in (clip, other))
+    np.testing.assert_array_equal(maps[::2], others[::2])  # the first frame of each clip
+    assert np.abs(np.asarray(boxes)[:, :3] - np.asarray(moved)[:, :3]).max() > 1e-4
+
+
+def test_a_track_shares_its_masks_alone(model):
+    """What one query's weights change in a frame reaches the masks of its track in other frames only."""
+    masks = model.get_layer("mask_track_0")
+    x = np.random.default_rng(0).normal(size=(3, 2, 5, 6, masks.kernel.shape[3])).astype("float32")
+    other = x.copy()
+    other[1, 0] += 1
+    change = np.abs(np.asarray(masks(x)) - np.asarray(masks(other))).max(axis=(2, 3, 4))
+    assert change[1].min() > 0 and change[[0, 2]].max() == 0
+
+
+def test_positions_are_of_frame_row_and_column():
+    encoding = np.asarray(SineGridPositionEncoding()(np.zeros((1, 2, 3, 4, 12), "float32")))[0]
+    np.testing.assert_array_equal(encoding[:, :1, :1, :4], encoding[:, 2:, 3:, :4])
+    np.testing.assert_array_equal(encoding[:1, :, :1, 4:8], encoding[1:, :, 2:3, 4:8])
+    np.testing.assert_array_equal(encoding[:1, :1, :, 8:], encoding[1:, 1:2, :, 8:])
+    plane = np.asarray(SineGridPositionEncoding()(np.zeros((1, 3, 4, 8), "float32")))[0]
+    np.testing.assert_array_equal(encoding[0, :, :, 4:], plane)
+    with pytest.raises(ValueError, match="multiple of six; it is 8"):
+        SineGridPositionEncoding()(np.zeros((1, 2, 3, 4, 8)))
+
+
+# Two frames, two queries in each, two objects; the second one leaves after the first frame.
+BOX, AWAY = [0.5, 0.5, 0.4, 0.4], [0.1, 0.1, 0.1, 0.1]
+OBJECTS = np.array([[[[0, *BOX], [1, *AWAY]], [[0, *AWAY], [-1, 0, 0, 0, 0]]]], "float32")
+FIRST, SECOND, NONE = [9.0, -9.0, -9.0], [-9.0, 9.0, -9.0], [-9.0, -9.0, 9.0]
+
+
+def loss_of(*queries):
+    return float(heads.ClipSetPredictionLoss(2)(OBJECTS, np.array([[queries]], "float32")))
+
+
+def test_a_track_is_matched_as_a_whole():
+    right = [[*SECOND, *AWAY], [*FIRST, *BOX], [*NONE, *BOX], [*FIRST, *AWAY]]
+    assert loss_of(*right) < 1e-3
+    # Frame by frame all would fit; but the identities of the second frame are exchanged.
+    exchanged = [*right[:2], right[3], right[2]]
+    image = heads.SetPredictionLoss()
+    each = [
+        float(image(OBJECTS[:, f], np.array([[exchanged[2 * f : 2 * f + 2]]], "float32"))) for f in (0, 1)
+    ]
+    assert max(each) < 1e-3 and loss_of(*exchanged) > 1
+    # A query whose object is away learns to be of no class, wherever its box is.
+    present = [*right[:2], [*SECOND, *BOX], right[3]]
+    weight = 0.1 / (3 + 0.1)  # of no object, among the four
+    assert loss_of(*present) == pytest.approx(18 * weight, rel=1e-3)
+
+
+def test_absent_frames_are_no_part_of_a_cost():
+    """By hand: object 1 is in the first frame alone, whose cost decides whom it belongs to."""
+    loss = heads.ClipSetPredictionLoss(2)
+    predictions = np.random.default_rng(0).normal(size=(1, 1, 4, 7)).astype("float32")
+    predictions[..., 3:] = 1 / (1 + np.exp(-predictions[..., 3:]))
+    frames = np.asarray(loss.of_frames(ops.convert_to_tensor(predictions), 2))[:, 0]  # (2, 2, 7)
+    costs = np.asarray(loss.pair_costs(OBJECTS[0], frames))
+    total = np.stack([costs[:, :, 0].mean(0), costs[0, :, 1]], axis=-1)
+    expected = [0, 1] if total[0, 0] + total[1, 1] < total[0, 1] + total[1, 0] else [1, 0]
+    found = np.asarray(loss.matched(ops.convert_to_tensor(OBJECTS[0]), frames, 1))
+    np.testing.assert_array_equal(found[0], expected)
+    np.testing.assert_array_equal(found[1], [x if x == 0 else -1 for x in expected])
+
+
+def test_masks_are_learnt_by_the_frames_that_show_them():
+    loss = heads.ClipMaskLoss(2, grid=(1, 2), num_classes=1)
+    masks = np.array([[[[[1, 0]]], [[[0, 0]]]]])  # one object, in the first of two frames
+    right = [9.0, -9.0, 0.25, 0.5, 0.5, 1.0, 9.0, -9.0]
+    away = [-9.0, 9.0, 0.25, 0.5, 0.5, 1.0, 9.0, 9.0]  # a mask where there is no object
+    assert float(loss(masks, np.array([[right, away]]))) < 0.01
+    wrong = [*right[:-2], -9.0, 9.0]
+    assert float(loss(masks, np.array([[wrong, away]]))) > 0.9
+
+
+def test_around_a_backbone_and_refusals():
+    backbone = ResNet(ResNet.config_class((20, 24), 1, **test_detr.RESNET))
+    randomise(backbone, 1)
+    fields = {"num_frames": 2, "num_queries": 4, "dim": 12, "num_layers": 1, "num_heads": 2}
+    around = VisTR.around(backbone, **fields, intermediate_dim=8)
+    frames = draw()[0]
+    expected = keras_tfm.Model(backbone.input, backbone.maps[-1])(frames)
+    maps = keras_tfm.Model(around.input["videos"], around.maps[-1])(frames[None])
+    np.testing.assert_allclose(maps, expected, atol=1e-5)
+    with pytest.raises(ValueError, match="`num_frames` must divide `num_queries`, 4; it is 3"):
+        heads.ClipDetector(VisTR.around(backbone, **fields | {"num_frames": 3}), 2)
+    with pytest.raises(ValueError, match="`num_frames`, 3, must divide the number of queries; it is 4"):
+        heads.ClipSetPredictionLoss(3)(np.zeros((1, 3, 1, 5)), np.zeros((1, 1, 4, 7)))
+    with pytest.raises(ValueError, match="`dim` must be a multiple of six"):
+        VisTRConfig(dim=16)
+
+
+def test_published_sizes():
+    assert {name: (x.num_frames, x.num_queries, x.dim) for name, x in VisTR.sizes.items()} == {
+        "tiny": (4, 24, 96), "50": (36, 360, 384), "101": (36, 360, 384),
+    }  # fmt: skip

@@ -1,0 +1,33 @@
+"""Images read by Pillow, beside the reader that trains: the same places on the canvas, and sizes."""
+
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_tfm.data import Canvas
+from keras_tfm.serving.readers import reader_of
+from keras_tfm.tasks.images.decoded import ImagesOnCanvas
+
+SHAPE = (24, 32, 3)
+SIZES = (30, 20), (9, 50), (24, 32), (1, 1), (48, 64), (200, 7), (1, 90)
+
+
+@pytest.mark.parametrize("keep_aspect", [False, True])
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic", "lanczos"])
+def test_a_canvas_is_filled_as_in_training(interpolation, keep_aspect):
+    generator = np.random.default_rng(0)
+    pictures = [generator.integers(0, 256, (*size, 3), "uint8") for size in SIZES]
+    files = [tf.io.encode_png(picture).numpy() for picture in pictures]
+    examples = [*files, *pictures]
+    settings = {"interpolation": interpolation, "keep_aspect": keep_aspect}
+    reads = {"kind": "canvas", "shape": list(SHAPE), "crop_fraction": 1.0, **settings}
+    ours, training = reader_of(pathlib.Path(), reads), ImagesOnCanvas(SHAPE, Canvas(**settings))
+    read, expected = (
+        reader.join([found.rows[0] for found in reader.read(examples)]) for reader in (ours, training)
+    )
+    np.testing.assert_array_equal(read["sizes"], [*SIZES, *SIZES])
+    np.testing.assert_array_equal(read["sizes"], expected["sizes"])
+    off = np.abs(read["images"] - expected["images"]) * 255
+    assert off.max() < 1.01 and (off > 0.5).mean() < 0.05  # a grey level, in few pixels
