@@ -51,6 +51,7 @@ RUNS = {
     "vit input": "--models vit --parts input --rounds 3 --steps 1",
     "detr": "--rounds 3 --steps 1",
     "detect": "{pictures} {pictures} --minutes 2 --side 64",
+    "gpu": "",
     "memory": "--length 4096 --steps 2",
     "exactness": "adam translation accumulation",
 }
