@@ -10,9 +10,10 @@ from keras_tfm.configs import Count, Option, kinds_of
 from keras_tfm.models.families import OnDemand, names_in
 from keras_tfm.tasks.images.image_families import ImageOptions
 
-READ_MORE = "ActionTransformer", "ConvTransformer", "STTN", "STTNDiscriminator"  # or give no states of a video
+# These read more, or give no states of a whole video.
+NOT_ALONE = "ActionTransformer", "ConvTransformer", "STTN", "STTNDiscriminator"
 # {name on the command line: class} of the families whose only input is a video
-FAMILIES = OnDemand({name.lower(): name for name in names_in("video") if name not in READ_MORE})
+FAMILIES = OnDemand({name.lower(): name for name in names_in("video") if name not in NOT_ALONE})
 # The fields of a size of this package's own, each for families that have it: for 16 frames of 64 x 64 pixels
 # and some thousands of videos.
 TINY = {
