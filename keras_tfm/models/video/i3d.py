@@ -178,8 +178,8 @@ def inception_block(config, dims, name):
     return ParallelBlock(branches, name=name)
 
 
-# Carreira and Zisserman 2017: 64 frames of 224 x 224, as colours and as optical flow. tiny, of a quarter of the
-# widths, is this package's own.
+# Carreira and Zisserman 2017: 64 frames of 224 x 224, as colours and as optical flow. tiny, of a quarter of
+# the widths, is this package's own.
 I3D.sizes = {
     "tiny": I3DConfig(
         num_frames=16,
