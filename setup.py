@@ -117,7 +117,7 @@ setup(
     packages=find_packages(include=["keras_tfm", "keras_tfm.*"]),
     package_data={
         "keras_tfm": ["py.typed"],
-        "keras_tfm.cli": ["screens.json"],
+        "keras_tfm.cli": ["screens.json", "sizes.json"],
         "keras_tfm.visualize": ["web/*"],
     },
     include_package_data=False,

@@ -80,13 +80,15 @@ class Recommending(Asking):
 
 class Asked(NamedTuple):
     """Where a task's class stands, "module:Class" in `keras_tfm.tasks`; its `asking`; its `input_files`, what
-    its `read_inputs` reads; and its `help`, what it learns, "" if it does not. Both are one line.
+    its `read_inputs` reads; and its `help`, what it learns, "" if it does not. Both are one line. `writes` is
+    its `writes_texts`.
     """
 
     place: str
     asking: Asking
     input_files: str
     help: str = ""
+    writes: bool = False
 
 
 PAIRS = "lines; or a TABLE"
@@ -105,8 +107,15 @@ ASKED = {
         Batched(),
         PAIRS,
         "train a model that maps a text to a text, for example a translator",
+        writes=True,
     ),
-    "summarize": Asked("text.summarizer:Summarizer", Batched(), PAIRS, "train a model that summarises texts"),
+    "summarize": Asked(
+        "text.summarizer:Summarizer",
+        Batched(),
+        PAIRS,
+        "train a model that summarises texts",
+        writes=True,
+    ),
     "classify": Asked(
         "text.text_classifier:TextClassifier",
         Labelling(),
@@ -148,6 +157,7 @@ ASKED = {
         Batched(),
         TEXTS,
         "train a language model on plain text; it continues prompts",
+        writes=True,
     ),
     "masked-lm": Asked(
         "text.masked_language_model:MaskedLanguageModel",
@@ -194,6 +204,10 @@ ASKED = {
         "train a model that finds the text of an image, and the image of a text",
     ),
     "caption": Asked(
-        "image_text.captioner:Captioner", Batched(), IMAGES, "train a model that writes a text about an image"
+        "image_text.captioner:Captioner",
+        Batched(),
+        IMAGES,
+        "train a model that writes a text about an image",
+        writes=True,
     ),
 }

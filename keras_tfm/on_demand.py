@@ -7,7 +7,24 @@ calls `on_demand.begin(globals())`.
 import ast
 import importlib
 import pathlib
+import sys
+import types
 from typing import Any
+
+PLACES = "__places__"  # in a package's globals: {name: (module, its name there)}
+
+
+class Package(types.ModuleType):
+    """A package one of whose names may be that of a module in it: importing the module leaves the name."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (isinstance(value, types.ModuleType) and name in vars(self)[PLACES]):
+            super().__setattr__(name, value)
+
+
+def all_of(package: types.ModuleType) -> dict[str, Any]:
+    """{name: value} of all that a package imports on demand; this imports it."""
+    return {name: getattr(package, name) for name in vars(package)[PLACES]}
 
 
 def begin(package: dict[str, Any]) -> None:
@@ -32,6 +49,8 @@ def begin(package: dict[str, Any]) -> None:
         package[name] = getattr(importlib.import_module(module), there)
         return package[name]
 
+    sys.modules[package["__name__"]].__class__ = Package
+    package[PLACES] = places
     package["__getattr__"] = get
     package["__all__"] = [*places, *functions]
     package["__dir__"] = lambda: sorted({*package, *package["__all__"]})

@@ -195,7 +195,9 @@ def test_probabilities(folder, capsys):
 
 def test_the_table_is_what_the_tasks_declare():
     ours = {
-        name: Asked(ASKED[name].place, task.asking, task.input_files, getattr(task, "help", ""))
+        name: Asked(
+            ASKED[name].place, task.asking, task.input_files, getattr(task, "help", ""), task.writes_texts
+        )
         for name, task in task_classes().items()
         if is_ours(task)
     }

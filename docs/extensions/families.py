@@ -9,6 +9,7 @@ from pathlib import Path
 
 from keras_tfm import models
 from keras_tfm.convert import huggingface, timm
+from keras_tfm.on_demand import all_of
 
 PAGE = Path(__file__).parents[1] / "models.md"
 TABLE = re.compile(r"<!-- families: (?P<folder>\w+) -->\n(?P<rows>.*?)<!-- end -->", re.DOTALL)
@@ -20,7 +21,7 @@ MOST_SIZES = 8
 def families():
     """{folder of keras_tfm/models: {name: family}} of the families that have sizes, by name."""
     folders = {}
-    for name, family in sorted(vars(models).items(), key=lambda item: item[0].lower()):
+    for name, family in sorted(all_of(models).items(), key=lambda item: item[0].lower()):
         if getattr(family, "sizes", None) and family.__module__.startswith("keras_tfm.models."):
             folders.setdefault(family.__module__.split(".")[2], {})[name] = family
     return folders

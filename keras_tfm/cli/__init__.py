@@ -139,8 +139,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parsed = parser().parse_args(arguments)
         if parsed.quiet:
             hush()
-        if parsed.run is not launch.run:  # launch does not need TensorFlow
-            quiet_tensorflow()
         parsed.run(parsed)
 
 

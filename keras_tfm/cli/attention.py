@@ -7,7 +7,8 @@ from typing import Annotated, Any
 from keras_tfm.cli.console import say
 from keras_tfm.cli.generated import add_options, given
 from keras_tfm.cli.outputs import refuse_file
-from keras_tfm.cli.verbs import add_decoding, add_task_folder, decoding_of, loaded
+from keras_tfm.cli.refusals import refuse_missing
+from keras_tfm.cli.verbs import add_decoding, add_task_folder, decoding_of, loaded, refuse_task
 from keras_tfm.configs import Between, Config, Length, Option
 
 Place = Annotated[int, Between(0, 10_000)]
@@ -54,13 +55,15 @@ def run(arguments: argparse.Namespace) -> None:
         raise ValueError("--serve: only texts can be typed into the page; use --out for an image")
     if arguments.out is not None:
         refuse_file(arguments.out, [arguments.image], arguments.overwrite)
+    refuse_task(arguments)
+    refuse_missing([arguments.image])
     task = loaded(arguments.task_folder)
     reads_images = hasattr(task, "check_images")
     reads = {"--image": reads_images, "--text": not reads_images or hasattr(task, "encode_texts")}
     typed, wanted = ("--image", "--text") if arguments.image else ("--text", "--image")
     if not reads[typed]:
         raise ValueError(f"{typed}: the task {task.name!r} of {arguments.task_folder} reads {wanted}")
-    options = decoding_of(arguments, task, task.writes_texts)
+    options = decoding_of(arguments, task.name, task.writes_texts)
     options |= {name: value for name, value in shown.items() if value is not None}
 
     from keras_tfm.visualize import attention_page

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
-from keras_tfm.cli.console import say, tell_untrained
+from keras_tfm.cli.console import quiet_tensorflow, say, tell_untrained
 from keras_tfm.cli.generated import add_options, given
 from keras_tfm.configs import Config, Count, Option
 
@@ -98,6 +98,7 @@ def run_classify(arguments: argparse.Namespace) -> None:
 
 def run_index(arguments: argparse.Namespace) -> None:
     """search index: add the vectors of the images that the index does not have yet."""
+    quiet_tensorflow()
     from keras_tfm.tasks.images.image_index import LEAST, Image, ImageIndex, config_of, unknown_images
     from keras_tfm.tasks.images.vector_graph import needed_faiss
     from keras_tfm.training.folder import refuse_existing
@@ -123,6 +124,7 @@ def run_index(arguments: argparse.Namespace) -> None:
 
 def run_query(arguments: argparse.Namespace) -> None:
     """search query: the nearest images."""
+    quiet_tensorflow()
     from keras_tfm.tasks.images.image_index import ImageIndex, config_of
 
     index, top = ImageIndex(arguments.index), Searching(**given(arguments, Searching)).top
@@ -151,6 +153,7 @@ def matcher_at(name: str) -> Any:
 
     if not os.path.exists(name) and (os.path.isabs(name) or name.count("/") > 1):
         raise ValueError(f"expected {MODEL}; there is no {name}")
+    quiet_tensorflow()
     if not is_task_folder(name):
         return tasks.ImageTextMatcher.from_huggingface(name)
     task = tasks.load(name)

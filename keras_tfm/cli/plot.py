@@ -27,7 +27,7 @@ def add(group: Any, add_verb: Any) -> None:
 
 def run_plot(arguments: argparse.Namespace) -> None:
     """plot: write a picture."""
-    from keras_tfm.training.logs import read_rows
+    from keras_tfm.training.metrics_file import read_rows
     from keras_tfm.training.record import read_record
     from keras_tfm.training.safetensors import CheckpointError
     from keras_tfm.visualize import plots

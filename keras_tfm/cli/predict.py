@@ -15,11 +15,12 @@ from typing import Annotated, Any
 from keras_tfm.asking import ASKED, Asked, Asking
 from keras_tfm.cli.columns import add_table_options, check_columns, layout_of
 from keras_tfm.cli.console import say, warn
-from keras_tfm.cli.generated import add_option, add_options, flag_of, given, in_flags
+from keras_tfm.cli.generated import add_option, add_options, given, in_flags
 from keras_tfm.cli.outputs import pictures_in, refuse_file
+from keras_tfm.cli.refusals import asking_of, refuse_missing, task_in
 from keras_tfm.cli.tables import Write, as_json, check_suffix, holds_values, new_table
-from keras_tfm.cli.verbs import Decoding, add_decoding, add_task_folder, decoding_of, loaded
-from keras_tfm.configs import Config, Option, kinds_of, rules_of
+from keras_tfm.cli.verbs import Decoding, add_decoding, decoding_of, loaded, refuse_task
+from keras_tfm.configs import Config, Option, rules_of
 
 # The text below the options in the help, around what each task reads.
 BEFORE = """\
@@ -60,7 +61,11 @@ def add(group: Any, add_verb: Any) -> None:
     predict = add_verb(
         group, "predict", run, "answer each line of standard input, or of a file, with one line"
     )
-    add_task_folder(predict)
+    predict.add_argument(
+        "task_folder",
+        metavar="RUN",
+        help="a folder that train, convert or export wrote; an export reads lines, or images",
+    )
     predict.epilog = BEFORE + inputs_of(ASKED) + AFTER.format(portion=PORTION)
     predict.formatter_class = argparse.RawDescriptionHelpFormatter
     predict.add_argument(
@@ -135,9 +140,8 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.out is not None:
         check_suffix(arguments.out, "--out")
         refuse_file(arguments.out, [arguments.data], arguments.overwrite)
-    task = loaded(arguments.task_folder)
-    writer = Writer(task, arguments)
-    check_columns(task, arguments.columns, (1, 2, 3))
+    writer = writer_of(arguments)
+    task = writer.task
     with in_flags(Decoding, Drafting, type(task.asking)):
         if arguments.out is None:
             answer_all(task, arguments, writer)
@@ -148,14 +152,37 @@ def run(arguments: argparse.Namespace) -> None:
         say(f"{writer.num_read:,} rows are in {arguments.out}")
 
 
+def writer_of(arguments: argparse.Namespace) -> "Writer":
+    """What answers from RUN, or from an export. ValueError for files and options that cannot be, as far as
+    possible before TensorFlow is imported.
+    """
+    refuse_missing([arguments.data])
+    from keras_tfm import serving
+
+    if serving.is_export(arguments.task_folder):
+        from keras_tfm.cli.exported import Exported, refuse_options
+
+        refuse_options(arguments, Decoding, Drafting)
+        return Writer(Exported(arguments.task_folder), arguments)
+    if (name := refuse_task(arguments)) in ASKED:
+        asking_of(arguments, name, ASKED[name].asking)
+    if (draft := given(arguments, Drafting).get("draft")) is not None:
+        task_in(draft)
+    task = loaded(arguments.task_folder)
+    check_columns(task, arguments.columns, (1, 2, 3))
+    from keras_tfm.jit import brief
+
+    return Writer(task, arguments, brief)
+
+
 def answer_all(task: Any, arguments: argparse.Namespace, writer: "Writer") -> None:
     """Answer the whole input."""
-    from keras_tfm.data.sources.files import read_lines
+    from keras_tfm.data.sources.lines import numbered_lines
 
     if arguments.whole:
         if not task.reads_lines:
             raise ValueError(f"--whole: the task {task.name!r} does not read text")
-        text = "\n".join(read_lines(arguments.data))
+        text = "\n".join(line for _, line in numbered_lines(arguments.data))
         if reasons := task.refusals([text], **writer.decoding) | blanks([text]):
             raise ValueError(f"the text gets no answer: {reasons[0]}")
         writer.answer([(text, "the text")], is_all=True)
@@ -217,19 +244,14 @@ class Writer:
 
     write: Write
 
-    def __init__(self, task: Any, arguments: argparse.Namespace):
-        self.task, self.arguments = task, arguments
-        self.decoding = decoding_of(arguments, task, task.writes_texts)
+    def __init__(self, task: Any, arguments: argparse.Namespace, brief: Any = contextlib.nullcontext):
+        self.task, self.arguments, self.brief = task, arguments, brief
+        self.decoding = decoding_of(arguments, task.name, task.writes_texts)
         if (draft := given(arguments, Drafting).get("draft")) is not None:
             if task.name != "generate":
                 raise ValueError(f"--draft: the task {task.name!r} takes no drafts")
             self.decoding["draft"] = loaded(draft)
-        self.asking = given(arguments, Asking)
-        for name in self.asking:
-            if name not in kinds_of(type(task.asking)):
-                known = (type(other.asking) for other in ASKED.values())
-                flag = next(flag_of(kind, name) for kind in known if name in kinds_of(kind))
-                raise ValueError(f"{flag}: the task {task.name!r} has no such option")
+        self.asking = asking_of(arguments, task.name, task.asking)
         size, batch = task.portion or PORTION, self.asking.get("batch_size", 1)
         self.size = max(batch, size - size % batch)  # how many inputs are read and answered together
         self.folders: dict[str, str] = {
@@ -246,8 +268,6 @@ class Writer:
         """Print an answer to each of the inputs, examples with their places. `is_all` says that no more
         follow. A seed goes on with the number of the row, as within a portion.
         """
-        from keras_tfm.jit import brief
-
         decoding = dict(self.decoding)
         if "seed" in decoding:
             decoding["seed"] = (decoding["seed"] + self.num_read) % 2**31
@@ -269,7 +289,7 @@ class Writer:
         }
         answers: Iterator[Any] = iter(())
         if len(answered):
-            with brief() if is_all and len(answered) <= FEW else contextlib.nullcontext():
+            with self.brief() if is_all and len(answered) <= FEW else contextlib.nullcontext():
                 answers = iter(self._ask(answered, **decoding, **{**self.asking, **pictures}))
         for row, (example, place) in enumerate(inputs):
             self._tell(example, place, None if row in reasons else next(answers))

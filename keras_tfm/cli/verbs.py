@@ -9,11 +9,13 @@ import sys
 from inspect import signature
 from typing import Annotated, Any
 
+from keras_tfm.asking import ASKED
 from keras_tfm.cli.columns import add_table_options, check_columns, layout_of
-from keras_tfm.cli.console import say, tell_untrained, uncollected
+from keras_tfm.cli.console import quiet_tensorflow, say, tell_untrained, uncollected
 from keras_tfm.cli.explained import ERROR_COLUMNS, class_lines, confusion_lines, write_errors
 from keras_tfm.cli.generated import add_options, flag_of, given, in_flags
 from keras_tfm.cli.outputs import refuse_file, refuse_folder
+from keras_tfm.cli.refusals import refuse_missing, task_in
 from keras_tfm.cli.tables import check_suffix, new_table
 from keras_tfm.configs import Between, Config, Count, Length, Option
 
@@ -171,17 +173,29 @@ def add_decoding(verb: argparse.ArgumentParser) -> None:
     add_options(verb.add_argument_group("decoding", Decoding.__doc__), Decoding)
 
 
-def decoding_of(arguments: argparse.Namespace, task: Any, decodes: bool) -> dict[str, Any]:
-    """The given options of text generation; ValueError unless what is asked of the `task` `decodes`."""
+def decoding_of(arguments: argparse.Namespace, name: str, decodes: bool) -> dict[str, Any]:
+    """The given options of text generation; ValueError unless what is asked of the task `name` `decodes`."""
     options = given(arguments, Decoding)
     if options and not decodes:
         flags = ", ".join(flag_of(Decoding, name) for name in options)
-        raise ValueError(f"{flags}: the task {task.name!r} does not generate text")
+        raise ValueError(f"{flags}: the task {name!r} does not generate text")
     return options
+
+
+def refuse_task(arguments: argparse.Namespace) -> str:
+    """The name of the task of RUN; ValueError for a folder that is none, and for options of text generation
+    that the task has not, without importing it.
+    """
+    name = task_in(arguments.task_folder)
+    if name in ASKED:
+        decoding_of(arguments, name, ASKED[name].writes)
+    return name
 
 
 def loaded(folder: str, quantization: str | None = None) -> Any:
     """The task of a RUN."""
+    task_in(folder)  # refused before TensorFlow is imported
+    quiet_tensorflow()
     with uncollected():
         from keras_tfm import tasks
 
@@ -200,10 +214,12 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
         picture_kind(arguments.plot)
     for path in filter(None, (arguments.errors, arguments.plot)):
         refuse_file(path, arguments.data, arguments.overwrite)
+    task_in(arguments.task_folder)
+    refuse_missing(arguments.data)
     task = loaded(arguments.task_folder)
     if not hasattr(task, "measure"):
         raise ValueError(f"{arguments.task_folder}: the task {task.name!r} has no metrics")
-    decoding = decoding_of(arguments, task, task.measures_texts)
+    decoding = decoding_of(arguments, task.name, task.measures_texts)
     if task.columns:
         check_columns(task, arguments.columns)
     named = {"in_memory": False} if arguments.errors and takes(task.read_files, "in_memory") else {}
@@ -257,7 +273,7 @@ def explain(
 
 def run_export(arguments: argparse.Namespace) -> None:
     """export: a folder for servers."""
-    from keras_tfm.export.formats import check_format
+    from keras_tfm.export.needs import check_format
     from keras_tfm.training.folder import refuse_pattern
 
     refuse_folder(arguments.out, [arguments.task_folder], arguments.overwrite)
@@ -265,8 +281,9 @@ def run_export(arguments: argparse.Namespace) -> None:
     check_format(**chosen)
     if arguments.format == "saved_model":
         refuse_pattern(arguments.out)
+    refuse_task(arguments)
     task = loaded(arguments.task_folder)
-    decoding = decoding_of(arguments, task, task.writes_texts)
+    decoding = decoding_of(arguments, task.name, task.writes_texts)
     with in_flags(Decoding):
         task.export(arguments.out, overwrite=arguments.overwrite, **chosen, **decoding)
     say(f"the export ({arguments.format}) is in {arguments.out}")
@@ -275,11 +292,14 @@ def run_export(arguments: argparse.Namespace) -> None:
 def run_convert(arguments: argparse.Namespace) -> None:
     """convert: from folders of transformers or timm to RUNs, and back."""
     from keras_tfm import tasks
+    from keras_tfm.convert.folder import refuse_missing as refuse_missing_folder
     from keras_tfm.training.card import write_card
 
     target = arguments.out or arguments.to_huggingface or arguments.to_timm
     refuse_folder(target, [arguments.source], arguments.overwrite, as_run=bool(arguments.out))
     if arguments.out:
+        refuse_missing_folder(arguments.source)
+        quiet_tensorflow()
         tasks.from_huggingface(arguments.source).save(target, arguments.overwrite)
     else:
         task, library = loaded(arguments.source), "timm" if arguments.to_timm else "transformers"
@@ -317,10 +337,11 @@ def run_quantize(arguments: argparse.Namespace) -> None:
 
 def run_demo(arguments: argparse.Namespace) -> None:
     """demo: written dates -> ISO 8601, from training to the answers of the exported SavedModel."""
-    from keras_tfm.demo import run
-
     refuse_folder(arguments.out, [arguments.run_folder], overwrite=True)
     refuse_folder(arguments.run_folder, [arguments.out], overwrite=True, as_run=True)
+    quiet_tensorflow()
+    from keras_tfm.demo import run
+
     called = sys.argv[0] if not sys.argv[0].endswith("__main__.py") else "python -m keras_tfm"
     command = "keras-tfm" if shutil.which("keras-tfm") else called
     if not run(arguments.out, arguments.run_folder, command):

@@ -5,9 +5,16 @@ timm's folders; `from_huggingface` reads both. In the comments of this package "
 "theirs" what the other library has.
 """
 
-from keras_tfm.convert.folder import find_folder
-from keras_tfm.convert.generation import read_decoding, write_decoding
-from keras_tfm.convert.huggingface import from_huggingface, head_arguments, save_huggingface
-from keras_tfm.convert.timm import from_timm, save_timm
-from keras_tfm.convert.timm_preprocessing import timm_preprocessing_of
-from keras_tfm.training.safetensors import CheckpointError
+from typing import TYPE_CHECKING
+
+from keras_tfm import on_demand
+
+if TYPE_CHECKING:
+    from keras_tfm.convert.folder import find_folder
+    from keras_tfm.convert.generation import read_decoding, write_decoding
+    from keras_tfm.convert.huggingface import from_huggingface, head_arguments, save_huggingface
+    from keras_tfm.convert.timm import from_timm, save_timm
+    from keras_tfm.convert.timm_preprocessing import timm_preprocessing_of
+    from keras_tfm.training.safetensors import CheckpointError
+else:
+    on_demand.begin(globals())

@@ -9,7 +9,6 @@ import shlex
 
 from keras_tfm.training.folder import MARK, Path, new_folder
 from keras_tfm.training.safetensors import CheckpointError, read_json, read_tensors
-from keras_tfm.training.weights import write_tensors
 from keras_tfm.version import __version__
 
 WEIGHTS = "model.safetensors"
@@ -83,15 +82,25 @@ def read_config(folder):
     return read_json(inside(folder, "config.json"))
 
 
-def read_weights(folder):
-    """All weights in `folder`, {key: array}, and the file that lists them; CheckpointError for any fault."""
+def weight_files(folder):
+    """The file of weights in `folder`, or the index of its shards, and {name: path} of the files that hold
+    them; CheckpointError if there are none.
+    """
     if os.path.lexists(path := folder / WEIGHTS):
-        return read_tensors(inside(folder, WEIGHTS))[0], path
+        return path, {WEIGHTS: inside(folder, WEIGHTS)}
     if not os.path.lexists(path := folder / INDEX):
         expected = f"{WEIGHTS} or {INDEX} (nothing pickled is read)"
         raise CheckpointError(folder, None, expected, _other_weights(folder))
+    return path, {name: inside(folder, name) for name in sorted(set(_shard_of(folder).values()))}
+
+
+def read_weights(folder):
+    """All weights in `folder`, {key: array}, and the file that lists them; CheckpointError for any fault."""
+    path, files = weight_files(folder)
+    if path.name == WEIGHTS:
+        return read_tensors(files[WEIGHTS])[0], path
     shard_of, tensors = _shard_of(folder), {}
-    for name, shard_path in {name: inside(folder, name) for name in sorted(set(shard_of.values()))}.items():
+    for name, shard_path in files.items():
         shard, _ = read_tensors(shard_path)
         listed = {key for key, file in shard_of.items() if file == name}
         for key in sorted(listed ^ shard.keys()):
@@ -105,6 +114,8 @@ def write_folder(folder, overwrite, entries, tensors, writers=()):
     """Write config.json with these `entries`, the `tensors`, and what the `writers`, functions of a folder,
     add, to a new `folder`.
     """
+    from keras_tfm.training.weights import write_tensors  # which imports Keras: reading needs none
+
     with new_folder(folder, overwrite) as work:
         text = json.dumps({**entries, MARK: __version__}, indent=2, ensure_ascii=False)
         (work / "config.json").write_text(text + "\n", "utf-8")

@@ -39,6 +39,8 @@ TABLES = {
     "deit": "deit.FAMILY",
     "vit": "vit.FAMILY",
     "vit_mae": "vit_mae.FAMILY",
+    "timesformer": "timesformer.FAMILY",
+    "videomae": "videomae.FAMILY",
     "vivit": "vivit.FAMILY",
     "clip": "clip.FAMILY",
     "siglip": "siglip.FAMILY",

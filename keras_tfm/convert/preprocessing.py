@@ -92,6 +92,8 @@ def _read_entries(folder):
         kind = "ConvNext"
     if kind in UNCUT:
         entries.pop("do_center_crop", None)
+    if kind != "Vivit":
+        entries.pop("offset", None)
     return CLASSES.get(kind, {}) | entries, kind, path
 
 
@@ -104,17 +106,19 @@ def _fields(entries, path):
         (factor,) = _numbers(entries.get("rescale_factor", 1 / 255), "rescale_factor", path)
     if not 0 < factor <= 1:
         raise CheckpointError(path, "rescale_factor", "above 0, at most 1", brief(factor))
-    # Pixels go from 0 to 1 here; where theirs go to another number, mean and deviation are parts of it.
+    # Pixels go from 0 to 1 here; where theirs go to another number, mean and deviation are parts of it. With
+    # an `offset` 1 is taken from theirs before the mean.
     most = 1.0 if abs(255 * factor - 1) < 1e-6 else 255 * factor
+    offset = 1.0 if _flag(entries, "offset", False, path) and factor != 1 else 0.0
     fields: dict = {}
     if _flag(entries, "do_normalize", True, path):
-        for name, ours in (("image_mean", "mean"), ("image_std", "std")):
+        for name, ours, shift in (("image_mean", "mean", offset), ("image_std", "std", 0.0)):
             if name in entries:
-                fields[ours] = tuple(value / most for value in _numbers(entries[name], name, path))
+                fields[ours] = tuple((value + shift) / most for value in _numbers(entries[name], name, path))
             elif most != 1:
                 raise CheckpointError(path, name, "numbers, as pixels are not scaled to 0 .. 1", "none")
     else:
-        fields = {"mean": (0.0,), "std": (1 / most,)}
+        fields = {"mean": (offset / most,), "std": (1 / most,)}
     resample = entries.get("resample", 2)
     if type(resample) is not int or resample not in INTERPOLATIONS:
         known = ", ".join(f"{number} ({name})" for number, name in INTERPOLATIONS.items())
@@ -182,9 +186,10 @@ def _image_size(size, entries, path, model):
     height, width = size["height"], size["width"]
     if height == width:
         return {"image_size": height}
-    images = getattr(model, "backbone", model).input["images"] if model is not None else None
-    if images is not None and tuple(images.shape[1:3]) != (height, width):
-        raise CheckpointError(path, "size", f"the model's, {images.shape[1:3]}", brief((height, width)))
+    inputs = {} if model is None else getattr(model, "backbone", model).input
+    for pixels in (inputs[name] for name in ("images", "videos") if name in inputs):
+        if tuple(pixels.shape[-3:-1]) != (height, width):
+            raise CheckpointError(path, "size", f"the model's, {pixels.shape[-3:-1]}", brief((height, width)))
     return {}
 
 

@@ -58,7 +58,9 @@ CLASSES = {
     "RTDetr": _stretched(IMAGENET, 640, BILINEAR) | {"default_to_square": False, "do_normalize": False},
     "Segformer": _stretched(IMAGENET, 512, BILINEAR),
     "Siglip": _stretched(HALVES, 224, BICUBIC) | {"default_to_square": False},
+    "VideoMAE": _cut(HALVES, 224, 224, BILINEAR),
     "ViT": _stretched(HALVES, 224, BILINEAR),
+    "Vivit": _cut(HALVES, 256, 224, BILINEAR) | {"rescale_factor": 1 / 127.5, "offset": True},
 }
 # Classes that read an image whole, whatever `do_center_crop` says
 UNCUT = {name for name, entries in CLASSES.items() if "longest_edge" in entries["size"]} | {
@@ -71,7 +73,8 @@ MODELS = {
     "deformable_detr": "DeformableDetr", "deit": "DeiT", "detr": "Detr", "dinov2": "Bit",
     "dinov2_with_registers": "Bit", "dinov3_vit": "DINOv3ViT", "levit": "Levit", "mask2former": "Mask2Former",
     "maskformer": "MaskFormer", "resnet": "ConvNext", "rt_detr": "RTDetr", "segformer": "Segformer",
-    "siglip": "Siglip", "swin": "ViT", "swinv2": "ViT", "vit": "ViT", "vit_mae": "ViT",
+    "siglip": "Siglip", "swin": "ViT", "swinv2": "ViT", "timesformer": "VideoMAE", "videomae": "VideoMAE",
+    "vit": "ViT", "vit_mae": "ViT", "vivit": "Vivit",
 }  # fmt: skip
 MAX_SIDE = 4_096
 ENDINGS = ("Fast", "Pil", "ImageProcessor", "FeatureExtractor")  # the last before transformers 4.26

@@ -9,18 +9,16 @@ from keras_tfm.models import ViViT
 
 def tubelets(ours, theirs, tubelet_size):
     """A `TubeletEmbedding` and the `torch.nn.Conv3d`, whose kernel is (D, C, frames, height, width)."""
-    length, height, width = tubelet_size
 
     def load(kernel):
-        return kernel.transpose(3, 4, 2, 1, 0).reshape(-1, len(kernel))  # (height width frames C, D)
+        return kernel.transpose(2, 3, 4, 1, 0).reshape(-1, len(kernel))  # (frames height width C, D)
 
     def save(kernel, _):
-        kernel = kernel.reshape(height, width, length, -1, kernel.shape[1])
-        return [kernel.transpose(4, 3, 2, 0, 1)]
+        return [kernel.reshape(*tubelet_size, -1, kernel.shape[1]).transpose(4, 3, 0, 1, 2)]
 
     return [
-        *weight(f"{ours}/patches/projection/kernel", f"{theirs}.weight", Transform(load, save)),
-        *weight(f"{ours}/patches/projection/bias", f"{theirs}.bias"),
+        *weight(f"{ours}/projection/kernel", f"{theirs}.weight", Transform(load, save)),
+        *weight(f"{ours}/projection/bias", f"{theirs}.bias"),
     ]
 
 
@@ -48,7 +46,7 @@ FAMILY = Family(
     },
     derived_entries={"attention_probs_dropout_prob": lambda config: config.dropout},
     fixed_entries={"qkv_bias": True, "pooler_act": "tanh"},
-    fixed_fields={"num_temporal_layers": None},
+    fixed_fields={"num_temporal_layers": None, "attention": "joint"},
     parts={"pooler": "pooler."},
     rows=rows,
     heads={

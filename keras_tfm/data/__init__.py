@@ -22,152 +22,74 @@ Training batches are `(inputs, labels, weights)`: labels (B, T) int32 are the de
 with the end token last; weights (B, T) float32 are 1.0 for labels and 0.0 for padding.
 """
 
-from keras_tfm.data.batches.arrays import ArrayBatches
-from keras_tfm.data.batches.augmentation import Augmentation
-from keras_tfm.data.batches.blocks import TextBlocks
-from keras_tfm.data.batches.canvas import CanvasBatches
-from keras_tfm.data.batches.clips import ClipBatches
-from keras_tfm.data.batches.crops import CropBatches, Crops, MaskedBatches, PatchBatches
-from keras_tfm.data.batches.denoising import Denoising, DenoisingBatches, SpanCorruption
-from keras_tfm.data.batches.epochs import Batches
-from keras_tfm.data.batches.image_texts import ImageTextBatches
-from keras_tfm.data.batches.images import ImageBatches
-from keras_tfm.data.batches.masking import NOT_CHOSEN, Masking
-from keras_tfm.data.batches.noises import (
-    DocumentRotation,
-    OneOf,
-    SentencePermutation,
-    TextInfilling,
-    TokenDeletion,
-    TokenMasking,
-)
-from keras_tfm.data.batches.packing import PackedPairs
-from keras_tfm.data.batches.pairs import PairBatches, encode_prompts, encode_sources
-from keras_tfm.data.batches.sentence_pairs import SentencePairs
-from keras_tfm.data.batches.streams import StreamBlocks, StreamSentencePairs
-from keras_tfm.data.sources.canvas import Canvas
-from keras_tfm.data.sources.choices import Choices, read_choices
-from keras_tfm.data.sources.dates import date_pairs, date_splits
-from keras_tfm.data.sources.documents import read_documents, read_texts, split_sentences
-from keras_tfm.data.sources.files import Pairs, read_lines, read_pairs
-from keras_tfm.data.sources.image_files import ImageFiles
-from keras_tfm.data.sources.image_texts import ImageTexts, read_image_texts
-from keras_tfm.data.sources.images import (
-    LabelledImages,
-    decode_image,
-    read_image_folder,
-    read_labelled_images,
-    read_unlabelled_images,
-)
-from keras_tfm.data.sources.labelled import LabelledTexts, TaggedWords, read_labelled_texts, read_tagged_words
-from keras_tfm.data.sources.lines import DataError
-from keras_tfm.data.sources.mask_files import MaskFiles
-from keras_tfm.data.sources.masks import Masks, read_masks
-from keras_tfm.data.sources.objects import Objects, read_objects
-from keras_tfm.data.sources.preprocessing import Preprocessing
-from keras_tfm.data.sources.questions import Answer, Questions, read_questions
-from keras_tfm.data.sources.ratings import Ratings, read_ratings
-from keras_tfm.data.sources.rows import Layout
-from keras_tfm.data.sources.segments import Segments, SegmentSets, read_segments
-from keras_tfm.data.sources.text_stream import TextStream
-from keras_tfm.data.sources.videos import LabelledVideos, Sampling, VideoFiles, read_labelled_videos
-from keras_tfm.data.tokenizers.added import AddedToken
-from keras_tfm.data.tokenizers.bert import BERTTokenizer
-from keras_tfm.data.tokenizers.byte_pairs import ByteLevelTokenizer
-from keras_tfm.data.tokenizers.characters import CharacterTokenizer
-from keras_tfm.data.tokenizers.clip import CLIPTokenizer
-from keras_tfm.data.tokenizers.huggingface import read_huggingface_tokenizer
-from keras_tfm.data.tokenizers.keras_hub import from_keras_hub, to_keras_hub
-from keras_tfm.data.tokenizers.kinds import load_tokenizer, train_tokenizer
-from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
-from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "AddedToken",
-    "NOT_CHOSEN",
-    "Answer",
-    "ArrayBatches",
-    "Augmentation",
-    "BERTTokenizer",
-    "Batches",
-    "ByteLevelTokenizer",
-    "CLIPTokenizer",
-    "Canvas",
-    "CanvasBatches",
-    "CharacterTokenizer",
-    "Choices",
-    "ClipBatches",
-    "CropBatches",
-    "Crops",
-    "DataError",
-    "Denoising",
-    "DenoisingBatches",
-    "DocumentRotation",
-    "ImageBatches",
-    "ImageFiles",
-    "ImageTextBatches",
-    "ImageTexts",
-    "LabelledImages",
-    "LabelledTexts",
-    "LabelledVideos",
-    "Layout",
-    "MaskedBatches",
-    "MaskFiles",
-    "Masking",
-    "Masks",
-    "Objects",
-    "OneOf",
-    "PackedPairs",
-    "PairBatches",
-    "Pairs",
-    "PatchBatches",
-    "Preprocessing",
-    "Questions",
-    "Ratings",
-    "Sampling",
-    "SegmentSets",
-    "Segments",
-    "SentencePairs",
-    "SentencePermutation",
-    "SentencePieceTokenizer",
-    "SpanCorruption",
-    "SpecialTokens",
-    "StreamBlocks",
-    "StreamSentencePairs",
-    "TaggedWords",
-    "TextBlocks",
-    "TextInfilling",
-    "TextStream",
-    "TokenDeletion",
-    "TokenMasking",
-    "Tokenizer",
-    "VideoFiles",
-    "date_pairs",
-    "date_splits",
-    "decode_image",
-    "encode_prompts",
-    "encode_sources",
-    "from_keras_hub",
-    "load_tokenizer",
-    "read_choices",
-    "read_documents",
-    "read_huggingface_tokenizer",
-    "read_image_folder",
-    "read_image_texts",
-    "read_labelled_images",
-    "read_labelled_texts",
-    "read_labelled_videos",
-    "read_lines",
-    "read_masks",
-    "read_objects",
-    "read_pairs",
-    "read_questions",
-    "read_ratings",
-    "read_segments",
-    "read_tagged_words",
-    "read_texts",
-    "read_unlabelled_images",
-    "split_sentences",
-    "to_keras_hub",
-    "train_tokenizer",
-]
+from keras_tfm import on_demand
+
+if TYPE_CHECKING:
+    from keras_tfm.data.batches.arrays import ArrayBatches
+    from keras_tfm.data.batches.augmentation import Augmentation
+    from keras_tfm.data.batches.blocks import TextBlocks
+    from keras_tfm.data.batches.canvas import CanvasBatches
+    from keras_tfm.data.batches.clips import ClipBatches
+    from keras_tfm.data.batches.crops import CropBatches, Crops, MaskedBatches, PatchBatches
+    from keras_tfm.data.batches.denoising import Denoising, DenoisingBatches, SpanCorruption
+    from keras_tfm.data.batches.epochs import Batches
+    from keras_tfm.data.batches.image_texts import ImageTextBatches
+    from keras_tfm.data.batches.images import ImageBatches
+    from keras_tfm.data.batches.masking import NOT_CHOSEN, Masking
+    from keras_tfm.data.batches.noises import (
+        DocumentRotation,
+        OneOf,
+        SentencePermutation,
+        TextInfilling,
+        TokenDeletion,
+        TokenMasking,
+    )
+    from keras_tfm.data.batches.packing import PackedPairs
+    from keras_tfm.data.batches.pairs import PairBatches, encode_prompts, encode_sources
+    from keras_tfm.data.batches.sentence_pairs import SentencePairs
+    from keras_tfm.data.batches.streams import StreamBlocks, StreamSentencePairs
+    from keras_tfm.data.sources.canvas import Canvas
+    from keras_tfm.data.sources.choices import Choices, read_choices
+    from keras_tfm.data.sources.dates import date_pairs, date_splits
+    from keras_tfm.data.sources.documents import read_documents, read_texts, split_sentences
+    from keras_tfm.data.sources.files import Pairs, read_lines, read_pairs
+    from keras_tfm.data.sources.image_files import ImageFiles
+    from keras_tfm.data.sources.image_texts import ImageTexts, read_image_texts
+    from keras_tfm.data.sources.images import (
+        LabelledImages,
+        decode_image,
+        read_image_folder,
+        read_labelled_images,
+        read_unlabelled_images,
+    )
+    from keras_tfm.data.sources.labelled import (
+        LabelledTexts,
+        TaggedWords,
+        read_labelled_texts,
+        read_tagged_words,
+    )
+    from keras_tfm.data.sources.lines import DataError
+    from keras_tfm.data.sources.mask_files import MaskFiles
+    from keras_tfm.data.sources.masks import Masks, read_masks
+    from keras_tfm.data.sources.objects import Objects, read_objects
+    from keras_tfm.data.sources.preprocessing import Preprocessing
+    from keras_tfm.data.sources.questions import Answer, Questions, read_questions
+    from keras_tfm.data.sources.ratings import Ratings, read_ratings
+    from keras_tfm.data.sources.rows import Layout
+    from keras_tfm.data.sources.segments import Segments, SegmentSets, read_segments
+    from keras_tfm.data.sources.text_stream import TextStream
+    from keras_tfm.data.sources.videos import LabelledVideos, Sampling, VideoFiles, read_labelled_videos
+    from keras_tfm.data.tokenizers.added import AddedToken
+    from keras_tfm.data.tokenizers.bert import BERTTokenizer
+    from keras_tfm.data.tokenizers.byte_pairs import ByteLevelTokenizer
+    from keras_tfm.data.tokenizers.characters import CharacterTokenizer
+    from keras_tfm.data.tokenizers.clip import CLIPTokenizer
+    from keras_tfm.data.tokenizers.huggingface import read_huggingface_tokenizer
+    from keras_tfm.data.tokenizers.keras_hub import from_keras_hub, to_keras_hub
+    from keras_tfm.data.tokenizers.kinds import load_tokenizer, train_tokenizer
+    from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
+    from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
+else:
+    on_demand.begin(globals())

@@ -9,8 +9,7 @@ import numpy as np
 
 from keras_tfm.configs import Field, FieldError
 
-EXTRA = RUNTIME = "ctranslate2"
-PACKAGES = ("ctranslate2",)
+RUNTIME = "ctranslate2"
 
 ACTIVATIONS = {
     "relu": "RELU",

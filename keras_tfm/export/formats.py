@@ -1,14 +1,13 @@
 """The formats of `Task.export`: how a task is written, run in the format's own runtime, and compared.
 
-A format besides the SavedModel is a module with `EXTRA`, what `pip install "keras-tfm[EXTRA]"` brings;
-`PACKAGES`, the modules that it imports; `RUNTIME`, the package that answers; and
-`write(function, folder, quantization, name)`, which writes a `FrozenFunction` into `folder` and returns (the
-most rows of a call, the lengths that it takes), None where any will do. `keras_tfm.serving.runtimes` has the
-runtime by the same name. Tasks that write texts are written by `writers`.
+A format besides the SavedModel has a line in `needs.NEEDS` and is a module with `RUNTIME`, the package that
+answers, and `write(function, folder, quantization, name)`, which writes a `FrozenFunction` into `folder` and
+returns (the most rows of a call, the lengths that it takes), None where any will do.
+`keras_tfm.serving.runtimes` has the runtime by the same name. Tasks that write texts are written by
+`writers`.
 """
 
 import functools
-import importlib.util
 import logging
 import shutil
 
@@ -19,6 +18,7 @@ from keras_tfm.export import litert, onnx, openvino, writers
 from keras_tfm.export.description import described, write_around, write_saved_model_card
 from keras_tfm.export.endpoints import READERS as IN_GRAPHS
 from keras_tfm.export.graph import FrozenFunction
+from keras_tfm.export.needs import check_format
 from keras_tfm.export.saved_model import write_saved_model
 from keras_tfm.serving import plugins
 from keras_tfm.serving.answers import ANSWERS
@@ -29,35 +29,11 @@ LOG = logging.getLogger(__name__)
 
 FORMATS = {"litert": litert, "onnx": onnx, "openvino": openvino}
 MODULES = {**FORMATS, **writers.FORMATS}
-NAMES = ("saved_model", *MODULES)
-QUANTIZATIONS = ("int8",)
 
 # The largest difference from the task's outputs: of any number, as a share of the largest; in 8 bits, where
 # single answers that hang in the balance may tip, of all numbers, by their root mean squares.
 BOUNDS = {None: 1e-4, "int8": 0.1}
 AGREE = 0.9  # the least share of equal ids, in 32 bits
-
-
-def check_format(format, quantization=None):
-    """Raise ValueError for an unknown format or quantization, ImportError if a package is not installed."""
-    if format not in NAMES:
-        raise ValueError(f"`format` must be one of {', '.join(NAMES)}; it is {format!r}.")
-    if quantization is not None and quantization not in QUANTIZATIONS:
-        raise ValueError(
-            f"`quantization` must be None or one of {', '.join(QUANTIZATIONS)}; it is {quantization!r}."
-        )
-    if format == "saved_model":
-        if quantization is not None:
-            raise ValueError(
-                f"`quantization` needs a format of its own, {', '.join(MODULES)}: a SavedModel has none."
-            )
-        return
-    missing = [package for package in MODULES[format].PACKAGES if importlib.util.find_spec(package) is None]
-    if missing:
-        raise ImportError(
-            f"The format {format!r} needs {', '.join(missing)}: "
-            f'pip install "keras-tfm[{MODULES[format].EXTRA}]"'
-        )
 
 
 def export(task, folder, overwrite, format, quantization, options):

@@ -2,9 +2,7 @@
 
 import tempfile
 
-EXTRA = "litert"
 RUNTIME = "ai-edge-litert"
-PACKAGES = ("ai_edge_litert",)
 WIDTHS = (8, 16, 32, 64, 128, 256, 512)  # tokens
 
 

@@ -8,9 +8,7 @@ import numpy as np
 
 from keras_tfm.jit import processor_features
 
-EXTRA = "onnx"
 RUNTIME = "onnxruntime"
-PACKAGES = ("onnx", "onnxruntime", "tf2onnx")
 OPSET = 18  # the highest that tf2onnx writes
 
 

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-EXTRA = RUNTIME = "openvino"
-PACKAGES = ("openvino",)
+RUNTIME = "openvino"
 LEAST = 4_096  # smaller weights stay as they are
 
 

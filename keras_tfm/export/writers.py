@@ -1,8 +1,8 @@
 """Tasks that write texts: written, run in the format's own runtime, and compared.
 
-A format with a decoding loop of its own is a module with `EXTRA`, `PACKAGES` and `RUNTIME`, as the others
-have, and `write_writer(signature, folder, quantization)`, as `ctranslate2` has it, which returns the
-arguments of the decoder; `keras_tfm.serving.writing` has the decoder, by the same name. Formats of functions
+A format with a decoding loop of its own is a module with `RUNTIME`, as the others have, and
+`write_writer(signature, folder, quantization)`, as `ctranslate2` has it, which returns the arguments of the
+decoder; `keras_tfm.serving.writing` has the decoder, by the same name. Formats of functions
 hold the steps of such a task, `steps`, and `keras_tfm.serving.decoding` the loop.
 """
 

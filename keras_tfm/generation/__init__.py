@@ -5,26 +5,33 @@
 logits, samplers choose a token, `EndTokens` and `StopSequences` say where a sequence ends.
 """
 
-from keras_tfm.generation.beam import BeamSearch
-from keras_tfm.generation.biases import LengthDecay, Renormalize, SequenceBias, SuppressFirst
-from keras_tfm.generation.contrastive import ContrastiveSearch
-from keras_tfm.generation.defaults import DecodingDefaults
-from keras_tfm.generation.loop import CompiledDecoding, Decoder
-from keras_tfm.generation.options import DecodingOptions
-from keras_tfm.generation.processors import (
-    ForcedTokens,
-    MinNewTokens,
-    MinP,
-    NoRepeatNGram,
-    RepetitionPenalty,
-    Suppress,
-    Temperature,
-    TopK,
-    TopP,
-    Typical,
-)
-from keras_tfm.generation.samplers import Sample, greedy
-from keras_tfm.generation.scheduled import ScheduledSampling
-from keras_tfm.generation.speculative import SpeculativeDecoder
-from keras_tfm.generation.stepwise import Stepwise
-from keras_tfm.generation.stopping import EndTokens, StopSequences
+from typing import TYPE_CHECKING
+
+from keras_tfm import on_demand
+
+if TYPE_CHECKING:
+    from keras_tfm.generation.beam import BeamSearch
+    from keras_tfm.generation.biases import LengthDecay, Renormalize, SequenceBias, SuppressFirst
+    from keras_tfm.generation.contrastive import ContrastiveSearch
+    from keras_tfm.generation.defaults import DecodingDefaults
+    from keras_tfm.generation.loop import CompiledDecoding, Decoder
+    from keras_tfm.generation.options import DecodingOptions
+    from keras_tfm.generation.processors import (
+        ForcedTokens,
+        MinNewTokens,
+        MinP,
+        NoRepeatNGram,
+        RepetitionPenalty,
+        Suppress,
+        Temperature,
+        TopK,
+        TopP,
+        Typical,
+    )
+    from keras_tfm.generation.samplers import Sample, greedy
+    from keras_tfm.generation.scheduled import ScheduledSampling
+    from keras_tfm.generation.speculative import SpeculativeDecoder
+    from keras_tfm.generation.stepwise import Stepwise
+    from keras_tfm.generation.stopping import EndTokens, StopSequences
+else:
+    on_demand.begin(globals())

@@ -3,54 +3,61 @@
 A head is a layer; a model such as `Classifier` is a backbone with a head, and shares the backbone's weights.
 """
 
-from keras_tfm.heads.base import ModelWithHead
-from keras_tfm.heads.boxes import box_distance, box_iou, corners_of, generalized_iou
-from keras_tfm.heads.classification import ClassificationHead, Classifier, classification_loss
-from keras_tfm.heads.clip_detector import ClipDetector, ClipSegmenter
-from keras_tfm.heads.clip_losses import ClipMaskLoss, ClipSetPredictionLoss
-from keras_tfm.heads.contrastive import Contrastive, ContrastiveHead, SigmoidContrast, SoftmaxContrast
-from keras_tfm.heads.denoising_loss import DenoisingSetPredictionLoss
-from keras_tfm.heads.distilled import DistilledClassifier
-from keras_tfm.heads.enhanced_mask_decoder import EnhancedMaskedLM
-from keras_tfm.heads.inpainting import InpaintingLoss, discriminator_hinge, generator_hinge
-from keras_tfm.heads.language_model import (
-    LanguageModel,
-    LanguageModelHead,
-    TokenCrossEntropy,
-    token_accuracy,
-    token_cross_entropy,
-)
-from keras_tfm.heads.map_decoders import MLPDecoder, MultiLevelDecoder, NaiveDecoder, ProgressiveDecoder
-from keras_tfm.heads.mask_classifier import MaskClassifier, PointMaskClassifier, class_maps
-from keras_tfm.heads.mask_losses import dice_loss, focal_loss
-from keras_tfm.heads.mask_set_losses import MaskMatchingLoss, MaskSetLoss, PointMaskSetLoss
-from keras_tfm.heads.masked_autoencoder import MaskedAutoencoder, patch_loss
-from keras_tfm.heads.masked_language_model import MaskedLM, MaskedLMHead, NextSentence, NextSentenceHead
-from keras_tfm.heads.matching import match
-from keras_tfm.heads.multi_task import ClassConversion, MultiTaskClassifier
-from keras_tfm.heads.multiple_choice import MultipleChoice
-from keras_tfm.heads.object_detector import (
-    ObjectDetector,
-    ReferencedDetector,
-    VarifocalDetector,
-    detector_around,
-)
-from keras_tfm.heads.panoptic_detector import PanopticDetector
-from keras_tfm.heads.panoptic_loss import PanopticSetLoss
-from keras_tfm.heads.patch_classifier import PatchClassifier
-from keras_tfm.heads.patch_detector import PatchDetectionLoss, PatchDetector, PatchQueries, own_queries
-from keras_tfm.heads.pooling import pooled_tokens
-from keras_tfm.heads.segmentation import SegmentationLoss, SemanticSegmenter
-from keras_tfm.heads.self_distillation import ProjectionHead, SelfDistillation, SelfDistillationLoss
-from keras_tfm.heads.set_prediction import (
-    FocalSetPredictionLoss,
-    MatchingLoss,
-    SetPredictionLoss,
-    VarifocalSetPredictionLoss,
-)
-from keras_tfm.heads.span_boundary import SpanBoundaryHead, SpanMaskedLM
-from keras_tfm.heads.span_finder import SpanCrossEntropy, SpanFinder, best_spans
-from keras_tfm.heads.target_detector import HeatmapDetector, TargetDetector
-from keras_tfm.heads.target_losses import HeatmapLoss, TargetLoss
-from keras_tfm.heads.tokens import TokenClassificationHead, TokenTagger
-from keras_tfm.heads.track_detector import TrackDetector
+from typing import TYPE_CHECKING
+
+from keras_tfm import on_demand
+
+if TYPE_CHECKING:
+    from keras_tfm.heads.base import ModelWithHead
+    from keras_tfm.heads.boxes import box_distance, box_iou, corners_of, generalized_iou
+    from keras_tfm.heads.classification import ClassificationHead, Classifier, classification_loss
+    from keras_tfm.heads.clip_detector import ClipDetector, ClipSegmenter
+    from keras_tfm.heads.clip_losses import ClipMaskLoss, ClipSetPredictionLoss
+    from keras_tfm.heads.contrastive import Contrastive, ContrastiveHead, SigmoidContrast, SoftmaxContrast
+    from keras_tfm.heads.denoising_loss import DenoisingSetPredictionLoss
+    from keras_tfm.heads.distilled import DistilledClassifier
+    from keras_tfm.heads.enhanced_mask_decoder import EnhancedMaskedLM
+    from keras_tfm.heads.inpainting import InpaintingLoss, discriminator_hinge, generator_hinge
+    from keras_tfm.heads.language_model import (
+        LanguageModel,
+        LanguageModelHead,
+        TokenCrossEntropy,
+        token_accuracy,
+        token_cross_entropy,
+    )
+    from keras_tfm.heads.map_decoders import MLPDecoder, MultiLevelDecoder, NaiveDecoder, ProgressiveDecoder
+    from keras_tfm.heads.mask_classifier import MaskClassifier, PointMaskClassifier, class_maps
+    from keras_tfm.heads.mask_losses import dice_loss, focal_loss
+    from keras_tfm.heads.mask_set_losses import MaskMatchingLoss, MaskSetLoss, PointMaskSetLoss
+    from keras_tfm.heads.masked_autoencoder import MaskedAutoencoder, MaskedVideoAutoencoder, patch_loss
+    from keras_tfm.heads.masked_language_model import MaskedLM, MaskedLMHead, NextSentence, NextSentenceHead
+    from keras_tfm.heads.matching import match
+    from keras_tfm.heads.multi_task import ClassConversion, MultiTaskClassifier
+    from keras_tfm.heads.multiple_choice import MultipleChoice
+    from keras_tfm.heads.object_detector import (
+        ObjectDetector,
+        ReferencedDetector,
+        VarifocalDetector,
+        detector_around,
+    )
+    from keras_tfm.heads.panoptic_detector import PanopticDetector
+    from keras_tfm.heads.panoptic_loss import PanopticSetLoss
+    from keras_tfm.heads.patch_classifier import PatchClassifier
+    from keras_tfm.heads.patch_detector import PatchDetectionLoss, PatchDetector, PatchQueries, own_queries
+    from keras_tfm.heads.pooling import pooled_tokens
+    from keras_tfm.heads.segmentation import SegmentationLoss, SemanticSegmenter
+    from keras_tfm.heads.self_distillation import ProjectionHead, SelfDistillation, SelfDistillationLoss
+    from keras_tfm.heads.set_prediction import (
+        FocalSetPredictionLoss,
+        MatchingLoss,
+        SetPredictionLoss,
+        VarifocalSetPredictionLoss,
+    )
+    from keras_tfm.heads.span_boundary import SpanBoundaryHead, SpanMaskedLM
+    from keras_tfm.heads.span_finder import SpanCrossEntropy, SpanFinder, best_spans
+    from keras_tfm.heads.target_detector import HeatmapDetector, TargetDetector
+    from keras_tfm.heads.target_losses import HeatmapLoss, TargetLoss
+    from keras_tfm.heads.tokens import TokenClassificationHead, TokenTagger
+    from keras_tfm.heads.track_detector import TrackDetector
+else:
+    on_demand.begin(globals())

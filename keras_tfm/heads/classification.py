@@ -10,6 +10,7 @@ from keras_tfm.heads.base import ModelWithHead, reading_of
 from keras_tfm.layers.base import Layer, copy_of
 from keras_tfm.layers.feedforward import activation_of
 from keras_tfm.layers.masks import masked_max, masked_mean
+from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.layers.signatures import Backbone
 
@@ -43,6 +44,7 @@ class ClassificationHead(Layer):
         activation: str | Callable | None = "tanh",
         input_dropout: float = 0.0,
         kernel_initializer: str | keras.initializers.Initializer = "glorot_uniform",
+        norm_epsilon: float | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -57,12 +59,17 @@ class ClassificationHead(Layer):
         self.activation = activation
         self.input_dropout = input_dropout
         self.kernel_initializer = kernel_initializer
+        self.norm_epsilon = norm_epsilon
         self.last_dropout = Dropout(dropout, name="dropout")
         self.first_dropout = Dropout(input_dropout, name="input_dropout")
 
     def build(self, x_shape):
         if len(x_shape) != 2:
             raise ValueError(f"`x` must have the shape (B, D); it is {tuple(x_shape)}.")
+        self.norm = None
+        if self.norm_epsilon is not None:
+            self.norm = LayerNormalization(self.norm_epsilon, name="norm")
+            self.norm.build(x_shape)
         self.hidden = None
         if self.hidden_dim is not None:
             self.hidden = self._dense(self.hidden_dim, activation_of(self.activation), name="hidden")
@@ -75,6 +82,7 @@ class ClassificationHead(Layer):
 
     def call(self, x, training=None):
         """(B, D) -> (B, num_classes)."""
+        x = x if self.norm is None else self.norm(x)
         if self.hidden is not None:
             x = self.hidden(self.first_dropout(x, training=training))
         return self.output_projection(self.last_dropout(x, training=training))
@@ -109,10 +117,11 @@ class Classifier(ModelWithHead):
         input_dropout: float = 0.0,
         pooling: str = "first",
         kernel_initializer: str = "glorot_uniform",
+        norm_epsilon: float | None = None,
         name: str = "classifier",
         **kwargs: Any,
     ) -> None:
-        parts = (hidden_dim, dropout, activation, input_dropout, kernel_initializer)
+        parts = (hidden_dim, dropout, activation, input_dropout, kernel_initializer, norm_epsilon)
         head = ClassificationHead(num_classes, *parts, name="head")
         inputs, outputs = reading_of(backbone)
         super().__init__(backbone, inputs, head(pooled_of(inputs, outputs, pooling)), name=name, **kwargs)
@@ -123,6 +132,7 @@ class Classifier(ModelWithHead):
         self.input_dropout = input_dropout
         self.pooling = pooling
         self.kernel_initializer = kernel_initializer
+        self.norm_epsilon = norm_epsilon
         self.head = head
 
 

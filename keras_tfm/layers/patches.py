@@ -89,6 +89,14 @@ def height_and_width(size, name="size"):
     return pair
 
 
+def require_floats(**pixels):
+    """Raises ValueError, naming the argument, for pixels that are not floating-point numbers."""
+    for name, values in pixels.items():
+        dtype = keras.backend.standardize_dtype(values.dtype)
+        if not keras.backend.is_float_dtype(dtype):
+            raise ValueError(f"`{name}` must be floating-point, such as pixels / 255; they are {dtype}.")
+
+
 class PatchEmbedding(Layer):
     """Linearly projected patches of images or maps: (B, H, W, C) -> a map (B, rows, columns, `dim`).
 
@@ -143,9 +151,7 @@ class PatchEmbedding(Layer):
 
     def call(self, images):
         """Floating-point images (B, H, W, C) -> (B, rows, columns, D)."""
-        dtype = keras.backend.standardize_dtype(images.dtype)
-        if not keras.backend.is_float_dtype(dtype):
-            raise ValueError(f"`images` must be floating-point, such as pixels / 255; they are {dtype}.")
+        require_floats(images=images)
         if images.shape[-1] != self.num_channels:
             raise ValueError(
                 f"{self.name!r} was built for images of {self.num_channels} channels; their shape is "

@@ -80,6 +80,34 @@ class SinePositionEncoding(SameShape):
         return x + ops.cast(sines(positions, x.shape[-1], self.base), x.dtype)
 
 
+class SineTable(SameShape):
+    """x + PE, as `SinePositionEncoding`, of 0 .. T-1 for the one length T that the layer is built for.
+
+    The table is computed once, in float64: in float32 the sines of position 1,000 are 3e-5 off.
+
+    >>> keras_tfm.layers.SineTable()(np.zeros((1, 1, 4))).numpy().tolist()
+    [[[0.0, 1.0, 0.0, 1.0]]]
+    """
+
+    def __init__(self, base: float = 10_000.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.base = base
+
+    def build(self, x_shape):
+        _, length, dim = x_shape
+        if length is None or dim % 2:
+            raise ValueError(
+                f"`x` must have a known length and an even width D; its shape is {tuple(x_shape)}."
+            )
+        angles = np.outer(np.arange(length), self.base ** (-np.arange(0, dim, 2) / dim))
+        table = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(length, dim)  # (T, D)
+        self.table = table.astype("float32")
+
+    def call(self, x):
+        """(B, T, D) -> (B, T, D)."""
+        return x + ops.cast(self.table, x.dtype)
+
+
 class PositionEmbedding(SameShape):
     """x + a learned vector for each of `max_length` positions (Gehring et al. 2017; BERT, GPT, ViT).
 

@@ -9,6 +9,8 @@ import importlib.util
 import sys
 from typing import Any
 
+from keras_tfm import on_demand
+
 PACKAGES = ("layers", "heads", "models", "training")  # whose modules register classes
 TOP = __name__.partition(".")[0]
 
@@ -20,7 +22,8 @@ class CustomObjects(dict):
         is_ours = isinstance(name, str) and name.partition(">")[0].partition(".")[0] == TOP
         if is_ours and not super().__contains__(name):
             for package in PACKAGES:
-                importlib.import_module(f"{TOP}.{package}")
+                module = importlib.import_module(f"{TOP}.{package}")
+                on_demand.all_of(module)
         return super().__contains__(name)
 
 

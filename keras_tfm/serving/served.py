@@ -144,6 +144,7 @@ class SavedModel:
         self._constant, self._signatures = tf.constant, self._loaded.signatures
         if "serving_default" not in self._signatures:
             raise ValueError(f"{folder}: expected a SavedModel with the signature serving_default")
+        self.inputs = tuple(self._signatures["serving_default"].structured_input_signature[1])
 
     def __call__(self, examples, batch_size=None):
         """The answers to all `examples`, in one batch: of a forecaster rows of numbers, of a recommender

@@ -85,7 +85,7 @@ class Task(abc.ABC):
             if known != _place(cls):
                 raise ValueError(f"Two tasks have the name {cls.name!r}: {known} and {_place(cls)}.")
             if asked is not None:
-                _, cls.asking, cls.input_files, cls.help = asked
+                _, cls.asking, cls.input_files, cls.help, _ = asked
             TASKS[cls.name] = cls
 
     def __reduce__(self) -> tuple:

@@ -4,17 +4,17 @@ Callbacks that measure must come before callbacks that show or write, which read
 All workers measure, and only the chief writes.
 """
 
-import csv
 import pathlib
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from keras_tfm.training.folder import Path, new_file
+from keras_tfm.training.folder import Path
+from keras_tfm.training.metrics_file import read_rows, write_rows
 from keras_tfm.training.monitor import Logs
 from keras_tfm.training.replicas import batch_size_of
 
@@ -186,28 +186,6 @@ class MetricsFile(keras.callbacks.Callback):
         }
         self.rows.append(row | {name: f"{value:.7g}" for name, value in measures.items()})
         write_rows(self.path, self.rows)
-
-
-def write_rows(path: Path, rows: Sequence[Mapping[str, str]]) -> None:
-    """Write rows, {column: text}, to a CSV file with a header of all columns, completely or not at all."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    with new_file(path) as work, open(work, "w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, names, restval="", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-
-
-def read_rows(path: Path) -> list[dict[str, str]]:
-    """The complete rows of a `MetricsFile` as [{column: text}]; an empty list if there is no file."""
-    try:
-        text = pathlib.Path(path).read_text("utf-8")
-    except FileNotFoundError:
-        return []
-    whole = text[: text.rfind("\n") + 1]
-    rows = list(csv.DictReader(whole.splitlines()))
-    if any(not (row.get("epoch") or "").isdecimal() or None in row or None in row.values() for row in rows):
-        raise ValueError(f"{path}: expected a table of metrics by epoch; move the file away.")
-    return rows
 
 
 class TensorBoard(keras.callbacks.Callback):

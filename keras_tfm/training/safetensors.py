@@ -63,6 +63,19 @@ def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
 
     The arrays are read-only views of the mapped file; bfloat16 is converted to float32.
     """
+    header, metadata, data = _mapped(path)
+    return {name: _tensor(path, name, entry, data) for name, entry in header.items()}, metadata
+
+
+def read_shapes(path: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """{name: (its kind of number, "F32" for instance, and its shape)} of the tensors in a file, of which only
+    the header is read; the errors are those of `read_tensors`.
+    """
+    return {name: (entry["dtype"], tuple(entry["shape"])) for name, entry in _mapped(path)[0].items()}
+
+
+def _mapped(path: Path) -> tuple[dict[str, Any], dict[str, str], memoryview]:
+    """A file's header, its metadata, and the bytes of its tensors, which are mapped, not read."""
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         length = int.from_bytes(file.read(8), "little")
@@ -78,7 +91,7 @@ def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
         raise CheckpointError(path, "__metadata__", "texts by name", repr(metadata)[:80])
     _check_layout(path, header, len(data))
-    return {name: _tensor(path, name, entry, data) for name, entry in header.items()}, metadata
+    return header, metadata, data
 
 
 def read_json(path: Path, kind: type = dict) -> Any:

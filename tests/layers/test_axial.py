@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_tfm.layers import AxisAttention, GatedAxialAttention, MultiHeadAttention
+from keras_tfm.layers import AxisAttention, DividedAttention, GatedAxialAttention, MultiHeadAttention
 from tests import contract
 from tests.contract import Case, floats, randomise
 
@@ -62,6 +62,15 @@ test_contract = contract.check(
         {"x": floats(4, 5, 6)},
         attends=True,
     ),
+    *(
+        Case(
+            f"DividedAttention {axis} {prefix}",
+            lambda axis=axis, prefix=prefix: DividedAttention(MultiHeadAttention(2), axis, 3, prefix),
+            {"x": floats(prefix + 6, 8)},
+            attends=True,
+        )
+        for axis, prefix in (("time", 1), ("space", 1), ("space", 0))
+    ),
 )
 
 
@@ -79,6 +88,40 @@ def test_cells_see_those_of_their_line_alone(axis):
     np.testing.assert_array_equal(changed, expected)
 
 
+@pytest.mark.parametrize("axis", ["time", "space"])
+def test_divided_attention_sees_one_axis_alone(axis):
+    """With a class token, before 3 moments of 2 places, the second place of the second moment changes."""
+    layer = DividedAttention(MultiHeadAttention(2), axis, num_moments=3, prefix=1)
+    layer.build((None, 7, 6))
+    randomise(layer, 1)
+    x = np.random.default_rng(0).normal(size=(1, 7, 6)).astype("float32")
+    other = x.copy()
+    other[0, 4] += 1
+    changed = np.abs(np.asarray(layer(other)) - np.asarray(layer(x))).max(-1)[0] > 1e-6
+    expected = np.zeros((3, 2), bool)
+    expected[(slice(None), 1) if axis == "time" else (1, slice(None))] = True
+    np.testing.assert_array_equal(changed[1:], expected.ravel())
+    assert changed[0] == (axis == "space")
+    assert np.any(layer(x)[0, 0]) == (axis == "space")
+
+
+def test_divided_attention_is_attention_to_each_line():
+    """By hand: a sequence for each place along time; for each moment, after the class token, along space."""
+    x = np.random.default_rng(0).normal(size=(2, 7, 6)).astype("float32")
+    attention = MultiHeadAttention(2)
+    time, space = (DividedAttention(attention, axis, num_moments=3, prefix=1) for axis in ("time", "space"))
+    y = np.asarray(time(x))
+    for place in (0, 1):
+        np.testing.assert_allclose(y[:, 1 + place :: 2], attention(x[:, 1 + place :: 2]), atol=1e-6)
+    y, tokens = np.asarray(space(x)), []
+    for moment in range(3):
+        own = slice(1 + 2 * moment, 3 + 2 * moment)
+        expected = np.asarray(attention(np.concatenate([x[:, :1], x[:, own]], axis=1)))
+        np.testing.assert_allclose(y[:, own], expected[:, 1:], atol=1e-6)
+        tokens.append(expected[:, 0])
+    np.testing.assert_allclose(y[:, 0], np.mean(tokens, axis=0), atol=1e-6)
+
+
 def test_gates_begin_as_in_the_authors_code():
     layer = GatedAxialAttention(8, 2)
     layer.build((None, 5, 6))
@@ -94,5 +137,11 @@ def test_refusals():
         GatedAxialAttention(8, 2, "sines")
     with pytest.raises(ValueError, match="length T of `x` must be known"):
         GatedAxialAttention(8, 2).build((None, None, 6))
+    with pytest.raises(ValueError, match="`axis` must be 'time' or 'space'; it is 'height'"):
+        DividedAttention(MultiHeadAttention(2), "height", 3)
+    with pytest.raises(ValueError, match="`num_moments` must be at least 1; it is 0"):
+        DividedAttention(MultiHeadAttention(2), "time", 0)
+    with pytest.raises(ValueError, match="1 class tokens and then as many places for each of 3 moments; its"):
+        DividedAttention(MultiHeadAttention(2), "time", 3, prefix=1).build((None, 6, 8))
     with pytest.raises(ValueError, match=r"`x` must have the shape \(B, height, width, D\)"):
         AxisAttention(MultiHeadAttention(2), "width").build((None, 4, 6))

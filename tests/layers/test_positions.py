@@ -18,6 +18,7 @@ test_contract = contract.check(
         {"x": floats("T", 6)},
         reference=reference.sine_positions,
     ),
+    Case("table", lambda: layers.SineTable(100.0), {"x": floats(5, 6)}, reference=reference.sine_positions),
     Case(
         "learned",
         lambda: layers.PositionEmbedding(9),

@@ -20,7 +20,7 @@ def test_the_projection_is_a_strided_convolution():
     assert layer.compute_output_shape(videos.shape) == expected.shape == (3, 2, 2, 2, 5)
     layer.build(videos.shape)
     kernel, bias = convolution.get_weights()
-    layer.set_weights([kernel.transpose(1, 2, 0, 3, 4).reshape(-1, 5), bias + 1])
+    layer.set_weights([kernel.reshape(-1, 5), bias + 1])
     np.testing.assert_allclose(layer(videos), expected + 1, atol=1e-5)
 
 
@@ -42,5 +42,7 @@ def test_refusals():
         TubeletEmbedding(4, (2, 2, 2))(np.zeros((1, 3, 4, 4, 1), "float32"))
     with pytest.raises(ValueError, match="4 x 5 are not divisible into patches of 2 x 2"):
         TubeletEmbedding(4, (2, 2, 2))(np.zeros((1, 2, 4, 5, 1), "float32"))
+    with pytest.raises(ValueError, match=r"`videos` must be floating-point, .* they are uint8"):
+        TubeletEmbedding(4, (2, 2, 2))(np.zeros((1, 4, 4, 4, 1), "uint8"))
     with pytest.raises(ValueError, match=r"`videos` must have the shape \(B, F, H, W, C\)"):
         TubeletEmbedding(4, (2, 2, 2))(np.zeros((1, 4, 4, 1), "float32"))

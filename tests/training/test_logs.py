@@ -12,7 +12,8 @@ import tensorflow as tf
 
 import keras_tfm
 from keras_tfm.training import SGD
-from keras_tfm.training.logs import GradientNorm, MetricsFile, TensorBoard, Throughput, read_rows, work_in
+from keras_tfm.training.logs import GradientNorm, MetricsFile, TensorBoard, Throughput, work_in
+from keras_tfm.training.metrics_file import read_rows
 
 
 def compiled(optimizer=None, **options):

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-import keras_tfm.models
 from keras_tfm.cli import main
 from keras_tfm.layers.positions import sines
 from keras_tfm.models import CLIP, DETR, Swin, Transformer, ViT
+from keras_tfm.models.families import families
 from keras_tfm.private.keras import shapes_alone
 from keras_tfm.training import input_jacobians, norms, products_to_end, state_jacobians
-from keras_tfm.training.logs import write_rows
+from keras_tfm.training.metrics_file import write_rows
 from keras_tfm.visualize import attention_patterns, plots
 
 RNG = np.random.default_rng(0)
@@ -163,7 +163,7 @@ def test_words_stay_in_their_boxes(family, arrows):
 
 FAMILIES = {
     name: family
-    for name, family in sorted(vars(keras_tfm.models).items())
+    for name, family in sorted(families().items())
     if isinstance(family, type) and getattr(family, "sizes", None)
 }
 

@@ -97,10 +97,10 @@ class BERTTokenizer(Tokenizer):
         special = {token.token_id for token in added if token.special}
         self.special_ids = tuple(sorted(special.union(map(vocabulary.index, SPECIAL))))
         rules = lowercase, lowercase if strip_accents is None else strip_accents, han
-        self._words_of = _Characters(*characters(*rules))
+        self._words_of = _Characters(*rules)
         self._normalizer: Any = None
         if any(token.normalized for token in added):
-            self._normalizer = _Characters(*characters(*rules, marks=False))
+            self._normalizer = _Characters(*rules, marks=False)
         self._added, self._added_to_texts = (
             AddedTokens(tokens, lambda texts: [text.decode() for text in self._normal(texts).numpy()])
             for tokens in (added, [token for token in added if token.content not in SPECIAL])
@@ -303,11 +303,20 @@ def _is_long(words: tf.Tensor) -> tf.Tensor:
 
 
 class _Characters:
-    """BERT's normalisation by a table of `characters`."""
+    """BERT's normalisation by a table of `characters`, which is made at the first use: half a second that a
+    task whose texts are read on the host does not need.
+    """
 
-    def __init__(self, values: np.ndarray, lengths: np.ndarray):
-        self._points = tf.constant(values)
-        self._begins = tf.constant(np.concatenate([[0], np.cumsum(lengths)]).astype("int32"))  # of each row
+    def __init__(self, *rules: bool, marks: bool = True):
+        self._rules, self._marks = rules, marks
+
+    @functools.cached_property
+    def _table(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """The code points of all rows, and where each row begins among them."""
+        values, lengths = characters(*self._rules, marks=self._marks)
+        begins = np.concatenate([[0], np.cumsum(lengths)]).astype("int32")
+        with tf.init_scope():  # the first use may be in a graph
+            return tf.constant(values), tf.constant(begins)
 
     def normalize(self, strings) -> tf.Tensor:
         points = tf.strings.unicode_decode(strings, "UTF-8", errors="replace")  # (B, characters)
@@ -316,10 +325,11 @@ class _Characters:
     def __call__(self, characters: tf.RaggedTensor) -> tf.RaggedTensor:
         """The normalised code points of each character of (B, characters): (B, characters, None)."""
         # The row after the table's characters is for all other code points.
+        points, begins = self._table
         rows = tf.minimum(characters.flat_values, NUM_CHARACTERS)
         # A ragged table would be read whole at each call: half of the time of a short text.
-        places = tf.ragged.range(tf.gather(self._begins, rows), tf.gather(self._begins, rows + 1))
-        normal = tf.gather(self._points, places.flat_values)
+        places = tf.ragged.range(tf.gather(begins, rows), tf.gather(begins, rows + 1))
+        normal = tf.gather(points, places.flat_values)
         return characters.with_flat_values(places.with_flat_values(normal))
 
 

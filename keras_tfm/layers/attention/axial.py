@@ -1,4 +1,4 @@
-"""Attention along one axis of a map, and the gated attention of MedT.
+"""Attention along one axis of a map or of a video, and the gated attention of MedT.
 
 Ho et al. 2019, "Axial Attention in Multidimensional Transformers"; Wang et al. 2020, "Axial-DeepLab";
 Valanarasu et al. 2021, "Medical Transformer: Gated Axial-Attention for Medical Image Segmentation". A cell
@@ -7,6 +7,10 @@ attends to the cells of its column, then to the cells of its row; after both it 
     . a .        . . .
     . x .  then  b x b
     . a .        . . .
+
+The tokens of a video are such a map too, a row for each moment: along its columns attention sees other
+moments of one place, along its rows the other places of a moment (Bertasius et al. 2021, "Is Space-Time
+Attention All You Need for Video Understanding?"; Arnab et al. 2021, "ViViT", section 3.3).
 """
 
 from typing import Any, Literal
@@ -15,7 +19,7 @@ import keras
 from keras import ops
 
 from keras_tfm.layers.attention.tap import tap
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import Layer, SameShape, require_sizes
 from keras_tfm.layers.convolution import BatchNormalization
 from keras_tfm.layers.dense import Dense
 
@@ -50,16 +54,85 @@ class AxisAttention(Layer):
 
     def call(self, x, training=None):
         """(B, rows, columns, D) -> (B, rows, columns, D')."""
-        if self.axis == "height":
-            x = ops.transpose(x, (0, 2, 1, 3))  # (B, columns, rows, D)
-        lines, length, dim = x.shape[1:]
-        y = self.attention(ops.reshape(x, (-1, length, dim)), training=training)
-        y = ops.reshape(y, (-1, lines, length, y.shape[-1]))  # (B, lines, T, D')
-        return ops.transpose(y, (0, 2, 1, 3)) if self.axis == "height" else y
+        return _along(self.attention, x, self.axis == "height", training)
 
     def compute_output_shape(self, x_shape):
         shape = (x_shape[0], x_shape[1 if self.axis == "height" else 2], x_shape[3])
         return (*x_shape[:3], self.attention.compute_output_shape(shape)[-1])
+
+
+def _along(attention, x, is_vertical, training):
+    """`attention` on each column, or each row, of a map x (B, rows, columns, D): (B, rows, columns, D')."""
+    if is_vertical:
+        x = ops.transpose(x, (0, 2, 1, 3))  # (B, columns, rows, D)
+    lines, length, dim = x.shape[1:]
+    y = attention(ops.reshape(x, (-1, length, dim)), training=training)
+    y = ops.reshape(y, (-1, lines, length, y.shape[-1]))  # (B, lines, T, D')
+    return ops.transpose(y, (0, 2, 1, 3)) if is_vertical else y
+
+
+class DividedAttention(SameShape):
+    """Applies a self-attention layer to the tokens of a video along time alone, or space alone: (B, P + F N,
+    D) in and out.
+
+    The tokens are P class tokens, then the N places of each of F moments. Along "time" a place attends to
+    itself at all moments; class tokens take no part, and their outputs are zeros. Along "space" the places
+    of a moment attend to each other and to the class tokens; a class token's output is the mean of what it
+    reads at each moment.
+
+    Args:
+        attention: a self-attention layer for sequences (B, T, D), D wide afterwards.
+        axis: "time" or "space".
+        num_moments: F.
+        prefix: P, the number of class tokens.
+
+    >>> attention = keras_tfm.layers.MultiHeadAttention(num_heads=2)
+    >>> keras_tfm.layers.DividedAttention(attention, "time", num_moments=3)(np.ones((1, 12, 8))).shape
+    TensorShape([1, 12, 8])
+    """
+
+    def __init__(
+        self,
+        attention: keras.layers.Layer,
+        axis: Literal["time", "space"],
+        num_moments: int,
+        prefix: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if axis not in ("time", "space"):
+            raise ValueError(f"`axis` must be 'time' or 'space'; it is {axis!r}.")
+        require_sizes(num_moments=num_moments)
+        self.attention = attention
+        self.axis = axis
+        self.num_moments = num_moments
+        self.prefix = prefix
+
+    def build(self, x_shape):
+        places, rest = divmod((x_shape[1] or 0) - self.prefix, self.num_moments)
+        if rest or places < 1:
+            raise ValueError(
+                f"`x` must have {self.prefix} class tokens and then as many places for each of "
+                f"{self.num_moments} moments; its shape is {tuple(x_shape)}."
+            )
+        length = self.num_moments if self.axis == "time" else self.prefix + places
+        self.attention.build((None, length, x_shape[2]))
+
+    def call(self, x, training=None):
+        """(B, P + F N, D) -> (B, P + F N, D)."""
+        prefix, length, dim = self.prefix, x.shape[1], x.shape[2]
+        num_places = (length - prefix) // self.num_moments
+        places = ops.reshape(x[:, prefix:], (-1, self.num_moments, num_places, dim))  # (B, F, N, D)
+        if self.axis == "time":
+            y = ops.reshape(_along(self.attention, places, True, training), (-1, length - prefix, dim))
+            return ops.pad(y, ((0, 0), (prefix, 0), (0, 0))) if prefix else y  # (B, P + F N, D)
+        if not prefix:
+            return ops.reshape(_along(self.attention, places, False, training), (-1, length, dim))
+        shape = (ops.shape(x)[0], self.num_moments, prefix, dim)
+        tokens = ops.broadcast_to(x[:, None, :prefix], shape)
+        y = _along(self.attention, ops.concatenate([tokens, places], axis=2), False, training)
+        tokens = ops.mean(y[:, :, :prefix], axis=1)  # (B, P, D)
+        return ops.concatenate([tokens, ops.reshape(y[:, :, prefix:], (-1, length - prefix, dim))], axis=1)
 
 
 class GatedAxialAttention(Layer):

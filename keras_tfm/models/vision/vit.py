@@ -166,10 +166,13 @@ def encoder_block(config, rate, name):
 
 
 def attention_of(config, dropout, **initializer):
-    """The attention of a block: without `qkv_bias` only its output layer has a bias."""
-    if config.qkv_bias:
+    """The attention of a block. `qkv_bias` are the names of projections with a bias, or True for all or False
+    for none; the output layer always has one.
+    """
+    if config.qkv_bias is True:
         return MultiHeadAttention(config.num_heads, dropout=dropout, **initializer)
-    projections = HeadProjections(config.num_heads, use_bias=False, name="projections", **initializer)
+    use_bias = config.qkv_bias
+    projections = HeadProjections(config.num_heads, use_bias=use_bias, name="projections", **initializer)
     return Attention(projections, dropout=dropout)
 
 

@@ -8,17 +8,12 @@ import keras
 
 import keras_tfm.models
 from keras_tfm.configs import Option, meant
+from keras_tfm.models.families import OnDemand, names_of_images
 from keras_tfm.tasks.learning import ModelOptions, family_among
 
 READ_MORE = "ViTMAE", "AutoFormerSupernet"  # have further inputs: the mask, the choice of a subnet
 # {name on the command line: class} of the families whose only input is an image
-FAMILIES: dict[str, Any] = {
-    name.lower(): family
-    for name, family in sorted(vars(keras_tfm.models).items(), key=lambda item: item[0].lower())
-    if name not in READ_MORE
-    and getattr(family, "__module__", "").startswith("keras_tfm.models.vision.")
-    and getattr(family, "sizes", None)
-}
+FAMILIES = OnDemand({name.lower(): name for name in names_of_images() if name not in READ_MORE})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +33,7 @@ class ImageOptions(ModelOptions):
 
     def base(self) -> Any:
         family = self.model_class
-        has_tiny = family in self.families.values()
+        has_tiny = self.family in self.families  # a plugin's family has none
         if self.size == "tiny" and has_tiny:
             return keras_tfm.models.tiny_config(family)
         if self.size not in family.sizes:

@@ -15,7 +15,7 @@ import numpy as np
 from keras_tfm.tasks.task import WEIGHTS
 from keras_tfm.training.checkpoint import refuse_changes
 from keras_tfm.training.folder import Path
-from keras_tfm.training.logs import write_rows
+from keras_tfm.training.metrics_file import write_rows
 from keras_tfm.training.monitor import Monitor
 from keras_tfm.training.options import Kept, Learning
 from keras_tfm.training.safetensors import CheckpointError, read_tensors

@@ -11,7 +11,8 @@ from keras_tfm.data.sources.segments import WORDS
 from keras_tfm.heads.mask_classifier import MaskClassifier, PointMaskClassifier
 from keras_tfm.heads.panoptic_detector import PanopticDetector
 from keras_tfm.heads.segmentation import DECODERS, SemanticSegmenter
-from keras_tfm.models import DETR, GatedAxialUNet, Mask2Former, MaskFormer, MaxDeepLab, MedT
+from keras_tfm.models import DETR, Mask2Former, MaskFormer, MaxDeepLab
+from keras_tfm.models.families import OnDemand
 from keras_tfm.tasks.images.image_families import FAMILIES, ImageOptions
 from keras_tfm.tasks.task import describe_backbone, make_backbone
 
@@ -44,7 +45,8 @@ ARCHITECTURES = (
     "Mask2FormerForUniversalSegmentation or DetrForSegmentation"
 )
 # Families that only segment, or detect too, beside the families of images.
-FAMILIES_HERE = {family.__name__.lower(): family for family in (*OF_SETS, GatedAxialUNet, MedT)}
+OF_MEDT = "GatedAxialUNet", "MedT"
+FAMILIES_HERE = OnDemand({name.lower(): name for name in (*(x.__name__ for x in OF_SETS), *OF_MEDT)})
 _NAMES = sorted(family.__name__.lower() for family in OF_SETS)
 NAMES_OF_SETS = f"{', '.join(_NAMES[:-1])} or {_NAMES[-1]}"
 TINY_DETR_HEADS = 8  # with four, the channels of its mask head are no multiple of the groups' number

@@ -19,6 +19,7 @@ from keras_tfm.data.tokenizers.bert import BERTTokenizer
 from keras_tfm.data.tokenizers.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.log import Bar
+from keras_tfm.models.families import OnDemand
 from keras_tfm.serving.examples import refuse_rows
 from keras_tfm.serving.reading import Read
 from keras_tfm.tasks.asking import AskedTask
@@ -31,7 +32,7 @@ from keras_tfm.training.folder import Path
 from keras_tfm.training.options import FineTuning
 
 TextLength = Annotated[int, Between(8, 2**20)]  # room for some tokens between the special ones
-FAMILIES: dict[str, Any] = {"bert": keras_tfm.models.BERT, "recurrent": keras_tfm.models.Recurrent}
+FAMILIES = OnDemand({"bert": "BERT", "recurrent": "Recurrent"})
 HEAD_ARGUMENTS: dict[str, Any] = {
     "hidden_dim": Size | None,
     "activation": str,

@@ -25,6 +25,7 @@ from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 from keras_tfm.generation import CompiledDecoding, DecodingDefaults, DecodingOptions, ScheduledSampling
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy, token_accuracy, token_cross_entropy
+from keras_tfm.models.families import OnDemand
 from keras_tfm.models.text.decoder import DecoderModel
 from keras_tfm.serving.examples import not_text
 from keras_tfm.tasks.learning import TABLES, VOCABULARY, ModelOptions, Vocabulary, family_among
@@ -39,12 +40,7 @@ from keras_tfm.training.folder import Path
 from keras_tfm.training.options import TextTraining
 
 TABLE = {"max_source_length", "max_target_length"}  # fields of a model with static attention
-FAMILIES: dict[str, Any] = {
-    "transformer": keras_tfm.models.Transformer,
-    "recurrent": keras_tfm.models.RecurrentSeq2Seq,
-    "gpt2": keras_tfm.models.GPT2,
-}
-PUBLISHED = keras_tfm.models.T5, keras_tfm.models.BART  # families with published checkpoints
+FAMILIES = OnDemand({"transformer": "Transformer", "recurrent": "RecurrentSeq2Seq", "gpt2": "GPT2"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,7 +213,8 @@ class Translator(WritingTask, TrainableTask):
 
     @classmethod
     def takes(cls, model: keras.Model) -> bool:
-        return isinstance(model, LanguageModel) and isinstance(model.backbone, PUBLISHED)
+        published = keras_tfm.models.T5, keras_tfm.models.BART  # families with published checkpoints
+        return isinstance(model, LanguageModel) and isinstance(model.backbone, published)
 
     @classmethod
     def from_huggingface(

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from keras_tfm.training.gradients import norms
 from keras_tfm.visualize.plots.canvas import COLOURS, INK, bare, matplotlib, new_axes
 
 NO_MEASURES = ("epoch", "step", "seconds")
@@ -58,7 +57,7 @@ def plot_reach(jacobians: Mapping[str, np.ndarray], axes: Any = None) -> Any:
     for name, some in jacobians.items():
         if np.ndim(some) != 3:
             raise ValueError(f"{name}: expected Jacobians (N, P, D), got the shape {np.shape(some)}.")
-        sizes = norms(np.asarray(some, float))[::-1]
+        sizes = np.linalg.norm(np.asarray(some, float), 2, axis=(-2, -1))[::-1]
         curves[name] = np.where(sizes > 0, sizes, np.nan)  # what is 0 has no power of ten
     labels = {"xlabel": "steps back", "ylabel": "size of the gradient", "title": "How far gradients reach"}
     return plot_curves(curves, axes, log=True, **labels)

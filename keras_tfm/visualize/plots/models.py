@@ -9,8 +9,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from keras_tfm.visualize.parts import PARTS, part_of
 from keras_tfm.visualize.plots.canvas import COLOURS, INK, bare, new_axes
-from keras_tfm.visualize.size import PARTS, part_of
 
 # (Name, year and part of it, parameters), of the papers and announcements.
 MODEL_SIZES = (

@@ -1,0 +1,97 @@
+"""An exported folder as `predict` asks a task: by `keras_tfm.serving` alone, without TensorFlow unless the
+export is a SavedModel.
+"""
+
+import argparse
+import os
+import pathlib
+from typing import Any
+
+from keras_tfm import serving
+from keras_tfm.asking import Batched
+from keras_tfm.cli.columns import TableOptions
+from keras_tfm.cli.console import quiet_tensorflow
+from keras_tfm.cli.generated import flag_of, given
+from keras_tfm.cli.tables import as_json
+from keras_tfm.data.sources.lines import DataError, Inputs, files_of, read_input_lines
+from keras_tfm.serving.answering import Answerer, ReadExamples
+from keras_tfm.serving.image_headers import FORMATS
+
+# The entries of which one is an answer as a line; others, and boxes, are printed as JSON.
+LINES = ("label", "tags", "text", "answer", "choice")
+IMAGE_FILES = tuple(f".{name}" for name in ("jpg", *(kind.lower() for kind in FORMATS)))
+
+
+class Exported:
+    """The export in `folder`, with what `predict` asks of a task."""
+
+    writes_texts, asking, portion, answer_names = False, Batched(), None, None
+
+    def __init__(self, folder: str):
+        self.folder, content = folder, serving.describe(folder, check=False)
+        self.name = content.get("task", "an export")
+        is_saved_model = content.get("format") == "saved_model"
+        if is_saved_model:
+            quiet_tensorflow()
+        self.served: Any = serving.load(folder)
+        names = self.served.inputs if is_saved_model else ()
+        self.reads_lines = not (content.get("reads", {}).get("kind") == "images" or "image_bytes" in names)
+        self.config = argparse.Namespace(max_length=content.get("reads", {}).get("max_length"))
+        self.record_fields = ("answer",)
+
+    def read_inputs(self, path: str, columns: Any = None) -> Inputs:
+        """The lines of a text file, or image files: one, those of a pattern, or all in a folder."""
+        if self.reads_lines:
+            return read_input_lines(path)
+        files = [file for part in files_of(path) for file in _images_in(pathlib.Path(part))]
+        if not files:
+            raise DataError(path, None, "expected image files, there are none")
+        return ((str(file), str(file)) for file in files)
+
+    def inspect(self, examples: list) -> tuple[dict[int, str], int, list]:
+        """The refusals, how many of the others are cut, and the others."""
+        if not isinstance(self.served, Answerer):
+            return {}, 0, examples
+        read, refusals = self.served.inspect(examples)
+        rest = [row for row in range(len(examples)) if row not in refusals]
+        asked = ReadExamples([examples[row] for row in rest], [read[row] for row in rest])
+        return refusals, sum(is_cut for _, is_cut in asked.read), asked
+
+    def refusals(self, examples: list) -> dict[int, str]:
+        """{row: reason} of the examples that get no answer."""
+        return self.inspect(examples)[0]
+
+    def predict(self, examples: list, batch_size: int = 64) -> list[dict[str, Any]]:
+        """{name: value} for each example, as the export gives it."""
+        if isinstance(self.served, Answerer):
+            return self.served.ask(examples, batch_size)
+        answers = []
+        for first in range(0, len(examples), batch_size):
+            part = self.served(examples[first : first + batch_size])
+            answers += [dict(zip(part, row, strict=True)) for row in zip(*part.values(), strict=True)]
+        return answers
+
+    def records(self, examples: list, **options: Any) -> list[dict[str, Any]]:
+        """The answers, each as "answer"; numbers and names as JSON has them."""
+        return [{"answer": answer} for answer in self.predict(examples, **options)]
+
+    def as_line(self, answer: dict[str, Any]) -> str:
+        """An answer as a line of text."""
+        first = next((answer[name] for name in LINES if name in answer), None)
+        return as_json(answer) if first is None else str(first).replace("\n", " ")
+
+
+def refuse_options(arguments: argparse.Namespace, *config_classes: type) -> None:
+    """Raise ValueError for options that an export does not take: they were fixed when it was written."""
+    for kind in (TableOptions, *config_classes):
+        for name in given(arguments, kind):
+            raise ValueError(f"{flag_of(kind, name)}: {arguments.task_folder} is an export, which has none")
+    if arguments.columns is not None:
+        raise ValueError(f"--columns: {arguments.task_folder} is an export, which reads lines or images")
+
+
+def _images_in(path: pathlib.Path) -> list[pathlib.Path]:
+    if not path.is_dir():
+        return [path]
+    files = (pathlib.Path(parent, name) for parent, _, names in os.walk(path) for name in names)
+    return sorted(file for file in files if file.suffix.lower() in IMAGE_FILES)
