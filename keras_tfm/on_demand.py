@@ -7,6 +7,7 @@ calls `on_demand.begin(globals())`.
 import ast
 import importlib
 import pathlib
+import random
 import sys
 import types
 from typing import Any
@@ -20,6 +21,17 @@ class Package(types.ModuleType):
     def __setattr__(self, name: str, value: Any) -> None:
         if not (isinstance(value, types.ModuleType) and name in vars(self)[PLACES]):
             super().__setattr__(name, value)
+
+
+def imported(name: str) -> types.ModuleType:
+    """The module of this name. Python's random numbers go on as if it had been there before: initializers
+    that stand in a module draw a seed each, and a seed that was set is to give the same weights each time.
+    """
+    state = random.getstate()
+    try:
+        return importlib.import_module(name)
+    finally:
+        random.setstate(state)
 
 
 def all_of(package: types.ModuleType) -> dict[str, Any]:
@@ -46,7 +58,7 @@ def begin(package: dict[str, Any]) -> None:
         if name not in places:
             raise AttributeError(f"module {package['__name__']!r} has no attribute {name!r}")
         module, there = places[name]
-        package[name] = getattr(importlib.import_module(module), there)
+        package[name] = getattr(imported(module), there)
         return package[name]
 
     sys.modules[package["__name__"]].__class__ = Package

@@ -2,7 +2,9 @@
 
 import importlib
 import inspect
+import pathlib
 import pkgutil
+import random
 import sys
 
 import pytest
@@ -11,6 +13,12 @@ from keras_tfm import tasks
 from keras_tfm.asking import ASKED
 from keras_tfm.tasks.task import task_called
 
+TWO = """
+import random
+
+random.random()
+TWO = 2
+"""
 INIT = """
 from typing import TYPE_CHECKING
 
@@ -31,7 +39,7 @@ def third():
 @pytest.fixture
 def lazy(tmp_path, monkeypatch):
     (tmp_path / "lazy").mkdir()
-    for name, text in (("__init__", INIT), ("one", "ONE = 1\n"), ("two", "TWO = 2\n")):
+    for name, text in (("__init__", INIT), ("one", "ONE = 1\n"), ("two", TWO)):
         (tmp_path / "lazy" / f"{name}.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
     yield importlib.import_module("lazy")
@@ -42,12 +50,21 @@ def lazy(tmp_path, monkeypatch):
 def test_a_name_is_imported_when_it_is_asked_for(lazy):
     assert lazy.__all__ == ["ONE", "SECOND", "third"] and {"ONE", "third"} <= set(dir(lazy))
     assert "lazy.one" not in sys.modules
+    random.seed(0)
     assert lazy.SECOND == 2 and "lazy.one" not in sys.modules
+    assert random.random() == random.Random(0).random()  # an import draws no number
     namespace = {}
     exec("from lazy import *", namespace)
     assert (namespace["ONE"], namespace["SECOND"], namespace["third"]()) == (1, 2, 3)
     with pytest.raises(AttributeError, match="module 'lazy' has no attribute 'four'"):
         lazy.four  # noqa: B018 - reading it is what fails
+
+
+def test_a_name_stays_where_a_module_has_it_too(lazy):
+    """As `training.strategy`, a function in the module of this name."""
+    (pathlib.Path(lazy.__file__).parent / "SECOND.py").write_text("")
+    importlib.import_module("lazy.SECOND")
+    assert lazy.SECOND == 2 and "lazy.SECOND" in sys.modules
 
 
 def test_the_table_says_where_each_task_stands():

@@ -11,6 +11,7 @@ from typing import Any
 
 from keras_tfm.configs import Refusal, brief, checked, kinds_of, refuse_sizes
 from keras_tfm.convert import keymap
+from keras_tfm.private.keras import initialize
 from keras_tfm.training.safetensors import CheckpointError
 
 ACTIVATIONS = {
@@ -130,13 +131,15 @@ class Entries:
         """
         try:
             refuse_sizes(config, [tensor.shape for tensor in tensors.values()])
-            with keymap.checked_by(tensors, rows, file):
+            with keymap.checked_by(tensors, rows, file) as made:
                 model = make(config)
         except CheckpointError:
             raise
         except (ValueError, TypeError, KeyError) as error:  # for sizes, and entries that only a head reads
             raise self.refusal(error, path) from None
-        return model, keymap.load(model, tensors, rows, file)
+        read = keymap.load(model, tensors, rows, file)
+        initialize(made)  # what no tensor is for: the states of random generators
+        return model, read
 
     def refusal(self, error, path):
         """The CheckpointError for an `error` about the configuration as a whole."""

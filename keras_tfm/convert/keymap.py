@@ -7,6 +7,7 @@ Import and export read the same rows. `{}` stands for a number, for example a bl
 """
 
 import dataclasses
+import functools
 import math
 import re
 from collections.abc import Callable
@@ -239,14 +240,15 @@ def load(model, tensors, rows, path):
     values, read = [], set()
     for variable, row, keys in _pairs(model, rows):
         arrays = [_part_of(array, row.part) for array in _arrays_for(variable, row, keys, tensors, path)]
-        values.append((variable, ", ".join(keys), row.transform.load(*arrays)))
+        values.append((variable, ", ".join(keys), functools.partial(row.transform.load, *arrays)))
         read.update(keys)
-    assign_all(path, values)
+    assign_all(path, values, tensors)
     return read
 
 
 def checked_by(tensors, rows, path):
-    """A scope to make a model in: each weight is compared with its `tensors` before anything is allocated.
+    """A scope to make a model in, as `checking_variables`: each weight is compared with its `tensors`, and
+    gets no value.
 
     Raises CheckpointError, as `load` does, for the first weight whose tensor has another shape, or is missing
     though the weight is larger than all tensors. A smaller one may lack it: a detector makes the last norm of

@@ -44,7 +44,7 @@ ATTRIBUTES: dict = {
         "_trainable",
         "_untrack_variable",
     ),
-    keras.Variable: ("_deferred_initialize",),
+    keras.Variable: ("_deferred_initialize", "_initialize"),
     keras.layers.Dense: ("_kernel",),
     keras.layers.EinsumDense: ("_kernel",),
     keras.Model: (
@@ -173,18 +173,34 @@ class _Checked(list):
 
 @contextlib.contextmanager
 def checking_variables(check):
-    """Within this context, `check(variable)` is called for each new variable before memory is allocated: a
-    ValueError of it ends the context. The variables get their values when the context ends.
+    """Within this context, `check(variable)` is called for each new variable, a ValueError of which ends the
+    context; the variables have shapes and no values. Yields the list of them: `set_value` gives one its
+    value, `initialize` what is left.
     """
     made = _Checked(check)
     try:
         with shapes_alone():
             set_global_attribute(UNINITIALIZED, made)
-            yield
+            yield made
     except Exception as error:  # Keras words errors in a layer's `call` anew
         raise (made.error or error) from None
-    for variable in made:
-        variable._deferred_initialize()
+
+
+def initialize(variables):
+    """Give those of the `variables` that have no value yet their initial one."""
+    for variable in variables:
+        if variable._value is None:
+            variable._deferred_initialize()
+
+
+def set_value(variable, array):
+    """Assign an `array` to a variable; one without a value gets no other before."""
+    if variable._value is not None:
+        variable.assign(array)
+        return
+    with tf.init_scope():
+        variable._initialize(tf.cast(array, variable.dtype))
+    variable._initializer = None
 
 
 @contextlib.contextmanager

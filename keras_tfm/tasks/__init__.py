@@ -82,10 +82,11 @@ def from_huggingface(name: str | os.PathLike[str]) -> Any:
     """
     from keras_tfm.convert import CheckpointError, find_folder
     from keras_tfm.convert import from_huggingface as read_model
-    from keras_tfm.tasks.task import task_classes
+    from keras_tfm.tasks.task import each_task
 
     model = read_model(find_folder(name))
-    for task in task_classes().values():
-        if task.takes(model):
-            return task.from_huggingface(name)
-    raise CheckpointError(name, "architectures", "one with the head of a task", type(model).__name__)
+    kind, task = type(model).__name__, next((task for task in each_task() if task.takes(model)), None)
+    if task is None:
+        raise CheckpointError(name, "architectures", "one with the head of a task", kind)
+    del model  # the task reads its own
+    return task.from_huggingface(name)

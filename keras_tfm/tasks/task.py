@@ -3,19 +3,19 @@
 import abc
 import contextlib
 import dataclasses
-import importlib
 import inspect
 import json
 import math
 import pathlib
 import tempfile
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import keras
 import tensorflow as tf
 
+from keras_tfm import on_demand
 from keras_tfm.asking import ASKED, TASKS, TEXTS, Asking
 from keras_tfm.configs import Config, Refusal, meant, refuse_sizes
 from keras_tfm.data.sources.lines import DataError, Inputs, read_input_lines
@@ -24,6 +24,7 @@ from keras_tfm.data.tokenizers.kinds import load_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.heads.language_model import LanguageModel
 from keras_tfm.models.families import family_called
+from keras_tfm.private.keras import checking_variables, initialize
 from keras_tfm.serving import plugins
 from keras_tfm.serving.examples import check_batch_size, listed, reasons, refuse_rows
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Inspection, Signature
@@ -236,7 +237,7 @@ class Task(abc.ABC):
         kept = content.get("quantization")
         try:
             config = cls.config_class.from_json(content["config"])
-            task = cls.load_sound_parts(folder, config, content["model"])
+            task, made = cls.load_sound_parts(folder, config, content["model"])
         except (TaskError, DataError, CheckpointError):
             raise
         except (ValueError, TypeError, KeyError, AttributeError, tf.errors.OpError) as error:
@@ -245,10 +246,12 @@ class Task(abc.ABC):
             raise TaskError(message) from error
         if kept is not None:
             try:
+                initialize(made)
                 task.quantize(kept)
             except ValueError as error:
                 raise TaskError(f"{folder}/config.json: {error}") from None
         task.is_trained = task.load_weights(folder / WEIGHTS)
+        initialize(made)
         with contextlib.suppress(CheckpointError):  # a damaged record does not keep a task from answering
             task.record = read_record(folder)
         if quantization is not None and quantization != kept:
@@ -258,15 +261,17 @@ class Task(abc.ABC):
     # The methods below are for a Keras `model`; a task with another kind of model overrides them.
 
     @classmethod
-    def load_sound_parts(cls, folder: pathlib.Path, config: Any, model: dict[str, Any]) -> Self:
+    def load_sound_parts(
+        cls, folder: pathlib.Path, config: Any, model: dict[str, Any]
+    ) -> tuple[Self, Sequence[keras.Variable]]:
         """`load_parts`, after a check of the model's sizes against the shapes in the file of weights
-        (ValueError).
+        (ValueError), and the variables of it, which have no values yet.
         """
         _, sizes = backbone_of(model)
         tensors = read_tensors(folder / WEIGHTS)[0].values()
         refuse_sizes(sizes, [tensor.shape for tensor in tensors])
-        with no_variable_larger_than(max((tensor.size for tensor in tensors), default=0)):
-            return cls.load_parts(folder, config, model)
+        with no_variable_larger_than(max((tensor.size for tensor in tensors), default=0)) as made:
+            return cls.load_parts(folder, config, model), made
 
     def save_weights(self, path: Path, trained: bool = True) -> None:
         """Write the model's weights to the safetensors file `path`, completely or not at all; see `save`."""
@@ -360,7 +365,7 @@ def load_any(folder: Path, quantization: str | None = None) -> Any:
 def task_called(name: str) -> Any:
     """The class of the task of this name, whose module is imported by now; ValueError if there is none."""
     if name in ASKED:
-        importlib.import_module(f"{HERE}.{ASKED[name].place.partition(':')[0]}")
+        on_demand.imported(f"{HERE}.{ASKED[name].place.partition(':')[0]}")
     elif name not in TASKS and (plugin := plugins.find("task", name)) is not None:
         plugin.load()
         if name not in TASKS:
@@ -374,6 +379,12 @@ def task_called(name: str) -> Any:
 def task_classes() -> dict[str, Any]:
     """{name: class} of all tasks of this package, and of imported modules."""
     return {name: task_called(name) for name in ASKED} | TASKS
+
+
+def each_task() -> Iterator[Any]:
+    """Yield the classes of `task_classes` one by one; those of this package are imported as they come."""
+    yield from (task_called(name) for name in ASKED)
+    yield from (task for name, task in list(TASKS.items()) if name not in ASKED)
 
 
 def _place(definition: Any) -> str:
@@ -416,16 +427,14 @@ def refuse_columns(columns: ColumnNames, why: str) -> None:
         raise ValueError(f"{columns.flag if isinstance(columns, Layout) else '--columns'}: {why}")
 
 
-def no_variable_larger_than(size: int) -> contextlib.AbstractContextManager:
-    """A scope in which creating a variable of more than `size` values raises ValueError."""
+def no_variable_larger_than(size: int) -> contextlib.AbstractContextManager[Sequence[keras.Variable]]:
+    """A scope as `checking_variables`, in which a variable of more than `size` values raises ValueError."""
 
-    def create(next_creator: Callable[..., tf.Variable], **options: Any) -> tf.Variable:
-        variable = next_creator(**options)
-        if (count := variable.shape.num_elements()) > max(size, SMALL):
+    def check(variable: keras.Variable) -> None:
+        if (count := math.prod(variable.shape)) > max(size, SMALL):
             raise ValueError(f"it asks for a weight of {count:,} numbers; the largest kept has {size:,}")
-        return variable
 
-    return tf.variable_creator_scope(create)
+    return checking_variables(check)
 
 
 def label_entries(names: Iterable[str]) -> dict[str, dict]:

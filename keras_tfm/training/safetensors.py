@@ -10,6 +10,7 @@ import math
 import mmap
 import os
 import stat
+from collections.abc import Iterable
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -65,6 +66,22 @@ def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
     """
     header, metadata, data = _mapped(path)
     return {name: _tensor(path, name, entry, data) for name, entry in header.items()}, metadata
+
+
+def let_go(tensors: Iterable[np.ndarray]) -> None:
+    """Let the pages of files that arrays of `read_tensors` show leave this process's memory: they are read
+    again when they are used.
+    """
+    files: dict[int, mmap.mmap] = {}
+    for tensor in tensors:
+        base: Any = tensor
+        while isinstance(base, np.ndarray):
+            base = base.base
+        if isinstance(base, memoryview) and isinstance(base.obj, mmap.mmap):
+            files[id(base.obj)] = base.obj
+    for file in files.values():
+        if hasattr(mmap, "MADV_DONTNEED"):  # macOS has none
+            file.madvise(mmap.MADV_DONTNEED)
 
 
 def read_shapes(path: Path) -> dict[str, tuple[str, tuple[int, ...]]]:

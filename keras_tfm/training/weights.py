@@ -1,6 +1,7 @@
 """A model's weights in a safetensors file, named by their paths; no code is stored or run."""
 
 import collections
+import types
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,10 +10,10 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from keras_tfm.private.keras import kernel_of
+from keras_tfm.private.keras import kernel_of, set_value
 from keras_tfm.training.folder import Path, new_file
 from keras_tfm.training.low_rank import adapted_layers
-from keras_tfm.training.safetensors import CheckpointError, read_tensors
+from keras_tfm.training.safetensors import CheckpointError, let_go, read_tensors
 
 UNTRAINED = {"trained": "no"}  # metadata of a file with the initial weights of a training
 
@@ -49,19 +50,25 @@ def load_weights(model: keras.Model, path: Path) -> bool:
     tensors, metadata = read_tensors(path)
     for key in sorted(tensors.keys() - weights.keys()):
         raise CheckpointError(path, key, "no such weight", f"one of shape {tensors[key].shape}")
-    assign_all(path, [(weight, key, tensors.get(key)) for key, weight in weights.items()])
+    assign_all(path, [(weight, key, tensors.get(key)) for key, weight in weights.items()], tensors)
     for layer in adapted_layers(model):
         layer.lora_kernel_b.assign(keras.ops.zeros_like(layer.lora_kernel_b))
     return not UNTRAINED.items() <= metadata.items()
 
 
-def assign_all(path: Path, values: Sequence[tuple[keras.Variable, str, np.ndarray | None]]) -> None:
-    """Set variables from `values`, (variable, name in the file, array or None): all of them or, after an
-    error, none.
+def assign_all(
+    path: Path,
+    values: Sequence[tuple[keras.Variable, str, Any]],
+    tensors: Mapping[str, np.ndarray] = types.MappingProxyType({}),
+) -> None:
+    """Set variables from `values`, (variable, name in the file, array or None, or a function that makes the
+    array): all of them or, after an error, none. No more than one variable's array is in memory, of what
+    `tensors` show of a file too.
 
     CheckpointError if an array is missing, has another shape or kind of number, or is not finite.
     """
-    for weight, key, array in values:
+    for weight, key, value in values:
+        array = value() if callable(value) else value
         shape, is_float = tuple(weight.shape), keras.backend.is_float_dtype(weight.dtype)
         if array is None:
             raise CheckpointError(path, key, f"a weight of shape {shape}", "none")
@@ -71,8 +78,10 @@ def assign_all(path: Path, values: Sequence[tuple[keras.Variable, str, np.ndarra
             raise CheckpointError(path, key, f"numbers like {weight.dtype}", f"{array.dtype}")
         if is_float and not np.isfinite(array).all():
             raise CheckpointError(path, key, "finite values", "some that are not")
-    for weight, _, array in values:
-        weight.assign(array)
+        let_go(tensors.values())
+    for weight, _, value in values:
+        set_value(weight, value() if callable(value) else value)
+        let_go(tensors.values())
 
 
 def write_tensors(

@@ -7,7 +7,7 @@ import struct
 import numpy as np
 import pytest
 
-from keras_tfm.training.safetensors import CheckpointError, read_json, read_tensors
+from keras_tfm.training.safetensors import CheckpointError, let_go, read_json, read_shapes, read_tensors
 from keras_tfm.training.weights import write_tensors
 
 VALUES = np.arange(6, dtype="float32").reshape(2, 3)
@@ -43,6 +43,30 @@ def test_bfloat16_is_read_as_the_float32_that_it_is(tmp_path):
     x = read_tensors(file)[0]["x"]
     assert x.dtype == np.float32
     np.testing.assert_array_equal(x, [1, -2, 2.0**-133, (2 - 2.0**-7) * 2.0**127])
+
+
+def test_shapes_are_those_of_the_tensors(tmp_path):
+    tensors = {"a": np.zeros((2, 3), "float32"), "b": np.zeros((), "int8"), "c": np.zeros((0, 4), "float16")}
+    write_tensors(tensors, tmp_path / "file")
+    assert read_shapes(tmp_path / "file") == {"a": ("F32", (2, 3)), "b": ("I8", ()), "c": ("F16", (0, 4))}
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/smaps"), reason="needs Linux's /proc")
+def test_pages_that_are_let_go_are_read_again(tmp_path):
+    values = np.arange(1 << 21, dtype="float32")
+    write_tensors({"a": values, "b": values}, path := tmp_path / "file")
+    tensors, _ = read_tensors(path)
+
+    def resident():
+        """The KiB of the file in this process's memory."""
+        with open("/proc/self/smaps", encoding="utf-8") as lines:
+            text = lines.read().partition(str(path))[2]
+        return int(text.partition("Rss:")[2].split()[0])
+
+    assert tensors["a"].sum() == tensors["b"].sum() and resident() >= 16_000
+    let_go([*tensors.values(), np.ones(3)])
+    assert resident() == 0
+    np.testing.assert_array_equal(tensors["b"], values)
 
 
 def test_a_file_cut_anywhere_is_refused(tmp_path):

@@ -311,13 +311,15 @@ class Recommender(LearningTask):
         write_tensors(tensors, path, None if trained else UNTRAINED)
 
     @classmethod
-    def load_sound_parts(cls, folder: pathlib.Path, config: Any, model: dict[str, Any]) -> Self:
+    def load_sound_parts(
+        cls, folder: pathlib.Path, config: Any, model: dict[str, Any]
+    ) -> tuple[Self, Sequence[Any]]:
         path = folder / WEIGHTS
         tensors = read_tensors(path)[0]
         options = FactorOptions.from_json(model)
         factorization = MatrixFactorization(options.dim, options.regularization)
         users, items = (Ids.of_arrays(name, tensors, path).names for name in ("users", "items"))
-        return cls(factorization, users, items, config)
+        return cls(factorization, users, items, config), ()
 
     def load_weights(self, path: Path) -> bool:
         tensors, metadata = read_tensors(path)
