@@ -35,12 +35,12 @@ def families() -> dict[str, Any]:
     return {name: x for name, x in values if isinstance(x, type) and hasattr(x, "config_class")}
 
 
-def names_of_images() -> list[str]:
-    """The names of what keras_tfm/models/vision offers with a configuration of its own, sorted; none is
-    imported.
+def names_in(folder: str) -> list[str]:
+    """The names of what this `folder` of keras_tfm/models offers with a configuration of its own, sorted;
+    none is imported.
     """
     places = vars(keras_tfm.models)[on_demand.PLACES]
-    names = [name for name, (module, _) in places.items() if module.startswith("keras_tfm.models.vision.")]
+    names = [name for name, (module, _) in places.items() if module.startswith(f"keras_tfm.models.{folder}.")]
     return sorted((name for name in names if f"{name}Config" in places), key=str.lower)
 
 

@@ -8,12 +8,12 @@ import keras
 
 import keras_tfm.models
 from keras_tfm.configs import Option, meant
-from keras_tfm.models.families import OnDemand, names_of_images
+from keras_tfm.models.families import OnDemand, names_in
 from keras_tfm.tasks.learning import ModelOptions, family_among
 
 READ_MORE = "ViTMAE", "AutoFormerSupernet"  # have further inputs: the mask, the choice of a subnet
 # {name on the command line: class} of the families whose only input is an image
-FAMILIES = OnDemand({name.lower(): name for name in names_of_images() if name not in READ_MORE})
+FAMILIES = OnDemand({name.lower(): name for name in names_in("vision") if name not in READ_MORE})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,15 +8,15 @@ import keras
 
 import keras_tfm.models
 from keras_tfm.configs import Count, Option, kinds_of
+from keras_tfm.models.families import names_in
 from keras_tfm.tasks.images.image_families import ImageOptions
 
 NEEDED = {"num_frames", "image_size"}  # fields of a configuration that say which videos a model reads
 # {name on the command line: class} of the families of models of videos
 FAMILIES: dict[str, Any] = {
     name.lower(): family
-    for name, family in sorted(vars(keras_tfm.models).items(), key=lambda item: item[0].lower())
-    if getattr(family, "__module__", "").startswith("keras_tfm.models.video.")
-    and getattr(family, "sizes", None)
+    for name in names_in("video")
+    if getattr(family := getattr(keras_tfm.models, name), "sizes", None)
     and kinds_of(family.config_class).keys() >= NEEDED
 }
 # The fields of a size of this package's own, each for families that have it: for 16 frames of 64 x 64 pixels
