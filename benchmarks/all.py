@@ -46,6 +46,7 @@ RUNS = {
     "generate flat": "--flat",
     "quantize": "{generator} {text} --rounds 3",
     "serve": "{classifier} {table} --rounds 3",
+    "video": "--rounds 3 --steps 2",
     "vit": "--parts training inference --rounds 3 --steps 1",
     "vit input": "--models vit --parts input --rounds 3 --steps 1",
     "detr": "--rounds 3 --steps 1",

@@ -12,6 +12,7 @@ from keras_tfm.heads.base import SetPredictor
 from keras_tfm.heads.clip_losses import ClipMaskLoss, ClipSetPredictionLoss
 from keras_tfm.heads.object_detector import ObjectDetector, box_head, check_classes
 from keras_tfm.heads.panoptic_detector import EPSILON, NUM_GROUPS, earlier_maps, query_features, query_maps
+from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.signatures import Backbone
 
 
@@ -104,9 +105,9 @@ def _along_tracks(x, num_frames, num_objects):
     x = ops.reshape(x, (-1, num_frames, num_objects, *x.shape[1:]))
     x = ops.reshape(ops.moveaxis(x, 1, 2), (-1, num_frames, *grid, width))  # (B n, F, rows, columns, .)
     for i in range(2):
-        x = keras.layers.Conv3D(width, 3, padding="same", name=f"mask_track_{i}")(x)
-        norm = keras.layers.GroupNormalization(min(NUM_GROUPS, width), epsilon=EPSILON, name=f"mask_norm_{i}")
-        x = ops.relu(norm(x))
-    x = keras.layers.Conv3D(1, 3, padding="same", name="mask_output")(x)
+        norm = keras.layers.GroupNormalization(min(NUM_GROUPS, width), epsilon=EPSILON)
+        options = {"norm": norm, "activation": "relu", "use_bias": True}
+        x = Convolution(width, (3, 3, 3), name=f"mask_track_{i}", **options)(x)
+    x = Convolution(1, (3, 3, 3), name="mask_output")(x)
     x = ops.moveaxis(ops.reshape(x, (-1, num_objects, num_frames, *grid)), 2, 1)
     return ops.reshape(x, (-1, num_frames * num_objects, *grid))  # (B, F n, rows, columns)

@@ -6,6 +6,7 @@ its input. A class conversion matrix then adds to each task's logits what the cl
 Only the abstract was at hand: that there is one query per task, and the sizes, are ours.
 """
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -95,18 +96,16 @@ class ClassConversion(Layer):
     """
 
     def build(self, logits_shape):
-        self.matrices = {
-            (source, target): self.add_weight((shape[-1], other[-1]), "zeros", name=f"{source}_to_{target}")
-            for source, shape in logits_shape.items()
-            for target, other in logits_shape.items()
-            if source != target
-        }
+        for source, target in itertools.permutations(logits_shape, 2):
+            shape = (logits_shape[source][-1], logits_shape[target][-1])
+            name = f"{source}_to_{target}"
+            setattr(self, name, self.add_weight(shape, "zeros", name=name))
 
     def call(self, logits):
         """{task: logits (B, classes)} in and out."""
         converted = dict(logits)
-        for (source, target), matrix in self.matrices.items():
-            probabilities = ops.softmax(logits[source])
+        for source, target in itertools.permutations(logits, 2):
+            probabilities, matrix = ops.softmax(logits[source]), getattr(self, f"{source}_to_{target}")
             converted[target] += ops.matmul(probabilities, ops.cast(matrix, probabilities.dtype))
         return converted
 

@@ -59,12 +59,13 @@ if TYPE_CHECKING:
     from keras_tfm.models.tracking.transt import TransT, TransTConfig
     from keras_tfm.models.tracking.transtrack import TransTrack, TransTrackConfig
     from keras_tfm.models.tracking.trtr import TrTr, TrTrConfig
+    from keras_tfm.models.tracking.vistr import VisTR, VisTRConfig
     from keras_tfm.models.video.action_transformer import ActionTransformer, ActionTransformerConfig
+    from keras_tfm.models.video.conv_transformer import ConvTransformer, ConvTransformerConfig
     from keras_tfm.models.video.i3d import I3D, I3DConfig
     from keras_tfm.models.video.sttn import STTN, STTNConfig, STTNDiscriminator, STTNDiscriminatorConfig
     from keras_tfm.models.video.timesformer import TimeSformer, TimeSformerConfig
     from keras_tfm.models.video.videomae import VideoMAE, VideoMAEConfig
-    from keras_tfm.models.video.vistr import VisTR, VisTRConfig
     from keras_tfm.models.video.vivit import ViViT, ViViTConfig
     from keras_tfm.models.vision.autoformer import AutoFormer, AutoFormerConfig
     from keras_tfm.models.vision.autoformer_space import SearchSpace

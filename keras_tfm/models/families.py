@@ -36,8 +36,8 @@ def families() -> dict[str, Any]:
 
 
 def names_in(folder: str) -> list[str]:
-    """The names of what this `folder` of keras_tfm/models offers with a configuration of its own, sorted;
-    none is imported.
+    """The names of what a folder of keras_tfm/models offers with a configuration of its own, sorted; none is
+    imported.
     """
     places = vars(keras_tfm.models)[on_demand.PLACES]
     names = [name for name, (module, _) in places.items() if module.startswith(f"keras_tfm.models.{folder}.")]

@@ -17,6 +17,7 @@ PAGES = sorted(
 RUN_ELSEWHERE = {
     "docs/guides/clusters.md": "test_clusters.py, test_readme.py",
     "docs/guides/images.md": "test_images.py",
+    "docs/guides/video.md": "test_video.py",
     **dict.fromkeys(STAND_IN_PAGES, "test_readme.py"),
 }
 SLOW = (

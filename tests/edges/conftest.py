@@ -61,12 +61,19 @@ def captioner():
     return fresh()
 
 
+def video_classifier():
+    from tests.tasks.test_every_task import videos
+
+    return videos()
+
+
 MAKERS = {
     "translate": translator,
     "generate": generator,
     "classify": classifier,
     "sentence-vectors": sentence_encoder,
     "classify-images": image_classifier,
+    "classify-videos": video_classifier,
     "recommend": recommender,
     "match-images": matcher,
     "caption": captioner,

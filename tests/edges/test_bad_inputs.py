@@ -7,9 +7,17 @@ import time
 import pytest
 
 from keras_tfm.cli import main
-from tests.edges import bad_images, bad_inputs, bad_matching, bad_ratings, bad_records, bad_vectors
+from tests.edges import (
+    bad_images,
+    bad_inputs,
+    bad_matching,
+    bad_ratings,
+    bad_records,
+    bad_vectors,
+    bad_videos,
+)
 
-FILES = bad_images, bad_inputs, bad_matching, bad_ratings, bad_records, bad_vectors
+FILES = bad_images, bad_inputs, bad_matching, bad_ratings, bad_records, bad_vectors, bad_videos
 BAD = [bad for file in FILES for bad in file.BAD]
 
 SECONDS = 10  # of CPU time; what makes no model takes some milliseconds

@@ -21,7 +21,7 @@ KINDS = (
 
 
 def draw_config(rng, kind):
-    """Patches are square where theirs predicts their pixels."""
+    """Patches are square where theirs predicts their pixels. Norms of two features magnify roundings."""
     patch_size, length, num_heads, decoder_heads = (int(x) for x in rng.integers(1, 4, 4))
     num_channels = int(rng.integers(1, 4))
     rows, columns = (int(x) for x in rng.integers(2, 5, 2))
@@ -36,7 +36,7 @@ def draw_config(rng, kind):
         num_frames=length * int(rng.integers(1, 4)),
         tubelet_size=length,
         num_channels=num_channels,
-        hidden_size=2 * num_heads * int(rng.integers(1, 5)),
+        hidden_size=4 * num_heads * int(rng.integers(1, 4)),
         num_hidden_layers=int(rng.integers(1, 4)),
         num_attention_heads=num_heads,
         intermediate_size=int(rng.integers(1, 33)),
@@ -45,7 +45,7 @@ def draw_config(rng, kind):
         qv_bias=bool(rng.integers(2)),
         use_mean_pooling=bool(rng.integers(2)),
         decoder_num_attention_heads=decoder_heads,
-        decoder_hidden_size=2 * decoder_heads * int(rng.integers(1, 5)),
+        decoder_hidden_size=4 * decoder_heads * int(rng.integers(1, 4)),
         decoder_num_hidden_layers=int(rng.integers(1, 3)),
         decoder_intermediate_size=int(rng.integers(1, 33)),
         norm_pix_loss=bool(num_channels < 3 or (not is_pixel and rng.integers(2))),

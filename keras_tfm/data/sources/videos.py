@@ -66,7 +66,7 @@ class Sampling(Config):
         ),
     ] = None
     seconds_per_frame: Annotated[
-        Annotated[float, Between(0, 3600, is_open=True)] | None,
+        Annotated[float, Between(0, 3600, is_above=True)] | None,
         Option(
             "take a frame every S seconds, by the times at which frames are shown", default="spread frames"
         ),
@@ -162,9 +162,10 @@ class VideoFiles:
         yield repr((self.pixels, self.preprocessing, self.sampling))
         for source in self.sources:
             if isinstance(source, str):
-                inside = sorted(os.listdir(source)) if os.path.isdir(source) else [""]
-                for status in [os.stat(os.path.join(source, name)) for name in inside]:
-                    yield f"{source} {status.st_size} {status.st_mtime_ns}"
+                path = pathlib.Path(source)
+                for file in sorted(path.iterdir()) if path.is_dir() else [path]:
+                    status = file.stat()
+                    yield f"{file} {status.st_size} {status.st_mtime_ns}"
             else:
                 data = source if isinstance(source, bytes) else source.tobytes()
                 yield hashlib.sha256(data).hexdigest()
@@ -307,6 +308,8 @@ def read_labelled_videos(
             for row in _listed(file) if is_list(file) else read_all(file, chosen, "videos"):
                 sources.append(source_of(row, "a video"))
                 labels.append(label_of(row))
+        if not sources:
+            raise DataError(files[0], None, "expected videos, the file is empty")
     else:
         raise DataError(files[0], None, f"expected {KINDS}")
     sampling = sampling or Sampling()
@@ -322,14 +325,21 @@ def read_videos(paths: Paths, columns: ColumnNames = None) -> Inputs:
     folders in them, sorted by name), rows of tables and lines of lists as in `read_labelled_videos`.
     """
     chosen = without_labels(("video", "label"), 1, one_of_each(VIDEOS), columns)
-    for file in files_of(paths):
+    files = files_of(paths)
+    for file in files:
         refuse_special(file)
         if is_list(file) or is_table(file):
             for row in _listed(file) if is_list(file) else read_all(file, chosen, "videos"):
                 source = source_of(row, "a video")
                 yield source, str(source)
         else:
-            yield from ((path, path) for path in _videos_in(pathlib.Path(file)))
+            inside = list(_videos_in(pathlib.Path(file)))
+            if inside == files:  # a single path that is meant to be a video
+                try:
+                    opened(file)
+                except Refused as refused:
+                    raise DataError(file, None, str(refused)) from None
+            yield from ((path, path) for path in inside)
 
 
 def is_list(path: str) -> bool:

@@ -42,7 +42,7 @@ class Clip(NamedTuple):
     num_tracks: int
 
 
-def single_object_measures(truth, found):
+def single_object_measures(truth: Any, found: Any) -> dict[str, float]:
     """{"auc", "precision"} of one object's boxes `found` (T, 4) in the frames of a video.
 
     Frames where `truth` (T, 4) has a box without area, since the object is not there, do not count.
@@ -89,7 +89,7 @@ def multiple_object_measures(videos: Iterable[tuple[Sequence[Frame], Sequence[Fr
     }
 
 
-def _clip(truth, found):
+def _clip(truth: Sequence[Frame], found: Sequence[Frame]) -> Clip:
     if len(truth) != len(found):
         raise ValueError(f"a video of {len(truth)} frames has answers for {len(found)}.")
     sides = []
@@ -98,7 +98,8 @@ def _clip(truth, found):
         for i, x in enumerate(ids):
             if len(np.unique(x)) < len(x):
                 raise ValueError(f"an identity stands twice in frame {i}: {sorted(x.tolist())}.")
-        known, places = np.unique(np.concatenate(ids), return_inverse=True) if ids else ([], np.zeros(0, int))
+        names = np.concatenate([np.zeros(0, "int64"), *ids])
+        known, places = np.unique(names, return_inverse=True)
         sides.append((len(known), np.split(places, np.cumsum([len(x) for x in ids])[:-1])))
     (num_objects, objects), (num_tracks, tracks) = sides
     overlaps = [
@@ -108,7 +109,7 @@ def _clip(truth, found):
     return Clip(list(zip(objects, tracks, overlaps, strict=True)), num_objects, num_tracks)
 
 
-def _clear_counts(clip):
+def _clear_counts(clip: Clip) -> tuple[int, int]:
     """(Pairs, switches): a pair of the frame before stays while it overlaps, the others are made anew. An
     object switches when it gets another track than it last had.
     """
@@ -127,7 +128,7 @@ def _clear_counts(clip):
     return pairs, switches
 
 
-def _identity_pairs(clip):
+def _identity_pairs(clip: Clip) -> float:
     """The most frames in which objects can overlap with their tracks, each with one track in all frames."""
     counts = np.zeros((clip.num_objects, clip.num_tracks))
     for objects, tracks, overlaps in clip.frames:
@@ -135,7 +136,7 @@ def _identity_pairs(clip):
     return counts[assignment(-counts)].sum()
 
 
-def _hota_counts(clip):
+def _hota_counts(clip: Clip) -> tuple[np.ndarray, np.ndarray]:
     """(Pairs, the sum of their association accuracies) for each of the `OVERLAPS`: (19,) both."""
     shared = np.zeros((clip.num_objects, clip.num_tracks))
     of_objects, of_tracks = np.zeros(clip.num_objects), np.zeros(clip.num_tracks)

@@ -6,19 +6,14 @@ from typing import Annotated, Any, ClassVar
 
 import keras
 
-import keras_tfm.models
 from keras_tfm.configs import Count, Option, kinds_of
-from keras_tfm.models.families import names_in
+from keras_tfm.models.families import OnDemand, names_in
 from keras_tfm.tasks.images.image_families import ImageOptions
 
-NEEDED = {"num_frames", "image_size"}  # fields of a configuration that say which videos a model reads
-# {name on the command line: class} of the families of models of videos
-FAMILIES: dict[str, Any] = {
-    name.lower(): family
-    for name in names_in("video")
-    if getattr(family := getattr(keras_tfm.models, name), "sizes", None)
-    and kinds_of(family.config_class).keys() >= NEEDED
-}
+# These read more, or give no states of a whole video.
+NOT_ALONE = "ActionTransformer", "ConvTransformer", "STTN", "STTNDiscriminator"
+# {name on the command line: class} of the families whose only input is a video
+FAMILIES = OnDemand({name.lower(): name for name in names_in("video") if name not in NOT_ALONE})
 # The fields of a size of this package's own, each for families that have it: for 16 frames of 64 x 64 pixels
 # and some thousands of videos.
 TINY = {

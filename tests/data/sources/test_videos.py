@@ -210,6 +210,22 @@ def test_broken_videos_are_skipped_unless_a_class_has_no_other(classes, caplog):
         read_labelled_videos(classes / "a jump" / "one.mp4", (2, 8, 8, 3))
 
 
+def test_changed_videos_are_recognised(classes):
+    def identity(**options):
+        videos = [
+            classes / "run" / "one.mp4",
+            classes / "run" / "two",
+            np.zeros((3, 4, 4, 3), "uint8"),
+            b"data",
+        ]
+        return list(VideoFiles(videos, (2, 8, 8, 3), **options).identity())
+
+    first = identity()
+    assert identity() == first != identity(sampling=Sampling(frame_step=2))
+    keras.utils.save_img(classes / "run" / "two" / "1.png", np.ones((9, 9, 3)), scale=False)
+    assert sum(x != y for x, y in zip(identity(), first, strict=True)) == 1
+
+
 def test_seconds_need_a_clock():
     with pytest.raises(DataError, match="expected a video file to choose frames by seconds"):
         _ = VideoFiles(

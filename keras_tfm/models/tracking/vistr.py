@@ -4,7 +4,7 @@
                 (each alone)  (3-D positions)
 
 The tokens of all frames attend to each other. Object queries stand frame by frame, n in each: the query i of
-each frame follows one object, so that the answers of a clip are n tracks. `heads.ObjectDetector` predicts
+each frame follows one object, so that the answers of a clip are n tracks. `heads.ClipDetector` predicts
 classes and boxes, `heads.ClipSegmenter` masks too.
 """
 
