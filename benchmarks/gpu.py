@@ -47,7 +47,7 @@ def compiled(model, jit=False):
     import keras
 
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.SGD(0.1), loss, jit_compile=jit)
+    model.compile(keras.optimizers.SGD(0.01), loss, jit_compile=jit)
     return model
 
 

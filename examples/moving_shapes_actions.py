@@ -5,7 +5,7 @@
 
 The videos are drawn by `keras_tfm.data.sources.moving_shapes`, with other seeds for testing than for
 training. Beside it stands the same model where each video is its middle frame, repeated: a share of 1 in 8 is
-chance.
+chance. The recipe's accuracy has not been measured yet; it aims at 95 % and more.
 """
 
 import argparse

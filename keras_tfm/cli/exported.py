@@ -19,6 +19,7 @@ from keras_tfm.serving.image_headers import FORMATS
 
 # The entries of which one is an answer as a line; others, and boxes, are printed as JSON.
 LINES = ("label", "tags", "text", "answer", "choice")
+FILES = "images", "canvas", "videos"  # the readers of files
 IMAGE_FILES = tuple(f".{name}" for name in ("jpg", *(kind.lower() for kind in FORMATS)))
 
 
@@ -35,17 +36,19 @@ class Exported:
             quiet_tensorflow()
         self.served: Any = serving.load(folder)
         names = self.served.inputs if is_saved_model else ()
-        self.reads_lines = not (content.get("reads", {}).get("kind") == "images" or "image_bytes" in names)
+        kind = content.get("reads", {}).get("kind")
+        self.reads_lines = kind not in FILES and not {"image_bytes", "images", "videos"} & {*names}
+        self.endings = None if kind == "videos" else IMAGE_FILES
         self.config = argparse.Namespace(max_length=content.get("reads", {}).get("max_length"))
         self.record_fields = ("answer",)
 
     def read_inputs(self, path: str, columns: Any = None) -> Inputs:
-        """The lines of a text file, or image files: one, those of a pattern, or all in a folder."""
+        """The lines of a text file, or files: one, those of a pattern, or all of the kind in a folder."""
         if self.reads_lines:
             return read_input_lines(path)
-        files = [file for part in files_of(path) for file in _images_in(pathlib.Path(part))]
+        files = [file for part in files_of(path) for file in _files_in(pathlib.Path(part), self.endings)]
         if not files:
-            raise DataError(path, None, "expected image files, there are none")
+            raise DataError(path, None, "expected files of images or videos, there are none")
         return ((str(file), str(file)) for file in files)
 
     def inspect(self, examples: list) -> tuple[dict[int, str], int, list]:
@@ -90,8 +93,9 @@ def refuse_options(arguments: argparse.Namespace, *config_classes: type) -> None
         raise ValueError(f"--columns: {arguments.task_folder} is an export, which reads lines or images")
 
 
-def _images_in(path: pathlib.Path) -> list[pathlib.Path]:
+def _files_in(path: pathlib.Path, endings: tuple[str, ...] | None) -> list[pathlib.Path]:
+    """The file at `path`, or the files in this folder, of these `endings` or of any."""
     if not path.is_dir():
         return [path]
     files = (pathlib.Path(parent, name) for parent, _, names in os.walk(path) for name in names)
-    return sorted(file for file in files if file.suffix.lower() in IMAGE_FILES)
+    return sorted(file for file in files if endings is None or file.suffix.lower() in endings)

@@ -47,8 +47,8 @@ class ClipSegmenter(SetPredictor):
     (num_classes + 5) + rows columns) are as there.
 
     >>> backbone = keras_tfm.models.VisTR.from_size("tiny", image_size=32, num_heads=8)
-    >>> keras_tfm.heads.ClipSegmenter(backbone, num_classes=3, num_maps=3).output["masks"].shape
-    (None, 24, 8, 8)
+    >>> keras_tfm.heads.ClipSegmenter(backbone, num_classes=3, num_maps=2).output["masks"].shape
+    (None, 24, 4, 4)
     """
 
     def __init__(

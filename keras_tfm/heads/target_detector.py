@@ -53,7 +53,7 @@ class TargetDetector(CellDetector):
         layers = [Dense(dim, "relu"), Dense(dim, "relu"), Dense(num_classes + 1)]
         logits = Chain(layers, name="class_head")(x)
         boxes = box_head(dim, "sigmoid")(x)
-        scores = ops.softmax(ops.cast(logits, "float32"))[..., 0]
+        scores = ops.cast(ops.softmax(ops.cast(logits, "float32"))[..., 0], logits.dtype)
         super().__init__(backbone, backbone.input, {"scores": scores, "boxes": boxes}, name=name, **kwargs)
         self.num_classes = num_classes
         self.predictions = ops.concatenate([logits, boxes], axis=-1)
@@ -87,7 +87,7 @@ class HeatmapDetector(CellDetector):
         cells = ops.cast(grid_places(backbone.grid), x.dtype)
         centres = (places + cells) * ops.cast([1 / columns, 1 / rows], x.dtype)
         boxes = ops.concatenate([centres, sizes], axis=-1)
-        scores = ops.sigmoid(ops.cast(logits, "float32"))[..., 0]
+        scores = ops.cast(ops.sigmoid(ops.cast(logits, "float32"))[..., 0], logits.dtype)
         super().__init__(backbone, backbone.input, {"scores": scores, "boxes": boxes}, name=name, **kwargs)
         self.predictions = ops.concatenate([logits, places, sizes], axis=-1)
 

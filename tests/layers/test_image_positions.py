@@ -22,6 +22,7 @@ test_contract = contract.check(
     ),
     Case("sines", SineGridPositionEncoding, {"x": floats(3, 4, 8)}),
     Case("normalised sines", lambda: SineGridPositionEncoding(normalize=True), {"x": floats(3, 4, 8)}),
+    Case("sines of a clip", SineGridPositionEncoding, {"x": floats(2, 3, 4, 6)}),
     Case(
         "sines beside padding",
         lambda: SineGridPositionEncoding(normalize=True),

@@ -140,3 +140,15 @@ def test_refusals(tmp_path):
 def test_what_has_no_stages_is_no_model(pyramid, missing):
     with pytest.raises(TypeError, match=f"abstract class {pyramid.__name__} with.* {missing}"):
         pyramid(SMALL)
+
+
+@pytest.mark.parametrize("block", ["basic", "bottleneck"])
+def test_a_last_stage_without_a_stride(block, tmp_path):
+    """Its map is as large as the one before; transformers has no such network."""
+    config = dataclasses.replace(SMALL, block=block, last_stride=1)
+    model, usual = ResNet(config), ResNet(dataclasses.replace(config, last_stride=2))
+    assert [x.shape[1:3] for x in model.maps] == [(4, 4), (4, 4)]
+    assert [x.shape[1:3] for x in usual.maps] == [(4, 4), (2, 2)]
+    assert model.count_params() == usual.count_params()
+    with pytest.raises(ValueError, match="computes only `last_stride` 2; it is 1"):
+        save_huggingface(model, tmp_path / "folder")

@@ -52,6 +52,7 @@ test_contract = contract.check_family(
         attends=True,
         convolves=True,
         mixes_padding=True,  # the backbone's convolutions do
+        chooses=True,  # boxes, of which the state is made, are in float32 as in DeformableDETR
     )
 )
 

@@ -58,6 +58,21 @@ test_contract = contract.check_family(
 )
 
 
+test_contract_of_boxes = pytest.mark.slow(
+    contract.check_family(
+        Case(
+            "ClipDetector",
+            lambda: heads.ClipDetector(VisTR(SMALL), 2),
+            INPUTS,
+            attends=True,
+            convolves=True,
+            mixes_padding=True,
+            without_effect=test_detr.WITHOUT_EFFECT,
+        )
+    )
+)
+
+
 def draw(seed=0):
     return np.random.default_rng(seed).normal(size=(2, 2, 20, 24, 1)).astype("float32")
 

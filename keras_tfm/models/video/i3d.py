@@ -103,7 +103,7 @@ class I3D(ConfiguredModel):
         videos, trace = video_input(config), Trace()
         maps = trunk(config, videos, trace)
         size = map(min, _over_time(config, config.window), maps[-1].shape[1:4])
-        x = keras.layers.AveragePooling3D(tuple(size), 1, name="window_means")(maps[-1])
+        x = window_means(maps[-1], size)
         x = ops.reshape(x, (-1, np.prod(x.shape[1:4]), x.shape[4]))  # (B, T, D)
         outputs = {"sequence_output": x, "pooled_output": ops.mean(x, axis=1)}
         super().__init__(config, {"videos": videos}, outputs, trace, name=name, **kwargs)
@@ -146,6 +146,16 @@ def trunk(config, videos, trace):
         x = trace.run("encoder", [inception_block(config, next(dims), name) for name in names], x)
         maps.append(x)
     return maps
+
+
+def window_means(x, size):
+    """The means of all windows of this `size` in maps (B, frames, rows, columns, D), one axis after the
+    other: TensorFlow 2.21 has no average over videos in float16 on CPUs.
+    """
+    for axis, length in enumerate(size, start=1):
+        before, count = (slice(None),) * axis, x.shape[axis] - length + 1
+        x = sum(x[(*before, slice(i, i + count))] for i in range(length)) / length
+    return x
 
 
 def normalized(config, dim, side, stride=1, **options):

@@ -160,7 +160,8 @@ class MultiScaleAttention(SameShape):
         sizes = enumerate(self.patch_sizes)
         self.scales = [PatchAttention(self.num_frames, size, name=f"scale_{i}") for i, size in sizes]
         self.output_layer = Convolution(dim, 3, activation=SLOPE, name="output")
-        self.output_layer.build(x_shape)
+        for layer in (*self.scales, self.output_layer):
+            layer.build(x_shape)
 
     def call(self, x, mask=None):
         """`mask` is as in `PatchAttention`."""

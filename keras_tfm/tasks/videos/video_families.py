@@ -19,12 +19,13 @@ FAMILIES = OnDemand({name.lower(): name for name in names_in("video") if name no
 TINY = {
     "num_frames": 16,
     "image_size": 64,
+    "tubelet_size": (2, 16, 16),
+    "patch_size": 16,
     "num_layers": 4,
     "dim": 128,
     "num_heads": 4,
     "intermediate_dim": 384,
 }
-TUBELET = (2, 16, 16)  # frames, height, width
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,9 +41,7 @@ class VideoOptions(ImageOptions):
     num_frames: Annotated[Count | None, Option("frames that the model reads", default="the size's")] = None
 
     def base(self) -> Any:
-        family = self.model_class
-        is_ours = self.size == "tiny" and "tiny" not in family.sizes
-        config = tiny_config(family) if is_ours else super().base()
+        config = tiny_config(self.model_class) if self.size == "tiny" else super().base()
         return config if self.num_frames is None else dataclasses.replace(config, num_frames=self.num_frames)
 
     def model(self, changes: Mapping[str, Any]) -> keras.Model:
@@ -56,11 +55,8 @@ class VideoOptions(ImageOptions):
 
 
 def tiny_config(family: Any) -> Any:
-    """A small configuration of a `family` of models of videos."""
+    """A small configuration of a `family` of models of videos: its size "tiny", or one of `TINY`."""
+    if "tiny" in family.sizes:
+        return family.sizes["tiny"]
     fields = kinds_of(family.config_class).keys()
-    sizes: dict[str, Any] = {name: value for name, value in TINY.items() if name in fields}
-    if "patch_size" in fields:
-        sizes["patch_size"] = TUBELET[1]
-    if "tubelet_size" in fields:
-        sizes["tubelet_size"] = TUBELET[0] if "patch_size" in fields else TUBELET
-    return family.config_class(**sizes)
+    return family.config_class(**{name: value for name, value in TINY.items() if name in fields})
