@@ -28,7 +28,8 @@ def encoder(size="mini"):
     import keras_tfm
 
     keras.utils.set_random_seed(0)
-    backbone = keras_tfm.models.BERT.from_size(size, vocabulary_size=1_000, dropout=0.0)
+    sizes = {"vocabulary_size": 1_000, "dropout": 0.0, "attention_dropout": 0.0}
+    backbone = keras_tfm.models.BERT.from_size(size, **sizes)
     x = keras.layers.Dense(3, dtype="float32")(backbone.output["pooled_output"])
     return keras_tfm.Model(backbone.input, x)
 
