@@ -100,6 +100,19 @@ class VideoClassifier(VideoTask, ClassifyingTask):
         """
         return cls(VideoOptions(size=size).model(changes), class_names)
 
+    # Fewer at once than images: a video is some sixteen of them.
+
+    def predict(self, videos: Any, /, probabilities: bool = False, batch_size: int = 8) -> np.ndarray:
+        return super().predict(videos, probabilities, batch_size)
+
+    def records(
+        self, videos: Any, /, probabilities: bool = False, batch_size: int = 8
+    ) -> list[dict[str, Any]]:
+        return super().records(videos, probabilities, batch_size)
+
+    def probabilities(self, videos: Any, /, batch_size: int = 8) -> np.ndarray:
+        return super().probabilities(videos, batch_size)
+
     @classmethod
     def make(
         cls,
