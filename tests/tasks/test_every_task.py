@@ -239,8 +239,10 @@ def test_decoding_refuses_ids_outside_the_vocabulary(name):
 
 def run_predict(task, path, capsys, monkeypatch, *options):
     """The lines of `keras-tfm predict` and what it says on standard error."""
-    monkeypatch.setattr(tasks, "load", lambda *_, **__: task)
-    main(["predict", "RUN", "--data", str(path), *options])
+    folder = path.parent / "run"
+    task.save(folder, overwrite=True)
+    monkeypatch.setattr(tasks, "load", lambda *_, **__: task)  # what `made` keeps is quicker
+    main(["predict", str(folder), "--data", str(path), *options])
     output = capsys.readouterr()
     assert output.out.endswith("\n")
     return output.out.split("\n")[:-1], output.err
