@@ -55,7 +55,7 @@ class Videos(Clips):
         self,
         folder,
         shape: tuple[int, int, int, int],
-        interpolation: Literal["bilinear", "bicubic"],
+        interpolation: Literal["bilinear", "bicubic", "lanczos"],
         crop_fraction: float,
         keep_aspect: bool,
         frame_step: int | None,
