@@ -88,7 +88,13 @@ class Sampling(Config):
 
 
 class LabelledVideos(NamedTuple):
-    """Videos and the indices (N,) of their labels in `class_names`."""
+    """Videos and the indices (N,) of their labels in `class_names`.
+
+    >>> videos = keras_tfm.data.VideoFiles([np.zeros((4, 8, 8, 3), "uint8")] * 2, shape=(2, 8, 8, 3))
+    >>> data = keras_tfm.data.LabelledVideos(videos, np.array([1, 0]), class_names=["left", "right"])
+    >>> [data.class_names[label] for label in data.labels]
+    ['right', 'left']
+    """
 
     videos: "VideoFiles"
     labels: np.ndarray
@@ -294,6 +300,14 @@ def read_labelled_videos(
 
     Raises:
         DataError: if there are fewer than two classes, or a class has no video that can be read.
+
+    >>> import pathlib, PIL.Image
+    >>> for frame in ("left/first/0", "left/first/1", "right/first/0", "right/first/1"):
+    ...     pathlib.Path("clips", frame).parent.mkdir(parents=True, exist_ok=True)
+    ...     PIL.Image.new("RGB", (8, 8)).save(f"clips/{frame}.png")
+    >>> data = keras_tfm.data.read_labelled_videos("clips", shape=(2, 8, 8, 3))
+    >>> len(data.videos), data.labels.tolist(), data.class_names
+    (2, [0, 1], ['left', 'right'])
     """
     files = files_of(paths)
     for file in files:

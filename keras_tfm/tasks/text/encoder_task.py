@@ -39,6 +39,7 @@ HEAD_ARGUMENTS: dict[str, Any] = {
     "dropout": Rate,
     "input_dropout": Rate,
     "kernel_initializer": Literal["glorot_uniform", "zeros"],
+    "norm_epsilon": Rate | None,
 }
 VOCABULARY_TEXTS = 200_000  # a vocabulary of thousands of pieces hardly changes with more
 
