@@ -239,7 +239,7 @@ def test_decoding_refuses_ids_outside_the_vocabulary(name):
 
 def run_predict(task, path, capsys, monkeypatch, *options):
     """The lines of `keras-tfm predict` and what it says on standard error."""
-    folder = path.parent / "run"
+    folder = path.with_name(f"{path.name}-run")
     task.save(folder, overwrite=True)
     monkeypatch.setattr(tasks, "load", lambda *_, **__: task)  # what `made` keeps is quicker
     main(["predict", str(folder), "--data", str(path), *options])
