@@ -2,7 +2,9 @@
 
 import abc
 import dataclasses
-from typing import Annotated, Any, ClassVar, Literal
+import logging
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import keras
 import numpy as np
@@ -16,6 +18,7 @@ from keras_tfm.heads.classification import classification_loss, soft_classificat
 from keras_tfm.serving.examples import as_columns
 from keras_tfm.tasks.baselines import Baselines, of_classes
 from keras_tfm.tasks.class_weights import class_weights
+from keras_tfm.tasks.images.image_families import ImageOptions
 from keras_tfm.tasks.judgements import Judgements, judged_classes
 from keras_tfm.tasks.learning import rows_of
 from keras_tfm.tasks.measures import cross_entropy
@@ -24,6 +27,7 @@ from keras_tfm.tasks.records import records_of
 from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.training.options import ShareOfArea, WeightedClasses
 
+LOG = logging.getLogger(__name__)
 SOME = 200  # answers, to see whether all are the same
 
 
@@ -110,6 +114,34 @@ class ClassifyingTask(MediaTask, FineTunedTask):
     @abc.abstractmethod
     def prepare(self, inputs: Any) -> Any:
         """Raw inputs as the model's input. Works in a graph and eagerly."""
+
+    @property
+    @abc.abstractmethod
+    def input_size(self) -> str:
+        """The size of what the model reads, in words."""
+
+    @classmethod
+    def make(
+        cls,
+        examples: tuple[Any, np.ndarray],
+        options: ImageOptions,
+        changes: Mapping[str, Any],
+        **fields: Any,
+    ) -> Self:
+        if fields.get("image_size") is not None:
+            changes = {**changes, "image_size": fields["image_size"]}
+        make: Any = cls
+        task = make(options.model(changes), np.unique(examples[1]), **fields)
+        LOG.info(
+            "a new %s, %s: %s become %s; %s and --image-size choose others, --from starts from trained "
+            "weights",
+            type(task.model.backbone).__name__,
+            options.size,
+            cls.unit,
+            task.input_size,
+            ", ".join(["--family", "--size", *options.set_here.values()]),
+        )
+        return task
 
     def batches(
         self, examples: tuple[Any, np.ndarray], training: Any, is_validation: bool = False

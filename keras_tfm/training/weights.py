@@ -103,6 +103,18 @@ def write_tensors(
             raise OSError(f"{path}: {error}") from error
 
 
+def by_path(model: keras.Model) -> dict[str, keras.Variable]:
+    """{path: weight} of all weights."""
+    return {weight.path: weight for weight in model.weights}
+
+
+def assign_by_path(model: keras.Model, given: Mapping[str, Any]) -> None:
+    """Set the weights of `model` for whose path `given` has a variable or an array; the others stay."""
+    for path, weight in by_path(model).items():
+        if path in given:
+            weight.assign(given[path])
+
+
 def _plain(model: keras.Model) -> dict[str, keras.Variable]:
     """{path: weight} of all weights except low-rank updates."""
     updates = {

@@ -113,7 +113,8 @@ def assert_detectors_agree(theirs, images, rng, folder, is_shown):
     back = read_back(theirs, ours, folder)
     again = outputs_of(back, images, mask)
     for name, y in outputs_of(theirs, images, mask).items():
-        np.testing.assert_array_equal(again[name], y)
+        # Callers compare weights; torch's products of few columns round as their memory happens to lie.
+        np.testing.assert_allclose(again[name], y, rtol=1e-5, atol=1e-6)
     return back
 
 

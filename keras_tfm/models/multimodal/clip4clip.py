@@ -19,6 +19,7 @@ from keras_tfm.layers.patches import height_and_width
 from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.models.multimodal.clip import CLIP, CLIPConfig, image_states, projected, text_tower
 from keras_tfm.models.multimodal.dual_encoder import INITIALIZER, DualEncoder, UnitLength, tower_blocks
+from keras_tfm.training.weights import assign_by_path, by_path
 
 HEAD_DIM = 64  # of the blocks over the frames, as everywhere in CLIP
 
@@ -89,12 +90,13 @@ class CLIP4Clip(DualEncoder):
         """
         sizes = {"num_frames": num_frames, "num_frame_layers": num_frame_layers}
         model = cls(cls.config_class(**dataclasses.asdict(clip.config) | sizes))
-        given = {weight.path: weight for weight in clip.weights}
-        for weight in model.weights:
-            source = weight.path.replace("frame_position", "text_embedding/position")
-            source = source.replace("frame_", "text_")
-            if source in given and given[source].shape == weight.shape:
-                weight.assign(given[source])
+        given, shapes = by_path(clip), {path: weight.shape for path, weight in by_path(model).items()}
+        of_frames = {
+            path.replace("text_embedding/position", "frame_position").replace("text_", "frame_"): weight
+            for path, weight in given.items()
+        }
+        alike = {path: x for path, x in of_frames.items() if x.shape == shapes.get(path)}
+        assign_by_path(model, alike | given)
         return model
 
     @property

@@ -24,6 +24,7 @@ from keras_tfm.models.vision.swin import Swin
 from keras_tfm.models.vision.tiny import FIELDS
 from keras_tfm.models.vision.vit import ViT
 from keras_tfm.training.model import Model
+from keras_tfm.training.weights import assign_by_path, by_path
 
 ENCODERS = {family.__name__: family for family in (ViT, Swin, *FIELDS)}
 DECODERS: dict[str, Any] = {"GPT2": gpt2.GPT2, "BART": bart.BART}
@@ -157,13 +158,11 @@ class VisionEncoderDecoder(ConfiguredModel):
             fields |= {field: config.pop(field) for field in shared}
             fields |= {name: type(model).__name__, f"{name}_config": config}
         whole = cls(VisionEncoderDecoderConfig(**fields))
-        weights = {weight.path: weight for weight in encoder.weights}
-        for weight in decoder.weights:
-            path = weight.path
-            weights[path if path.startswith("decoder_") else f"decoder_{path}"] = weight
-        for weight in whole.weights:
-            if weight.path in weights:
-                weight.assign(weights[weight.path])
+        of_decoder = {
+            path if path.startswith("decoder_") else f"decoder_{path}": weight
+            for path, weight in by_path(decoder).items()
+        }
+        assign_by_path(whole, by_path(encoder) | of_decoder)
         return whole
 
     @functools.cached_property

@@ -20,6 +20,7 @@ from keras_tfm.layers.positions import SineTable
 from keras_tfm.layers.tubelets import TubeletEmbedding
 from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.vision.vit import PatchesConfig, ViT
+from keras_tfm.training.weights import assign_by_path, by_path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,10 +101,7 @@ class VideoMAE(ConfiguredModel):
     def encoder(self, **changes):
         """A `VideoMAE` with this one's weights and these `changes` of its configuration, for fine-tuning."""
         model = type(self)(dataclasses.replace(self.config, **changes), dtype=self.dtype_policy)
-        weights = {weight.path: weight for weight in self.weights}
-        for weight in model.weights:
-            if weight.path in weights:
-                weight.assign(weights[weight.path])
+        assign_by_path(model, by_path(self))
         return model
 
 

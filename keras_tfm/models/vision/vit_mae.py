@@ -22,6 +22,7 @@ from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.vision.images import image_input
 from keras_tfm.models.vision.vit import PatchesConfig, ViT, ViTConfig
+from keras_tfm.training.weights import assign_by_path, by_path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,13 +86,10 @@ class ViTMAE(ConfiguredModel):
         fields = dataclasses.asdict(self.config)
         del fields["mask_ratio"]
         vit = ViT(ViTConfig.from_json(fields | changes), dtype=self.dtype_policy)
-        weights = {weight.path: weight for weight in self.weights}
-        for weight in vit.weights:
-            if weight.path in weights:
-                value = weights[weight.path]
-                weight.assign(
-                    value if value.shape == weight.shape else value[1:]
-                )  # a ViT without class token has one position less
+        given, shapes = by_path(self), {path: weight.shape for path, weight in by_path(vit).items()}
+        # A ViT without class token has one position less.
+        shorter = {path: x[1:] for path, x in given.items() if x.shape != shapes.get(path, x.shape)}
+        assign_by_path(vit, given | shorter)
         return vit
 
 

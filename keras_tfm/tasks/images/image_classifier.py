@@ -1,7 +1,6 @@
 """Image classification: a vision backbone, a head, and the preprocessing of raw images."""
 
 import dataclasses
-import logging
 import pathlib
 import types
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,8 +38,6 @@ from keras_tfm.tasks.task import describe_backbone, label_entries, load_any, mak
 from keras_tfm.tasks.task_folder import is_task_folder
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import ImagesInBatch, PartlyTrained
-
-LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,25 +124,9 @@ class ImageClassifier(ImageTask, ClassifyingTask):
         """
         return cls(keras_tfm.models.ViT.from_size(size, **changes), class_names)
 
-    @classmethod
-    def make(
-        cls,
-        examples: tuple[np.ndarray, np.ndarray],
-        options: ImageOptions,
-        changes: Mapping[str, Any],
-        **fields: Any,
-    ) -> Self:
-        if fields.get("image_size") is not None:
-            changes = {**changes, "image_size": fields["image_size"]}
-        task = cls(options.model(changes), np.unique(examples[1]), **fields)
-        LOG.info(
-            "a new %s, %s: images become %d x %d pixels; --family, --size and --image-size choose others, "
-            "--from starts from trained weights",
-            type(task.model.backbone).__name__,
-            options.size,
-            *task.image_shape[:2],
-        )
-        return task
+    @property
+    def input_size(self) -> str:
+        return "{} x {} pixels".format(*self.image_shape)
 
     @classmethod
     def reading(

@@ -30,6 +30,7 @@ from keras_tfm.tasks.text.text_signature import text_signature
 from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import FineTuning
+from keras_tfm.training.weights import assign_by_path, by_path
 
 TextLength = Annotated[int, Between(8, 2**20)]  # room for some tokens between the special ones
 FAMILIES = OnDemand({"bert": "BERT", "recurrent": "Recurrent"})
@@ -337,10 +338,7 @@ def with_parts(backbone: keras.Model, **parts: Any) -> keras.Model:
     if not changes:
         return backbone
     changed = type(backbone)(dataclasses.replace(config, **changes), dtype=backbone.dtype_policy)
-    weights = {weight.path: weight for weight in backbone.weights}
-    for weight in changed.weights:
-        if weight.path in weights:
-            weight.assign(weights[weight.path])
+    assign_by_path(changed, by_path(backbone))
     return changed
 
 

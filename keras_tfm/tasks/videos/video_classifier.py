@@ -1,7 +1,6 @@
 """Video classification: a model of videos, a head, and the sampling and preprocessing of raw videos."""
 
 import dataclasses
-import logging
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Self
@@ -23,8 +22,6 @@ from keras_tfm.tasks.videos.video_families import VideoOptions
 from keras_tfm.tasks.videos.video_task import FIELDS, VideoTask, video_shape_of
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import PartlyTrained
-
-LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,25 +110,9 @@ class VideoClassifier(VideoTask, ClassifyingTask):
     def probabilities(self, videos: Any, /, batch_size: int = 8) -> np.ndarray:
         return super().probabilities(videos, batch_size)
 
-    @classmethod
-    def make(
-        cls,
-        examples: tuple[VideoFiles, np.ndarray],
-        options: VideoOptions,
-        changes: Mapping[str, Any],
-        **fields: Any,
-    ) -> Self:
-        if fields.get("image_size") is not None:
-            changes = {**changes, "image_size": fields["image_size"]}
-        task = cls(options.model(changes), np.unique(examples[1]), **fields)
-        LOG.info(
-            "a new %s, %s: videos become %d frames of %d x %d pixels; --family, --size, --num-frames and "
-            "--image-size choose others, --from starts from trained weights",
-            type(task.model.backbone).__name__,
-            options.size,
-            *task.video_shape[:3],
-        )
-        return task
+    @property
+    def input_size(self) -> str:
+        return "{} frames of {} x {} pixels".format(*self.video_shape)
 
     @classmethod
     def reading(
