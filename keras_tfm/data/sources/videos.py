@@ -325,6 +325,9 @@ def read_labelled_videos(
         if not sources:
             raise DataError(files[0], None, "expected videos, the file is empty")
     else:
+        lost = next((file for file in files if not os.path.exists(file)), None)
+        if lost is not None:
+            raise DataError(lost, None, "cannot be read: No such file or directory")
         raise DataError(files[0], None, f"expected {KINDS}")
     sampling = sampling or Sampling()
     opened_videos, problems = open_videos(sources, shape[0], sampling)

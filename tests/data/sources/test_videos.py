@@ -206,6 +206,8 @@ def test_broken_videos_are_skipped_unless_a_class_has_no_other(classes, caplog):
     shutil.rmtree(classes / "run" / "two")
     with pytest.raises(DataError, match=r"three.mp4: expected a video .*got none that can be read"):
         read_labelled_videos(classes, (2, 8, 8, 3))
+    with pytest.raises(DataError, match=r"nowhere: cannot be read: No such file or directory"):
+        read_labelled_videos(classes / "nowhere", (2, 8, 8, 3))
     with pytest.raises(DataError, match=r"expected a folder of videos by class"):
         read_labelled_videos(classes / "a jump" / "one.mp4", (2, 8, 8, 3))
 
