@@ -159,6 +159,16 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     scores = in_float32(scores)
     if mask is not None:
         scores = scores + ops.cast(ops.logical_not(mask), scores.dtype) * LOWEST
-    # With a single key the weight is exp(0) = 1. Keras warns when it computes a softmax over one value.
-    weights = ops.exp(scores - scores) if scores.shape[-1] == 1 else ops.softmax(scores)
+    weights = _softmax(scores)
     return weights if mask is None else weights * ops.cast(mask, weights.dtype)
+
+
+def _softmax(scores):
+    if scores.shape[-1] == 1:  # a single key weighs exp(0) = 1, and Keras would warn
+        return ops.exp(scores - scores)
+    if len(scores.shape) <= 5:
+        return ops.softmax(scores)
+    # On processors with AVX-512, TensorFlow's kernel refuses more than five axes.
+    shape = ops.shape(scores)
+    rows = ops.softmax(ops.reshape(scores, (-1, shape[-1])))  # (N, S)
+    return ops.reshape(rows, shape)

@@ -25,9 +25,12 @@ def run(function, inputs, **arguments):
 
 
 def assert_close(actual, expected, tolerance=EPSILON):
-    """Absolute and relative at once: within `tolerance` of max(1, |expected|)."""
+    """Absolute and relative at once: within `tolerance` of |expected| and of the array's root mean square, or
+    of 1 where that is less. A number near zero among large ones is a difference of large, rounded ones.
+    """
     for a, e in zip(actual, expected, strict=True):
-        np.testing.assert_allclose(a, e, rtol=tolerance, atol=tolerance)
+        square = np.mean(np.square(np.asarray(e, "float64"))) if np.size(e) else 0
+        np.testing.assert_allclose(a, e, rtol=tolerance, atol=tolerance * max(1, np.sqrt(square)))
 
 
 def assert_equal(actual, expected):

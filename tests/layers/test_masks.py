@@ -139,6 +139,14 @@ def test_masked_softmax_of_any_shape(sizes, rank, ones, seed):
     )
 
 
+@pytest.mark.parametrize("rank", range(1, 8))
+def test_masked_softmax_has_any_number_of_axes(rank):
+    scores = np.random.normal(size=(2,) * (rank - 1) + (5,)).astype("float32")
+    weights = ops.convert_to_numpy(layers.masked_softmax(ops.convert_to_tensor(scores)))
+    exponents = np.exp(scores)
+    np.testing.assert_allclose(weights, exponents / exponents.sum(-1, keepdims=True), rtol=1e-5)
+
+
 # Rows with nothing to attend to -------------------------------------------------------------------
 
 
