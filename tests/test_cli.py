@@ -224,6 +224,7 @@ ALONE = ("train", "translate", "--data", "a", "--out", "b")
         (("train", "classify-images", *ALONE[2:], "--family", "vitt"), "(did you mean vit?)"),
         (("train", "detect", *ALONE[2:], "--family", "detrr"), "(did you mean detr?)"),
         (("train", "classify", "--train", "a", "--out", "b"), "--train a (did you mean --data?)"),
+        (("train", "classify", "a.tsv", "--out", "b"), "a.tsv (did you mean --data a.tsv?)"),
         ((*ALONE, "--config", "{data}/typo.json"), "(did you mean dropout?)"),
         (("plot", "nowhere"), "nowhere: there is no such folder"),
         (

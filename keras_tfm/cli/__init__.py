@@ -49,6 +49,8 @@ class Parser(argparse.ArgumentParser):
             flag = unknown[0].partition("=")[0]
             flags = re.findall(r"--[\w-]+", self.format_help())
             near = meant(RENAMED.get(flag, flag), flags) if flag.startswith("--") else ""
+            if not flag.startswith("-") and "--data" in flags:
+                near = f" (did you mean --data {flag}?)"
             self.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
         return parsed, unknown
 
