@@ -32,10 +32,10 @@ from tests.fresh_process import SERVERS, servers
 TESTS = pathlib.Path(__file__).parent
 PARITY = TESTS / "parity"
 DURATIONS = TESTS / "durations.json"
-# Of CPU time: another part costs some seconds, a longer one may leave a core idle at the end, and memory
-# grows by some 10 MB a second.
-PART_SECONDS = 200
-UNKNOWN_SECONDS = 10  # of a file that was never recorded
+# Of CPU time, as durations.json counts it: another part costs a second or two, a longer one may leave a
+# core idle at the end, and memory grows by some 30 MB a second.
+PART_SECONDS = 60
+UNKNOWN_SECONDS = 3  # of a file that was never recorded
 LISTED_SECONDS = 10  # a test that takes longer is listed
 SHOWN_INVARIANTS = 12  # the dearest
 MOST_REPEATED = 10  # failed tests that run again alone
