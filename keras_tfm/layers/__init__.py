@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     from keras_tfm.layers.regularization import Dropout, StochasticDepth
     from keras_tfm.layers.relations import attention_cost, attention_from_convolution, local_attention_mask
     from keras_tfm.layers.rematerialization import rematerialize
+    from keras_tfm.layers.residual_convolution import ResidualConvolution
     from keras_tfm.layers.spectral import SpectralConvolution
     from keras_tfm.layers.stacks import TransformerDecoder, TransformerEncoder
     from keras_tfm.layers.switch import SwitchFeedForward
