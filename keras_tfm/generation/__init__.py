@@ -1,8 +1,10 @@
-"""Decoding: from a model's logits to sequences.
+"""Decoding: from a model's logits to sequences; and sampling: from noise to images.
 
 `DecodingOptions` says how to decode, and makes a `Decoder` (greedy or sampling), a `BeamSearch` or a
 `ContrastiveSearch`; `DecodingDefaults` are what a published checkpoint brings along. Processors change the
 logits, samplers choose a token, `EndTokens` and `StopSequences` say where a sequence ends.
+
+Diffusion models are sampled by `denoise`, along a `trajectory` of `DDIM`, `DDPM` or `DPMSolver` steps.
 """
 
 from typing import TYPE_CHECKING
@@ -14,6 +16,21 @@ if TYPE_CHECKING:
     from keras_tfm.generation.biases import LengthDecay, Renormalize, SequenceBias, SuppressFirst
     from keras_tfm.generation.contrastive import ContrastiveSearch
     from keras_tfm.generation.defaults import DecodingDefaults
+    from keras_tfm.generation.diffusion import (
+        DDIM,
+        DDPM,
+        DPMSolver,
+        Trajectory,
+        clip,
+        continuous_trajectory,
+        denoise,
+        dynamic_threshold,
+        normal_noise,
+        posterior,
+        predictor,
+        timesteps,
+        trajectory,
+    )
     from keras_tfm.generation.loop import CompiledDecoding, Decoder
     from keras_tfm.generation.options import DecodingOptions
     from keras_tfm.generation.processors import (

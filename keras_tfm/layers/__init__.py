@@ -68,6 +68,22 @@ if TYPE_CHECKING:
     from keras_tfm.layers.image_positions import GridPositionEmbedding, GridSines, SineGridPositionEncoding
     from keras_tfm.layers.masks import causal_mask, combine_masks, masked_mean, masked_softmax
     from keras_tfm.layers.mixing import FourierMixing, TokenMixing
+    from keras_tfm.layers.noise_schedules import (
+        Rates,
+        add_noise,
+        clean_of,
+        cosine_betas,
+        cosine_log_snr,
+        linear_betas,
+        linear_log_snr,
+        noise_of,
+        prediction_of,
+        rates_of_betas,
+        rates_of_log_snr,
+        scaled_linear_betas,
+        sigmoid_betas,
+        zero_terminal_snr,
+    )
     from keras_tfm.layers.normalization import LayerNormalization, RMSNormalization
     from keras_tfm.layers.patch_encoder import PatchEncoder, PrependedTokens
     from keras_tfm.layers.patch_masking import PatchMasking, PatchRestoring, is_hidden

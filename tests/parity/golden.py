@@ -1,7 +1,7 @@
 """Compares our models with stored numbers of their references: `python -m tests.parity.golden FILE...`.
 
 A file holds `config` (JSON: the reference's `class`, its constructor's `args`, of a supernet the `sample`
-that was taken), `weights/<key>`, inputs by name and what the reference made of them: outputs by name and
+that was taken, of functions the `variants` of `args`), `weights/<key>`, inputs by name and what the reference made of them: outputs by name and
 `features/<name>`; `sampled/<key>`, the weights of a sample, are not read. For each file it prints the class
 and, for each output, the greatest difference as a part of the reference's greatest value. It ends with 1
 where one exceeds 2e-5 or is not made. PyTorch is not needed.
@@ -35,7 +35,8 @@ def errors_of(path):
         return config["class"], None
     parameters = inspect.signature(read).parameters
     if "arrays" in parameters:
-        inputs, ours = read(config["args"], arrays)
+        variants = {"variants": config["variants"]} if "variants" in config else {}
+        inputs, ours = read(config["args"] | variants, arrays)
         return config["class"], differences({x: y for x, y in arrays.items() if x not in inputs}, ours)
     keys = [name for name in arrays if name.startswith("weights/")]
     weights = {name.removeprefix("weights/"): arrays.pop(name) for name in keys}
