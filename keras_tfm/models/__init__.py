@@ -30,6 +30,8 @@ if TYPE_CHECKING:
         VisionEncoderDecoder,
         VisionEncoderDecoderConfig,
     )
+    from keras_tfm.models.pictures.imagen import ImagenUNet, ImagenUNetConfig
+    from keras_tfm.models.pictures.unet import DiffusionUNet, DiffusionUNetConfig
     from keras_tfm.models.series.autoregressive import Autoregressive, AutoregressiveConfig
     from keras_tfm.models.text.albert import ALBERT, ALBERTConfig
     from keras_tfm.models.text.bart import BART, BARTConfig

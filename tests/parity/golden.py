@@ -1,10 +1,10 @@
 """Compares our models with stored numbers of their references: `python -m tests.parity.golden FILE...`.
 
 A file holds `config` (JSON: the reference's `class`, its constructor's `args`, of a supernet the `sample`
-that was taken, of functions the `variants` of `args`), `weights/<key>`, inputs by name and what the reference made of them: outputs by name and
-`features/<name>`; `sampled/<key>`, the weights of a sample, are not read. For each file it prints the class
-and, for each output, the greatest difference as a part of the reference's greatest value. It ends with 1
-where one exceeds 2e-5 or is not made. PyTorch is not needed.
+that was taken, of functions the `variants` of `args`), `weights/<key>`, inputs by name and what the reference
+made of them: outputs by name and `features/<name>`; `sampled/<key>`, the weights of a sample, are not read.
+For each file it prints the class and, for each output, the greatest difference as a part of the reference's
+greatest value. It ends with 1 where one exceeds 2e-5 or is not made. PyTorch is not needed.
 """
 
 import inspect
