@@ -1,4 +1,4 @@
-"""Imagen's U-Nets: texts that are absent, cut off or padded, attention by cosines, the re-creation's names."""
+"""Imagen: texts that are absent, cut off or padded, attention by cosines, the names of the re-creation."""
 
 import dataclasses
 
@@ -33,6 +33,8 @@ LARGE = dataclasses.replace(
 )
 INPUTS = {"images": floats(8, 8, 2), "log_snr": floats(), "text": floats("S", 5), "text_mask": mask("S")}
 SMALL_IMAGE = {"low_resolution": floats(8, 8, 2), "low_resolution_log_snr": floats()}
+# It is for texts without any token; it adds the same to all scores.
+WITHOUT_EFFECT = ("text_vector/null", "gate/score/bias")
 
 test_contract = contract.check_family(
     Case(
@@ -41,7 +43,7 @@ test_contract = contract.check_family(
         INPUTS,
         convolves=True,
         attends=True,
-        without_effect=("text_vector/null",),  # of texts without any token
+        without_effect=WITHOUT_EFFECT,
     ),
     Case(
         "super-resolution",
@@ -49,7 +51,7 @@ test_contract = contract.check_family(
         INPUTS | SMALL_IMAGE,
         convolves=True,
         attends=True,
-        without_effect=("text_vector/null",),
+        without_effect=WITHOUT_EFFECT,
     ),
 )
 

@@ -144,8 +144,8 @@ class DiffusionUNet(ConfiguredModel):
         super().__init__(config, inputs, outputs, trace, name=name, **kwargs)
 
     def _fill(self, name, inputs):
-        if name == "classes":
-            return ops.full(ops.shape(inputs["timesteps"]), self.config.num_classes, "int32")
+        if name == "classes" and "images" in inputs:
+            return ops.full(ops.shape(inputs["images"])[:1], self.config.num_classes, "int32")
         return super()._fill(name, inputs)
 
 
@@ -200,6 +200,7 @@ class MapTransformer(SameShape):
 # 2022 as it was published under the name Stable Diffusion 1.
 _ORIGINAL: Any = {"epsilon": 1e-6, "sines": "sines first", "pads": "after"}
 DiffusionUNet.sizes = {
+    "tiny": DiffusionUNetConfig(dims=(32, 64), attends=(False, True), num_layers=1, num_groups=8),
     "CIFAR-10": DiffusionUNetConfig(dropout=0.1, **_ORIGINAL),
     "256": DiffusionUNetConfig(
         256, dims=(128, 128, 256, 256, 512, 512), attends=(False,) * 4 + (True, False), **_ORIGINAL
