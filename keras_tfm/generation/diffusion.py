@@ -170,7 +170,7 @@ def timesteps(total: int, num_steps: int, spacing: Spacing = "leading", offset: 
             "{} must be from 1 to {:,}, the schedule's; it is {:,}.", Field("num_steps"), total, num_steps
         )
     if spacing == "leading":
-        places = np.arange(num_steps)[::-1] * (total // num_steps) + offset
+        places = np.arange(num_steps, dtype="float64")[::-1] * (total // num_steps) + offset
     elif spacing == "trailing":
         places = np.round(np.arange(num_steps, 0, -1) * (total / num_steps)) - 1
     elif spacing == "linspace":
@@ -342,10 +342,10 @@ def predictor(
     [[2.0]]
     """
     require("guidance", guidance)
-    inputs = dict(inputs or {})
+    inputs, without = dict(inputs or {}), dict(without or {})
     is_guided = ops.is_tensor(guidance) or guidance != 1
-    if is_guided and (without is None or without.keys() != inputs.keys()):
-        raise Refusal("without", f"the inputs {', '.join(inputs)} for no condition", dict(without or {}))
+    if is_guided and without.keys() != inputs.keys():
+        raise Refusal("without", f"the inputs {', '.join(inputs)} for no condition", without)
 
     def predict(x, times):
         if not is_guided:

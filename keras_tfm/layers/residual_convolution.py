@@ -76,7 +76,8 @@ class ResidualConvolution(Layer):
             (self.convolution_2, shape),
         ):
             layer.build(input_shape)
-        self.projection = self.shortcut = None
+        self.projection: Any = None
+        self.shortcut: Any = None
         if condition_shape is not None:
             self.projection = Dense(self.filters * (2 if self.modulates else 1), name="condition")
             self.projection.build(condition_shape)

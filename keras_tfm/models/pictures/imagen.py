@@ -17,7 +17,6 @@ import keras
 from keras import ops
 
 from keras_tfm.configs import Config, Length, Refusal, Size, Whole
-from keras_tfm.layers.attention.multi_head import Attention
 from keras_tfm.layers.blocks import Block, Residual
 from keras_tfm.layers.chain import Parallel
 from keras_tfm.layers.convolution import Convolution
@@ -144,27 +143,27 @@ class ImagenUNet(ConfiguredModel):
             block = ResidualConvolution(dim, norm, 0.0, True, attention, gate, name=f"{stack}_{name}")
             return trace.run(stack, [block], x, **tensors)
 
-        def attend(stack, x, tensors, heads=(config.num_heads, config.key_dim)):
+        def attend(stack, x, tensors):
             """A Transformer block on the cells of a map."""
-            block = _transformer(x.shape[-1], *heads, name=f"{stack}_transformer")
+            block = _transformer(config, x.shape[-1], f"{stack}_transformer")
             y = trace.run(stack, [block], flatten_map(x), **tensors)
             return to_map(y, x.shape[1:3])
 
-        def level(stack, x, dim, count, attends, attends_to_context, skip):
-            """The blocks of a level; `skip` is called before each residual block, and `keep` after."""
-            join, keep = skip
-            heads = (config.num_heads, config.key_dim) if attends_to_context else None
-            x = run(stack, join(x), dim, "first", heads, gated=False)
-            for i in range(count):
-                x = keep(run(stack, join(x), dim, f"block_{i}"))
-            return attend(stack, x, {"attention": {"context": context}}) if attends else x
+        def level(i, stack, x, dim, before, after):
+            """The blocks of level `i`; `before` is called on the input of each residual block, `after` on the
+            output of all but the first.
+            """
+            heads = (config.num_heads, config.key_dim) if config.attends_to_context[i] else None
+            x = run(stack, before(x), dim, "first", heads, gated=False)
+            for block in range(config.num_layers[i]):
+                x = after(run(stack, before(x), dim, f"block_{block}"))
+            return attend(stack, x, {"attention": {"context": context}}) if config.attends[i] else x
 
         x = _first(config, x)
         if config.halves_first:
             x = run("first", x, config.dims[0], "block")
         kept: list[Any] = []
-        settings = (config.num_layers, config.attends, config.attends_to_context)
-        levels = list(enumerate(zip(config.dims, *settings, strict=True)))
+        levels = list(enumerate(config.dims))
         widths = (config.dims[0], *config.dims[:-1])  # into each level
 
         def keep(x):
@@ -174,11 +173,11 @@ class ImagenUNet(ConfiguredModel):
         def join(x):
             return ops.concatenate([x, kept.pop() * 2**-0.5], axis=-1)
 
-        for i, (dim, *options) in levels:
+        for i, dim in levels:
             stack = f"down_{i}"
             if config.halves_first:
                 x = _halving(dim, stack)(x)
-            x = level(stack, x, x.shape[-1], *options, (lambda x: x, keep))
+            x = level(i, stack, x, x.shape[-1], lambda x: x, keep)
             keep(x)
             if i == len(levels) - 1 and not config.halves_first:
                 wide, narrow = (Convolution(dim, side, name=f"{stack}_last_{side}") for side in (3, 1))
@@ -188,9 +187,9 @@ class ImagenUNet(ConfiguredModel):
         x = run("middle", x, config.dims[-1], "block_0", MIDDLE, gated=False)
         x = attend("middle", x, {})
         x = run("middle", x, config.dims[-1], "block_1", MIDDLE, gated=False)
-        for i, (dim, *options) in reversed(levels):
+        for i, dim in reversed(levels):
             stack = f"up_{i}"
-            x = level(stack, x, dim, *options, (join, lambda x: x))
+            x = level(i, stack, x, dim, join, lambda x: x)
             if i or config.halves_first:
                 x = _doubled(x, widths[i], stack)
         x = run("last", x, config.dims[0], "block")
@@ -224,9 +223,9 @@ def _first(config, x):
     return Parallel(convolutions, name="convolution_in")(x)
 
 
-def _transformer(dim, num_heads, key_dim, name):
-    options = {"num_key_value_heads": 1, "joins": True}
-    attention: Attention = cosine_attention(dim, num_heads, key_dim, scaling_norm(), **options)
+def _transformer(config, dim, name):
+    options: Any = {"num_key_value_heads": 1, "joins": True}
+    attention = cosine_attention(dim, config.num_heads, config.key_dim, scaling_norm(), **options)
     parts = {
         "attention": Residual(attention, scaling_norm(), normalize="input"),
         "feedforward": feedforward(dim),

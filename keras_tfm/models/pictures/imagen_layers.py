@@ -62,7 +62,8 @@ class CosineProjections(Layer):
         self.query.build(query_shape)
         self.key_value = HeadProjection(heads, (width, width), use_bias=False, name="key_value")
         self.key_value.build(query_shape if value_shape is None or self.joins else value_shape)
-        self.context_norm = self.context_key_value = None
+        self.context_norm: Any = None
+        self.context_key_value: Any = None
         if self.joins and value_shape is not None:
             self.context_norm = LayerNormalization(EPSILON, name="context_norm")
             self.context_key_value = HeadProjection(heads, (width, width), name="context_key_value")

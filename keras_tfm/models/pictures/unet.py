@@ -122,7 +122,7 @@ class DiffusionUNet(ConfiguredModel):
         x = Convolution(config.dims[0], name="convolution_in")(images)
         skips = [x]
         levels = list(enumerate(zip(config.dims, config.attends, strict=True)))
-        padding = "same" if config.pads == "after" else None
+        padding: Any = "same" if config.pads == "after" else None
         for level, (dim, attends) in levels:
             for i in range(config.num_layers):
                 x = run(f"down_{level}", x, dim, i, attends)
