@@ -128,6 +128,10 @@ class DPMSolver(Value):
 class Trajectory(NamedTuple):
     """The n steps of sampling: the `times` (n,) that the network is asked with, and the `rates` (n + 1,)
     before each step and after the last.
+
+    >>> rates = keras_tfm.layers.Rates(np.array([0.6, 1.0]), np.array([0.8, 0.0]))
+    >>> len(keras_tfm.generation.Trajectory(np.array([7]), rates).times)
+    1
     """
 
     times: Any
