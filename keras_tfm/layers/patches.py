@@ -241,8 +241,8 @@ class PatchMerging(Layer):
 
 
 class PixelShuffle(Layer):
-    """A map whose sides are `factor` times as long, made of its channels: (B, H, W, factor² C) -> (B, factor H,
-    factor W, C).
+    """A map whose sides are `factor` times as long, made of its channels: (B, H, W, factor² C) -> (B, factor
+    H, factor W, C).
 
     Shi et al. 2016, "Real-Time Single Image and Video Super-Resolution Using an Efficient Sub-Pixel
     Convolutional Neural Network", section 3.2. The channels are ordered as the numbers of a patch, by (row,

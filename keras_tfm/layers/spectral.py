@@ -17,6 +17,7 @@ from keras_tfm.layers.compiler.products import multiply
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.empty_batch import never_empty
+from keras_tfm.layers.feedforward import activation_of
 from keras_tfm.layers.signatures import Activation, Axes
 from keras_tfm.registry import register
 
@@ -85,8 +86,9 @@ class SpectralConvolution(Spectral, Convolution):
         keeps_norm: bool = False,
         **kwargs: Any,
     ) -> None:
-        options = {"norm": norm, "activation": activation, "use_bias": use_bias, "dilation": dilation}
-        super().__init__(filters, kernel_size, stride, padding, groups, **options, **kwargs)
+        super().__init__(
+            filters, kernel_size, stride, padding, groups, norm, activation, use_bias, dilation, **kwargs
+        )
         self.keeps_norm = keeps_norm
 
     def build(self, x_shape):
@@ -114,8 +116,15 @@ class SpectralDense(Spectral, Dense):
     TensorShape([1, 5, 16])
     """
 
-    def __init__(self, *args: Any, keeps_norm: bool = False, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(
+        self,
+        units: int,
+        activation: Activation = None,
+        use_bias: bool = True,
+        keeps_norm: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(units, activation_of(activation), use_bias, **kwargs)
         self.keeps_norm = keeps_norm
 
     def build(self, x_shape):
@@ -125,6 +134,11 @@ class SpectralDense(Spectral, Dense):
     def call(self, x, training=None):
         """(..., D) -> (..., units)."""
         return self.activation(multiply(x, self.normalized(self.kernel, training), self.bias))
+
+    @property
+    def variable_serialization_spec(self):
+        """What Keras keeps in a file of a dense layer's weights, {None: the names of its variables}."""
+        return {None: ["kernel", "bias", "vector", *(["initial_norm"] if self.keeps_norm else [])]}
 
     def quantize(self, *args, **kwargs):
         raise ValueError(f"{self.path!r} has a kernel that is normalised at each call: it stays in floats.")

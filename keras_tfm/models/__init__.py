@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         TransGANDiscriminator,
         TransGANDiscriminatorConfig,
     )
+    from keras_tfm.models.pictures.ttsr import TTSR, TTSRConfig
     from keras_tfm.models.pictures.vitgan import (
         ViTGAN,
         ViTGANConfig,

@@ -1,5 +1,5 @@
-"""Attention by the distance of queries and keys, whose gradients are bounded (Kim, Papamakarios and Mnih 2021,
-"The Lipschitz Constant of Self-Attention", section 3.3).
+"""Attention by the distance of queries and keys, whose gradients are bounded (Kim, Papamakarios and Mnih
+2021, "The Lipschitz Constant of Self-Attention", section 3.3).
 """
 
 from typing import Any

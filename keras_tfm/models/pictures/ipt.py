@@ -1,11 +1,11 @@
-"""IPT (Chen et al. 2021, "Pre-Trained Image Processing Transformer"): one Transformer between a head and a tail
-for each of several ways in which pictures are spoilt.
+"""IPT (Chen et al. 2021, "Pre-Trained Image Processing Transformer"): one Transformer between a head and a
+tail for each of several ways in which pictures are spoilt.
 
     images -> head of the task -> tokens of 3 x 3 cells -> encoder
-                                  query of the task     -> decoder -> a map, added to the head's -> tail of the task
+                                  query of the task     -> decoder -> a map, added to the head's -> tail
 
-The learned positions are added to queries and keys in every block. Architecture only: no published weights are
-read.
+The learned positions are added to queries and keys in every block. Architecture only: no published weights
+are read.
 """
 
 import dataclasses
@@ -178,8 +178,8 @@ def steps_of(scale):
     return [3] if scale == 3 else [2] * (scale.bit_length() - 1)
 
 
-# Chen et al. 2021, section 3.1, and the authors' code: 115.5 M parameters, with a head and a tail of each task.
-# tiny is this package's own.
+# Chen et al. 2021, section 3.1, and the authors' code: 115.5 M parameters, with a head and a tail of each
+# task. tiny is this package's own.
 IPT.sizes = {
     "base": IPTConfig(),
     "tiny": IPTConfig(("x2", "denoise"), (2, 1), 12, 2, num_features=12, num_layers=2, num_heads=4),

@@ -1,8 +1,8 @@
-"""TransGAN (Jiang, Chang and Wang 2021, "TransGAN: Two Pure Transformers Can Make One Strong GAN, and That Can
-Scale Up"): a generator of pictures without convolutions, and its discriminator.
+"""TransGAN (Jiang, Chang and Wang 2021, "TransGAN: Two Pure Transformers Can Make One Strong GAN, and That
+Can Scale Up"): a generator of pictures without convolutions, and its discriminator.
 
-    generator       latents -> a map of 8 x 8 cells -> blocks -> twice the side, 1/4 of the width -> blocks -> ...
-    discriminator   patches of P -> blocks -> half the side, joined by patches of 2 P -> blocks -> ...
+    generator       latents -> a map of 8 x 8 cells -> blocks -> twice the side, 1/4 of the width -> ...
+    discriminator   patches of P -> blocks -> half the side, joined by patches of 2 P -> ...
 
 Cells of larger maps attend to their window alone. Architecture only: no published weights are read. The sizes
 of the discriminator are this package's, where the paper's text has none.
@@ -102,16 +102,16 @@ class TransGAN(ConfiguredModel):
         latents, side = keras.Input((config.latent_dim,), name="latents"), config.first_side
         x = Dense(side**2 * config.dim, name="first_map")(latents)
         x = ops.reshape(x, (-1, side, side, config.dim))  # (B, rows, columns, D)
-        trace, self_maps = Trace(), []
+        trace, maps = Trace(), []
         for stage, depth in enumerate(config.depths):
             if stage:
                 x = PixelShuffle(2, name=f"stage_{stage}_shuffle")(x)  # (B, 2 rows, 2 columns, D / 4)
             x = GridPositionEmbedding(initializer=POSITIONS, name=f"stage_{stage}_positions")(x)
             x = trace.run("generator", [self.block(config, x.shape, stage, i) for i in range(depth)], x)
-            self_maps.append(x)
+            maps.append(x)
         outputs = {"images": Dense(config.num_channels, name="colour")(x)}
         super().__init__(config, {"latents": latents}, outputs, trace, name=name, **kwargs)
-        self.maps = self_maps
+        self.maps = maps
 
     @classmethod
     def block(cls, config, x_shape, stage, index):
@@ -145,8 +145,8 @@ def block_of(config, attention, x_shape, name):
 
 
 class PixelNormalization(SameShape):
-    """x / sqrt(mean(x²) + epsilon) over the last axis, in any shape (Karras et al. 2018, "Progressive Growing of
-    GANs", section 4.2); it has no weights.
+    """x / sqrt(mean(x²) + epsilon) over the last axis, in any shape (Karras et al. 2018, "Progressive Growing
+    of GANs", section 4.2); it has no weights.
     """
 
     def __init__(self, epsilon: float = 1e-8, **kwargs: Any) -> None:
@@ -214,7 +214,9 @@ class TransGANDiscriminator(ConfiguredModel):
             if x is None:
                 x = GridPositionEmbedding(initializer=POSITIONS, name="positions")(patches)
             else:
-                x = ops.concatenate([ops.average_pool(x, 2, 2), patches], axis=-1)  # (B, rows / 2, columns / 2, D)
+                x = ops.concatenate(
+                    [ops.average_pool(x, 2, 2), patches], axis=-1
+                )  # (B, rows / 2, columns / 2, D)
             blocks = [TransGAN.block(config, x.shape, stage, i) for i in range(depth)]
             x = trace.run("discriminator", blocks, x)
         x = PrependedTokens(initializer=POSITIONS, name="class_token")(flatten_map(x))

@@ -1,11 +1,11 @@
-"""ViTGAN (Lee et al. 2022, "ViTGAN: Training GANs with Vision Transformers"): a generator of pictures, and the
-discriminator that it learns from.
+"""ViTGAN (Lee et al. 2022, "ViTGAN: Training GANs with Vision Transformers"): a generator of pictures, and
+the discriminator that it learns from.
 
     latents -> w, learned positions -> blocks, whose norms w modulates -> each token's pixels as a function
     images  -> patches that overlap -> blocks of attention by distance -> the score of a class token
 
-All kernels of the discriminator keep the greatest singular value that they begin with. The paper leaves open how
-the function of a pixel's place gets its token: here each has a dense layer, and the two are added.
+All kernels of the discriminator keep the greatest singular value that they begin with. The paper leaves open
+how the function of a pixel's place gets its token: here each has a dense layer, and the two are added.
 """
 
 import dataclasses
@@ -105,7 +105,7 @@ class ViTGAN(ConfiguredModel):
 
 
 class ModulatedBlock(SameShape):
-    """A block whose two norms, at the inputs of its parts, are modulated: `x` (B, T, D) and `w` -> (B, T, D)."""
+    """A block whose two norms, at the inputs of its parts, `w` modulates: `x` (B, T, D) -> (B, T, D)."""
 
     is_block = True  # read by `rematerialize`, and where learning rates or freezing depend on depth
 
@@ -132,7 +132,8 @@ class ModulatedBlock(SameShape):
 
 
 class PixelFunction(Layer):
-    """The pixels of a patch as a function of their places, which a token determines: (B, N, D) -> (B, N, P P C).
+    """The pixels of a patch as a function of their places, which a token determines: (B, N, D) -> (B, N, P P
+    C).
 
     tanh(W sin(frequency (E + U y))), where y is the token and E a linear function of Fourier features of a
     pixel's place, sines and cosines (section 3.3 of Lee et al.; Sitzmann et al. 2020, "SIREN").
@@ -253,8 +254,9 @@ def dense(units, activation=None, **options):
     return SpectralDense(units, activation, keeps_norm=True, **options)
 
 
-# Lee et al. 2022, section 4.1: four blocks for images of 32 x 32, six for 64 x 64, of ViT-S's width. The sides
-# of patches and the widths of the latents are this package's, and so is tiny, for the digits of scikit-learn.
+# Lee et al. 2022, section 4.1: four blocks for images of 32 x 32, six for 64 x 64, of ViT-S's width. The
+# sides of patches and the widths of the latents are this package's, and so is tiny, for the digits of
+# scikit-learn.
 _TINY: dict[str, Any] = {"image_size": 8, "patch_size": 2, "num_channels": 1, "num_layers": 3, "dim": 64}
 _TINY |= {"num_heads": 4, "intermediate_dim": 128}
 _64: dict[str, Any] = {"image_size": 64, "patch_size": 8, "num_layers": 6}

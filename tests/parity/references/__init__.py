@@ -42,6 +42,8 @@ READERS = {
     "models/shuffle_transformer.py ShuffleTransformer": "shuffle_transformer",
     "ppriyank/Video-Action-Transformer-Network-Pytorch- transformer_v2.py Tail": "action_transformer",
     "researchmm/STTN model/sttn.py InpaintGenerator": "sttn",
+    "researchmm/TTSR model/MainNet.py MainNet": "ttsr",
+    "researchmm/TTSR model/SearchTransfer.py SearchTransfer": "ttsr.read_transfer",
     "timm.layers.bottleneck_attn.BottleneckAttn": "botnet.read_attention",
     "timm.models.byobnet.ByobNet": "botnet",
     "timm.models.cait.Cait": "timm.read_cait",

@@ -10,15 +10,24 @@ from keras_tfm.training.safetensors import CheckpointError
 from tests.parity.references.state import check_arguments, in_order, rows_before_channels
 
 FIXED = {"dropout_rate": 0, "no_mlp": False, "pos_every": True, "no_pos": False, "no_norm": False}
-READS = ("in_proj_weight", "linear1.weight", "linear_encoding.weight", "mlp_head.0.weight", "pe.weight", "query")
-WRITES = ("out_proj.weight", "linear2.weight", "linear2.bias", "linear_encoding.weight", "linear_encoding.bias",
-          "mlp_head.3.weight", "mlp_head.3.bias", *(f"norm{i}.{x}" for i in (1, 2, 3) for x in ("weight", "bias")),
-          )  # fmt: skip
+NORMS = tuple(f"norm{i}.{part}" for i in (1, 2, 3) for part in ("weight", "bias"))
+READS = ("in_proj_weight", "linear1.weight", "linear_encoding.weight", "mlp_head.0.weight", "pe.weight")
+LAYERS = ("linear2", "linear_encoding", "mlp_head.3")
+WRITES = ("out_proj.weight", *(f"{layer}.{part}" for layer in LAYERS for part in ("weight", "bias")), *NORMS)
 
 
 def config_of(arguments):
     """Our configuration for their arguments; CheckpointError for others."""
-    names = {"scale", "patch_size", "rgb_range", "n_colors", "n_feats", "patch_dim", "num_heads", "num_layers"}
+    names = {
+        "scale",
+        "patch_size",
+        "rgb_range",
+        "n_colors",
+        "n_feats",
+        "patch_dim",
+        "num_heads",
+        "num_layers",
+    }
     check_arguments(arguments, {*names, *FIXED, "num_queries"}, "IPT")
     for name, value in FIXED.items():
         if arguments.get(name, value) != value:
@@ -101,7 +110,8 @@ def read(arguments, weights):
     for i, task in enumerate(config.tasks):
         outputs[f"output_{i}"] = model.output[task]
         outputs[f"features/head_{i}"] = model.get_layer(f"{task}_head").output
-        # A stack's states of all tasks stand in a row: the input of the first task's, then each block's output.
+        # A stack's states of all tasks stand in a row: the input of the first task's, then each block's
+        # output.
         last = (i + 1) * config.num_layers
         for stack in ("encoder", "decoder"):
             outputs[f"features/{stack}_{i}"] = ops.take(states[stack][last], back, axis=-1)

@@ -1,9 +1,10 @@
 """TransGAN's generator as its authors' code has it, with noise before each attention.
 
-Where a map gets twice as large, theirs takes the channels in the order (C, 2, 2), ours (2, 2, C): the channels
-of all stages but the last are reordered.
+Where a map gets twice as large, theirs takes the channels in the order (C, 2, 2), ours (2, 2, C): the
+channels of all stages but the last are reordered.
 """
 
+import keras
 import numpy as np
 from keras import ops
 
@@ -37,7 +38,7 @@ class Noise(SameShape):
         return x + self.strength * ops.reshape(ops.convert_to_tensor(self.noise), (-1, *x.shape[1:3], 1))
 
 
-class Generator(TransGAN):
+class NoisyTransGAN(TransGAN):
     """With noise."""
 
     @classmethod
@@ -101,7 +102,7 @@ def read(arguments, arrays):
     depths = tuple(map(int, arguments["g_depth"].split(",")))
     config = TransGANConfig(**fields, depths=depths, relative_positions=False, norm="layer")
     weights = {key.removeprefix("weights/"): x for key, x in arrays.items() if key.startswith("weights/")}
-    model = Generator(config)
+    model = NoisyTransGAN(config)
     read_state(model, reorder(weights, config), rows(config))
     latents = {"latents": arrays["latents"]}
     outputs = {"output_without_noise": model(latents)["images"]}
@@ -110,9 +111,9 @@ def read(arguments, arrays):
             block = model.get_layer(f"stage_{stage}_block_{i}")
             block.attention.branch.layers[0].noise = arrays[f"noise/{name}.block.{i}.attn"]
     outputs["output"] = model(latents)["images"]
-    import keras
-
-    for stage, (x, (_, order)) in enumerate(zip(keras.Model(model.input, model.maps)(latents), stages_of(config), strict=True)):
-        outputs[f"features/stage_{stage}"] = np.asarray(x).reshape(len(x), -1, len(order))[..., np.argsort(order)]
+    maps = keras.Model(model.input, model.maps)(latents)
+    for stage, (x, (_, order)) in enumerate(zip(maps, stages_of(config), strict=True)):
+        x = np.asarray(x).reshape(len(x), -1, len(order))  # (B, N, D)
+        outputs[f"features/stage_{stage}"] = x[..., np.argsort(order)]
     inputs = {key for key in arrays if key.startswith(("weights/", "noise/"))} | {"latents"}
     return inputs, outputs

@@ -1,8 +1,8 @@
 """ViTGAN as wilile26811249/ViTGAN has it, whose generator and discriminator differ from the paper.
 
-The generator has a w for each token, norms modulated by w times a number, and two layers of sines that draw one
-row of pixels for a token. The discriminator has a softmax of the distance, not of minus its square, normalises
-the joint kernel of queries, keys and values alone, and cuts patches without a margin.
+The generator has a w for each token, norms modulated by w times a number, and two layers of sines that draw
+one row of pixels for a token. The discriminator has a softmax of the distance, not of minus its square,
+normalises the joint kernel of queries, keys and values alone, and cuts patches without a margin.
 """
 
 import keras
@@ -25,7 +25,7 @@ from tests.parity.references.state import check_arguments
 ROOT = "Transformer_Encoder.blocks.{}"
 
 
-class Generator(ViTGAN):
+class RowViTGAN(ViTGAN):
     """With a w for each token, and a row of pixels for each."""
 
     @classmethod
@@ -47,7 +47,7 @@ class Generator(ViTGAN):
         return ops.transpose(ops.reshape(x, (-1, config.num_channels, size, size)), (0, 2, 3, 1))
 
 
-class Discriminator(ViTGANDiscriminator):
+class FarViTGANDiscriminator(ViTGANDiscriminator):
     """With softmax(distance) of patches that are cut without a margin, and few normalised kernels."""
 
     in_order = True  # whether a patch holds all channels of one place
@@ -66,7 +66,7 @@ class Discriminator(ViTGANDiscriminator):
         return Block(parts, name=f"block_{index}")
 
 
-class PublishedDiscriminator(Discriminator):
+class CutViTGANDiscriminator(FarViTGANDiscriminator):
     """The patches of the authors' code: each holds neighbouring patches of one channel."""
 
     in_order = False
@@ -93,7 +93,7 @@ def patches_of(config, images, in_order):
 
 
 def rows(config, branch):
-    """The rows of a block, whose columns of queries, keys and values theirs has in the order (K, three, H)."""
+    """The rows of a block, whose queries, keys and values theirs has in the order (K, three, H)."""
     order = np.arange(3 * config.dim).reshape(-1, 3, config.num_heads).transpose(1, 2, 0).ravel()
     attention, feedforward = f"block_{{}}/attention{branch}", f"block_{{}}/feedforward{branch}"
     return [
@@ -117,11 +117,14 @@ def read_generator(arguments, weights):
         num_heads=arguments["num_heads"],
         intermediate_dim=4 * dim,
     )
-    model = Generator(config)
+    model = RowViTGAN(config)
     norms = {"norm": "sln_norm"}
     for i in range(config.num_layers):
         theirs = ROOT.format(i)
-        norms |= {f"block_{i}/attention_norm": f"{theirs}.norm1", f"block_{i}/feedforward_norm": f"{theirs}.norm2"}
+        norms |= {
+            f"block_{i}/attention_norm": f"{theirs}.norm1",
+            f"block_{i}/feedforward_norm": f"{theirs}.norm2",
+        }
     table = rows(config, "")
     table += [*weight("positions/table", "pos_emb1D"), *linear("mapping", "mlp")]
     table += [*linear("hidden", "w_out.0.linear"), *linear("colour", "w_out.1.linear")]
@@ -130,7 +133,10 @@ def read_generator(arguments, weights):
         names = ("gamma", "beta", "ln.weight", "ln.bias")
         gamma, beta, scale, shift = (weights.pop(f"{theirs}.{name}").ravel() for name in names)
         for name, diagonal in (("gamma", gamma * scale), ("beta", gamma * shift + beta)):
-            weights |= {f"{ours}.{name}.weight": np.diag(diagonal), f"{ours}.{name}.bias": np.zeros(dim, "float32")}
+            weights |= {
+                f"{ours}.{name}.weight": np.diag(diagonal),
+                f"{ours}.{name}.bias": np.zeros(dim, "float32"),
+            }
             table += linear(f"{ours}/{name}", f"{ours}.{name}")
     read_state(model, weights, table)
     states = model.hidden_states["generator"][1:]
@@ -173,7 +179,10 @@ def read_discriminator(arguments, arrays):
         *weight("score/vector", "mlp_head.1.vector"),
         *weight("score/initial_norm", "mlp_head.1.initial_norm"),
     ]
-    for name, kind in (("output", PublishedDiscriminator), ("output_patches_in_order", Discriminator)):
+    for name, kind in (
+        ("output", CutViTGANDiscriminator),
+        ("output_patches_in_order", FarViTGANDiscriminator),
+    ):
         model = kind(config)
         read_state(model, weights, table)
         if name == "output":
