@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from keras_tfm.layers.attention.cross_covariance import CrossCovarianceAttention
     from keras_tfm.layers.attention.deformable import DeformableAttention, OffsetRing, sample_bilinear
     from keras_tfm.layers.attention.disentangled import DisentangledAttention, DistanceEmbedding
+    from keras_tfm.layers.attention.distance import DistanceAttention, TiedProjections
     from keras_tfm.layers.attention.functional import (
         attention_scores,
         attention_weights,
@@ -84,12 +85,13 @@ if TYPE_CHECKING:
         sigmoid_betas,
         zero_terminal_snr,
     )
-    from keras_tfm.layers.normalization import LayerNormalization, RMSNormalization
+    from keras_tfm.layers.normalization import LayerNormalization, ModulatedNormalization, RMSNormalization
     from keras_tfm.layers.patch_encoder import PatchEncoder, PrependedTokens
     from keras_tfm.layers.patch_masking import PatchMasking, PatchRestoring, is_hidden
     from keras_tfm.layers.patches import (
         PatchEmbedding,
         PatchMerging,
+        PixelShuffle,
         combine_patches,
         extract_patches,
         flatten_map,
@@ -107,7 +109,7 @@ if TYPE_CHECKING:
     from keras_tfm.layers.relations import attention_cost, attention_from_convolution, local_attention_mask
     from keras_tfm.layers.rematerialization import rematerialize
     from keras_tfm.layers.residual_convolution import ResidualConvolution
-    from keras_tfm.layers.spectral import SpectralConvolution
+    from keras_tfm.layers.spectral import SpectralConvolution, SpectralDense
     from keras_tfm.layers.stacks import TransformerDecoder, TransformerEncoder
     from keras_tfm.layers.switch import SwitchFeedForward
     from keras_tfm.layers.tubelets import TubeletEmbedding, extract_tubelets

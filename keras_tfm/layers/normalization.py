@@ -1,8 +1,9 @@
-"""Layer normalisation, and root mean square normalisation."""
+"""Layer normalisation, root mean square normalisation, and layer normalisation modulated by a vector."""
 
 from typing import Any
 
 import keras
+from keras import ops
 
 from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.compiler.normalization import layer_normalization, rms_normalization
@@ -55,3 +56,34 @@ class RMSNormalization(SameShape):
         """Any shape in, the same out."""
         gamma = in_float32(self.gamma) + self.offset if self.offset else self.gamma
         return rms_normalization(x, gamma, epsilon=self.epsilon)
+
+
+class ModulatedNormalization(SameShape):
+    """gamma(w) (x - mean) / sqrt(variance + epsilon) + beta(w), over the last axis, in float32 or float64.
+
+    gamma and beta, dense layers that begin near 1 and 0, are functions of a second input w: "self-modulation"
+    where the w of a generator is made of its own noise (Chen et al. 2019, "On Self Modulation for Generative
+    Adversarial Networks"; Lee et al. 2022, "ViTGAN", section 3.3).
+
+    >>> keras_tfm.layers.ModulatedNormalization()(np.ones((1, 5, 8)), np.ones((1, 3))).shape
+    TensorShape([1, 5, 8])
+    """
+
+    def __init__(self, epsilon: float = 1e-6, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.epsilon = epsilon
+
+    def build(self, x_shape, w_shape):
+        self.gamma = keras.layers.Dense(x_shape[-1], bias_initializer="ones", name="gamma")
+        self.beta = keras.layers.Dense(x_shape[-1], name="beta")
+        for layer in (self.gamma, self.beta):
+            layer.build(w_shape)
+
+    def call(self, x, w):
+        """`x` (B, T, D) and `w` (B, W), or (B, T, W) for a modulation of each token: (B, T, D)."""
+        dtype, x = x.dtype, in_float32(x)
+        mean, variance = ops.moments(x, axes=-1, keepdims=True)
+        x = (x - mean) * ops.rsqrt(variance + self.epsilon)
+        w = w if len(w.shape) == len(x.shape) else w[:, None]
+        gamma, beta = (ops.cast(layer(w), x.dtype) for layer in (self.gamma, self.beta))
+        return ops.cast(gamma * x + beta, dtype)

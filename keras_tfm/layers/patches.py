@@ -240,6 +240,39 @@ class PatchMerging(Layer):
         return (batch_size, *halves, self.dim)
 
 
+class PixelShuffle(Layer):
+    """A map whose sides are `factor` times as long, made of its channels: (B, H, W, factor² C) -> (B, factor
+    H, factor W, C).
+
+    Shi et al. 2016, "Real-Time Single Image and Video Super-Resolution Using an Efficient Sub-Pixel
+    Convolutional Neural Network", section 3.2. The channels are ordered as the numbers of a patch, by (row,
+    column, channel); in PyTorch they are by (channel, row, column).
+
+    >>> keras_tfm.layers.PixelShuffle(2)(np.ones((1, 3, 4, 8))).shape
+    TensorShape([1, 6, 8, 2])
+    """
+
+    def __init__(self, factor: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        require_sizes(factor=factor)
+        self.factor = factor
+
+    def build(self, x_shape):
+        if len(x_shape) != 4 or x_shape[-1] % self.factor**2:
+            raise ValueError(
+                f"`x` must have the shape (B, height, width, {self.factor**2} C); it is {tuple(x_shape)}."
+            )
+
+    def call(self, x):
+        """(B, H, W, factor² C) -> (B, factor H, factor W, C)."""
+        return ops.depth_to_space(x, self.factor) if self.factor > 1 else x
+
+    def compute_output_shape(self, x_shape):
+        batch_size, *sides, dim = x_shape
+        sides = [None if side is None else side * self.factor for side in sides]
+        return (batch_size, *sides, dim // self.factor**2)
+
+
 def flatten_map(x: Tensor) -> Tensor:
     """The cells of a map as a sequence, row by row: (B, rows, columns, D) -> (B, N, D).
 

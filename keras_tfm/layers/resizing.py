@@ -1,7 +1,11 @@
-"""Maps (B, height, width, D) of another size: by linear changes between centres, or by the nearest cell."""
+"""Maps (B, height, width, D) of another size: by linear or cubic changes between centres, or by the nearest
+cell.
+"""
 
 import numpy as np
 from keras import ops
+
+from keras_tfm.layers.image_positions import cubic_weights
 
 
 def resize_bilinear(x, size):
@@ -14,6 +18,32 @@ def resize_bilinear(x, size):
         return x
     # TensorFlow gives float32 for lower precisions.
     return ops.cast(ops.image.resize(x, tuple(size), "bilinear", antialias=False), x.dtype)
+
+
+def resize_bicubic(x, size, smooths=False):
+    """`x` (B, height, width, D) in the `size` (rows, columns): (B, rows, columns, D), by cubic convolution.
+
+    As `torch.nn.functional.interpolate` does, with a = -3/4 and the outermost cells repeated beyond the ends.
+    With `smooths`, as Pillow resizes images: with a = -1/2, averaged over more cells where there are fewer
+    new ones, and cut off at the ends.
+    """
+    weights = cubic_weights if smooths else _sampled_weights
+    rows, columns = (ops.cast(weights(*sides), x.dtype) for sides in zip(x.shape[1:3], size, strict=True))
+    x = ops.einsum("rh,bhwd->brwd", rows, x)  # (B, rows, width, D)
+    return ops.einsum("cw,brwd->brcd", columns, x)  # (B, rows, columns, D)
+
+
+def _sampled_weights(length, new_length, a=-0.75):
+    """The weights (new_length, length) by which a line is sampled at the centres of `new_length` cells."""
+    places = (np.arange(new_length) + 0.5) * length / new_length - 0.5
+    first = np.floor(places).astype(int) - 1
+    weights = np.zeros((new_length, length))
+    for cell in (first + i for i in range(4)):
+        x = np.abs(places - cell)
+        near, far = (a + 2) * x**3 - (a + 3) * x**2 + 1, a * (x**3 - 5 * x**2 + 8 * x - 4)
+        weight = np.where(x < 1, near, np.where(x < 2, far, 0.0))
+        np.add.at(weights, (np.arange(new_length), np.clip(cell, 0, length - 1)), weight)
+    return weights
 
 
 def resize_nearest(x, size):

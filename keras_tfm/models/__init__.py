@@ -31,7 +31,21 @@ if TYPE_CHECKING:
         VisionEncoderDecoderConfig,
     )
     from keras_tfm.models.pictures.imagen import ImagenUNet, ImagenUNetConfig
+    from keras_tfm.models.pictures.ipt import IPT, IPTConfig
+    from keras_tfm.models.pictures.transgan import (
+        TransGAN,
+        TransGANConfig,
+        TransGANDiscriminator,
+        TransGANDiscriminatorConfig,
+    )
+    from keras_tfm.models.pictures.ttsr import TTSR, TTSRConfig
     from keras_tfm.models.pictures.unet import DiffusionUNet, DiffusionUNetConfig
+    from keras_tfm.models.pictures.vitgan import (
+        ViTGAN,
+        ViTGANConfig,
+        ViTGANDiscriminator,
+        ViTGANDiscriminatorConfig,
+    )
     from keras_tfm.models.series.autoregressive import Autoregressive, AutoregressiveConfig
     from keras_tfm.models.text.albert import ALBERT, ALBERTConfig
     from keras_tfm.models.text.bart import BART, BARTConfig

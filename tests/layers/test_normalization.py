@@ -17,7 +17,19 @@ test_contract = contract.check(
          reference=reference.norm),
     Case("offset", lambda: layers.RMSNormalization(offset=1.0), {"x": floats("T", 6)},
          reference=reference.norm),
+    Case("modulated", lambda: layers.ModulatedNormalization(), {"x": floats("T", 6), "w": floats(4)}),
 )  # fmt: skip
+
+
+def test_a_modulation_is_of_all_tokens_or_of_each():
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=(2, 3, 6)), rng.normal(size=(2, 4))
+    layer, plain = layers.ModulatedNormalization(), layers.LayerNormalization()
+    y = layer(x, w)
+    np.testing.assert_allclose(layer(x, np.repeat(w[:, None], 3, 1)), y, atol=1e-6)
+    parts = [w.astype("float32") @ np.asarray(dense.kernel) for dense in (layer.gamma, layer.beta)]
+    expected = plain(x) * (1 + parts[0][:, None]) + parts[1][:, None]
+    np.testing.assert_allclose(y, expected, atol=1e-5)
 
 
 PAIRS = {

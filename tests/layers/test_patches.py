@@ -11,6 +11,7 @@ from keras_tfm.layers import (
     PatchEmbedding,
     PatchEncoder,
     PatchMerging,
+    PixelShuffle,
     PrependedTokens,
     combine_patches,
     extract_patches,
@@ -30,6 +31,7 @@ test_contract = contract.check(
         lambda: PatchEmbedding(6, (3, 4), stride=(2, 3), padding=1, use_bias=False),
         {"images": floats(6, 7, 2)},
     ),
+    Case("shuffle", lambda: PixelShuffle(2), {"x": floats(3, 4, 12)}),
     Case("merging", lambda: PatchMerging(6, LayerNormalization(1e-5)), {"x": floats(3, 4, 5)}),
     Case(
         "merging, then a norm",
@@ -129,6 +131,15 @@ def test_merging_by_hand():
     layer.projection.set_weights([np.eye(8)])
     merged = ops.convert_to_numpy(layer(x))
     np.testing.assert_allclose([merged.mean(), merged.var()], [0, 1], atol=1e-6)
+
+
+def test_shuffled_pixels_are_a_patch_of_each_cell():
+    x = np.random.default_rng(0).normal(size=(2, 3, 4, 18)).astype("float32")
+    y = np.asarray(PixelShuffle(3)(x))
+    assert y.shape == (2, 9, 12, 2)
+    np.testing.assert_array_equal(y[1, 3:6, 9:12], x[1, 1, 3].reshape(3, 3, 2))
+    with pytest.raises(ValueError, match=r"must have the shape \(B, height, width, 4 C\)"):
+        PixelShuffle(2)(x)
 
 
 def test_a_map_is_flattened_row_by_row():

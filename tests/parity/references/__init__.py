@@ -16,6 +16,7 @@ READERS = {
     "Epiphqny/VisTR models/vistr.py VisTR": "vistr",
     "IBM/RegionViT regionvit/regionvit.py RegionViT": "regionvit",
     "KNN_VisionTransformer.py VisionTransformer": "kvt",
+    "VITA-Group/TransGAN models_search/ViT_custom.py Generator": "transgan",
     "bychen515/GLiT glit_models.py": "glit",
     "chenxin-dlut/TransT ltr/models/tracking/transt.py TransT": "siamese.read_transt",
     "PeizeSun/TransTrack models/deformable_detrtrack_test.py DeformableDETR": "transtrack",
@@ -24,6 +25,7 @@ READERS = {
     "ceit_model.py CeIT": "ceit",
     "facebookresearch/vilbert-multi-task vilbert/vilbert.py BertConnectionLayer": "vilbert.read_connection",
     "facebookresearch/vilbert-multi-task vilbert/vilbert.py BertEncoder": "vilbert",
+    "huawei-noah/Pretrained-IPT model/ipt.py ipt": "ipt",
     "lib/models/axialnet.py AxialBlock": "medt.read_relative",
     "lib/models/axialnet.py AxialBlock_dynamic": "medt.read_gated",
     "lib/models/axialnet.py AxialBlock_wopos": "medt.read_none",
@@ -47,6 +49,8 @@ READERS = {
     "models/shuffle_transformer.py ShuffleTransformer": "shuffle_transformer",
     "ppriyank/Video-Action-Transformer-Network-Pytorch- transformer_v2.py Tail": "action_transformer",
     "researchmm/STTN model/sttn.py InpaintGenerator": "sttn",
+    "researchmm/TTSR model/MainNet.py MainNet": "ttsr",
+    "researchmm/TTSR model/SearchTransfer.py SearchTransfer": "ttsr.read_transfer",
     "timm.layers.bottleneck_attn.BottleneckAttn": "botnet.read_attention",
     "timm.models.byobnet.ByobNet": "botnet",
     "timm.models.cait.Cait": "timm.read_cait",
@@ -62,6 +66,8 @@ READERS = {
     "timm.models.visformer.Visformer": "timm.read_visformer",
     "timm.models.xcit.Xcit": "timm.read_xcit",
     "tongtybj/TrTr models/trtr.py TRTR": "siamese.read_trtr",
+    "wilile26811249/ViTGAN models.py Discriminator": "vitgan.read_discriminator",
+    "wilile26811249/ViTGAN models.py Generator": "vitgan.read_generator",
 }
 
 

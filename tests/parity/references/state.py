@@ -1,5 +1,6 @@
 """Arguments of constructors and maps of stages, for the readers beside this file."""
 
+import numpy as np
 from keras import ops
 
 from keras_tfm.training.safetensors import CheckpointError
@@ -26,3 +27,17 @@ def check_arguments(arguments, known, path="timm"):
     if unknown := arguments.keys() - {*known}:
         expected, got = ", ".join(sorted(known)), ", ".join(sorted(unknown))
         raise CheckpointError(path, None, f"arguments out of {expected}", got)
+
+
+def in_order(weights, order, reads, writes):
+    """The `weights` of layers between which D channels flow, with the channels in this `order`.
+
+    D is the last axis of weights whose names end with one of `reads`, and the first of `writes`.
+    """
+    weights = {key: x[..., order] if key.endswith(reads) else x for key, x in weights.items()}
+    return {key: x[order] if key.endswith(writes) else x for key, x in weights.items()}
+
+
+def rows_before_channels(num_channels, side):
+    """The order that changes (channel, row, column) to (row, column, channel) in a patch of this `side`."""
+    return np.arange(num_channels * side**2).reshape(num_channels, side, side).transpose(1, 2, 0).ravel()

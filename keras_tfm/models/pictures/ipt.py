@@ -1,0 +1,186 @@
+"""IPT (Chen et al. 2021, "Pre-Trained Image Processing Transformer"): one Transformer between a head and a
+tail for each of several ways in which pictures are spoilt.
+
+    images -> head of the task -> tokens of 3 x 3 cells -> encoder
+                                  query of the task     -> decoder -> a map, added to the head's -> tail
+
+The learned positions are added to queries and keys in every block. Architecture only: no published weights
+are read.
+"""
+
+import dataclasses
+from typing import Annotated, Any
+
+import keras
+from keras import ops
+
+from keras_tfm.configs import Between, Config, Depth, Rate, Refusal, Size
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
+from keras_tfm.layers.blocks import Block, Residual, residuals
+from keras_tfm.layers.chain import Chain
+from keras_tfm.layers.convolution import Convolution
+from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.patches import (
+    PixelShuffle,
+    combine_patches,
+    extract_patches,
+    height_and_width,
+    patch_grid,
+)
+from keras_tfm.layers.positioned_block import PositionedAttention
+from keras_tfm.models.base import ConfiguredModel, Trace
+from keras_tfm.models.detection.base import ObjectQueries
+from keras_tfm.models.vision.images import Side
+from keras_tfm.training.model import Model
+
+EPSILON = 1e-5
+Scale = Annotated[int, Between(1, 8)]
+
+
+@dataclasses.dataclass(frozen=True)
+class IPTConfig(Config):
+    """The sizes of an `IPT`; the tokens are `patch_size`² `num_features` wide.
+
+    Args:
+        tasks: the names of the tasks.
+        scales: how many times longer the sides of each task's outputs are: 1, 3, or a power of 2.
+        image_size: the side of the images or their (height, width); larger ones are cut into such.
+        patch_size: the side of a token, in cells of the head's map.
+        num_features: the channels of heads and tails.
+        mlp_ratio: the feed-forward width as a multiple of the tokens'.
+        mean: the mean colour, which is subtracted before, and added after; for pixels from 0 to 1.
+    """
+
+    tasks: tuple[str, ...] = ("x2", "x3", "x4", "derain", "denoise30", "denoise50")
+    scales: tuple[Scale, ...] = (2, 3, 4, 1, 1, 1)
+    image_size: Side | tuple[Side, Side] = 48
+    patch_size: Side = 3
+    num_features: Size = 64
+    num_layers: Depth = 12
+    num_heads: Size = 12
+    mlp_ratio: Size = 4
+    dropout: Rate = 0.0
+    mean: tuple[float, ...] = (0.4488, 0.4371, 0.4040)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not self.tasks or len({*self.tasks}) < len(self.tasks) or len(self.tasks) != len(self.scales):
+            raise Refusal("tasks", "different names, one for each of `scales`", self.tasks)
+        if any(scale & (scale - 1) and scale != 3 for scale in self.scales):
+            raise Refusal("scales", "1, 3 or powers of 2", self.scales)
+        if self.dim % self.num_heads:
+            raise Refusal("num_heads", f"a divisor of {self.dim}, the width of a token", self.num_heads)
+        patch_grid(height_and_width(self.image_size, "image_size"), self.patch_size)
+
+    @property
+    def dim(self):
+        """The width of the tokens."""
+        return self.patch_size**2 * self.num_features
+
+
+class IPT(ConfiguredModel):
+    """Spoilt images in, mended images out, for each task.
+
+    Input: `images` (B, H, W, C), floating-point, from 0 to 1. Outputs, by the names of the tasks: images
+    (B, scale H, scale W, C), which may leave that range a little. `for_task(name)` computes one of them.
+
+    >>> model = keras_tfm.models.IPT.from_size("tiny")
+    >>> model.for_task("x2")(np.zeros((1, 12, 12, 3))).shape
+    TensorShape([1, 24, 24, 3])
+    """
+
+    config_class = IPTConfig
+
+    def __init__(self, config: IPTConfig, name: str = "ipt", **kwargs: Any) -> None:
+        size, channels = height_and_width(config.image_size, "image_size"), len(config.mean)
+        images, trace = keras.Input((*size, channels), name="images"), Trace()
+        body, outputs = Body(config, trace), {}
+        for task, scale in zip(config.tasks, config.scales, strict=True):
+            x = head_of(config, task)(images - ops.convert_to_tensor(config.mean, images.dtype))
+            x = x + body(x, task)
+            y = tail_of(config, scale, task)(x)
+            outputs[task] = y + ops.convert_to_tensor(config.mean, y.dtype)
+        super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)
+
+    def for_task(self, task: str) -> Model:
+        """A model of the same weights from `images` to the images of one `task`; the others are not computed.
+
+        Raises ValueError for an unknown task.
+        """
+        if task not in self.output:
+            raise ValueError(f"`task` must be one of {', '.join(self.output)}; it is {task!r}.")
+        return Model(self.input, self.output[task], name=f"{self.name}_{task}")
+
+
+class Body:
+    """The layers of the Transformer, which all tasks share but for the query; no layer itself."""
+
+    def __init__(self, config, trace):
+        rows, columns = patch_grid(height_and_width(config.image_size), config.patch_size)
+        self.config, self.trace, self.count = config, trace, rows * columns
+        self.embedding = Residual(Dense(config.dim), name="embedding")
+        self.positions = ObjectQueries(self.count, name="positions")
+        stacks = ("encoder", "decoder")
+        self.blocks = {x: [block_of(config, x, i) for i in range(config.num_layers)] for x in stacks}
+        mlp = FeedForward(config.mlp_ratio * config.dim, dropout=config.dropout)
+        self.output = Residual(mlp, name="mlp")
+
+    def __call__(self, x, task):
+        """The map (B, H, W, C) of the decoder for a map of a head."""
+        size = tuple(x.shape[1:3])
+        x = self.embedding(extract_patches(x, self.config.patch_size))  # (B, N, D)
+        position = {"position": self.positions(x)}
+        x = self.trace.run("encoder", self.blocks["encoder"], x, attention=position)
+        query = {"position": ObjectQueries(self.count, name=f"{task}_query")(x)}
+        context = query | {"context": x, "context_position": position["position"]}
+        x = self.trace.run("decoder", self.blocks["decoder"], x, attention=query, context_attention=context)
+        return combine_patches(self.output(x), self.config.patch_size, size)
+
+
+def block_of(config, stack, index):
+    """The block of this number of the encoder or the decoder."""
+    part = residuals(normalize_first=True, dropout=config.dropout, epsilon=EPSILON)
+
+    def attention():
+        return part(
+            PositionedAttention(MultiHeadAttention(config.num_heads, dropout=config.dropout, use_bias=False))
+        )
+
+    parts = {
+        "attention": attention(),
+        "context_attention": attention() if stack == "decoder" else None,
+        "feedforward": part(FeedForward(config.mlp_ratio * config.dim, dropout=config.dropout)),
+    }
+    return Block(parts, name=f"{stack}_block_{index}")
+
+
+def head_of(config, task):
+    """The convolutions before the Transformer: images (B, H, W, C) -> maps."""
+    width = config.num_features
+
+    def residual():
+        return Residual(Chain([Convolution(width, 5, activation="relu"), Convolution(width, 5)]))
+
+    return Chain([Convolution(width), residual(), residual()], name=f"{task}_head")
+
+
+def tail_of(config, scale, task):
+    """The convolutions after the Transformer: maps -> images whose sides are `scale` times as long."""
+    layers: list[keras.layers.Layer] = []
+    for factor in steps_of(scale):
+        layers += [Convolution(factor**2 * config.num_features), PixelShuffle(factor)]
+    return Chain([*layers, Convolution(len(config.mean))], name=f"{task}_tail")
+
+
+def steps_of(scale):
+    """The factors of the steps in which a tail enlarges its map."""
+    return [3] if scale == 3 else [2] * (scale.bit_length() - 1)
+
+
+# Chen et al. 2021, section 3.1, and the authors' code: 115.5 M parameters, with a head and a tail of each
+# task. tiny is this package's own.
+IPT.sizes = {
+    "base": IPTConfig(),
+    "tiny": IPTConfig(("x2", "denoise"), (2, 1), 12, 2, num_features=12, num_layers=2, num_heads=4),
+}
