@@ -10,7 +10,6 @@ section 3.2, "improved spectral normalization").
 from typing import Any, Literal
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_tfm.layers.compiler.products import multiply
@@ -42,8 +41,8 @@ class Spectral(Base):
         if self.keeps_norm:
 
             def norm(shape, dtype=None):
-                matrix = ops.convert_to_numpy(kernel).reshape(-1, kernel.shape[-1])
-                return ops.convert_to_tensor(np.linalg.norm(matrix, 2), dtype)
+                matrix = ops.reshape(ops.cast(kernel, "float32"), (-1, kernel.shape[-1]))
+                return ops.cast(ops.max(ops.svd(matrix, compute_uv=False)), dtype or "float32")
 
             self.initial_norm = self.add_weight((), norm, name="initial_norm", **options)
 

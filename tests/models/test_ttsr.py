@@ -31,7 +31,7 @@ def draw(*shape):
 
 
 def test_the_images_own_textures_are_found():
-    """A reference that is the image: each cell is its own likest, and its textures come back."""
+    """A reference that is the image: each cell is the most similar to itself, and its textures come back."""
     features, textures = draw(2, 4, 5, 8), draw(2, 8, 10, 3)
     similarity, same, large = TextureTransfer()(features, features, [features, textures])
     np.testing.assert_allclose(similarity, np.ones((2, 4, 5, 1)), atol=1e-5)
@@ -41,7 +41,7 @@ def test_the_images_own_textures_are_found():
     np.testing.assert_allclose(np.asarray(same)[:, 0, 0], features[:, 0, 0] * 4 / 9, atol=1e-5)
 
 
-def test_the_likest_cell_by_loops():
+def test_the_most_similar_cell_by_loops():
     queries, keys, x = draw(1, 3, 4, 6), draw(1, 4, 2, 6)[..., ::-1], draw(1, 4, 2, 5)
     similarity, y = TextureTransfer()(queries, keys, [x])
 

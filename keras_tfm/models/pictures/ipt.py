@@ -1,5 +1,5 @@
-"""IPT (Chen et al. 2021, "Pre-Trained Image Processing Transformer"): one Transformer between a head and a
-tail for each of several ways in which pictures are spoilt.
+"""IPT (Chen et al. 2021, "Pre-Trained Image Processing Transformer"): one Transformer for several tasks of
+image restoration, each with a head, a query and a tail of its own.
 
     images -> head of the task -> tokens of 3 x 3 cells -> encoder
                                   query of the task     -> decoder -> a map, added to the head's -> tail
@@ -80,7 +80,7 @@ class IPTConfig(Config):
 
 
 class IPT(ConfiguredModel):
-    """Spoilt images in, mended images out, for each task.
+    """Degraded images in, restored images out, for each task.
 
     Input: `images` (B, H, W, C), floating-point, from 0 to 1. Outputs, by the names of the tasks: images
     (B, scale H, scale W, C), which may leave that range a little. `for_task(name)` computes one of them.

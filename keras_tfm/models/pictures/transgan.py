@@ -214,9 +214,8 @@ class TransGANDiscriminator(ConfiguredModel):
             if x is None:
                 x = GridPositionEmbedding(initializer=POSITIONS, name="positions")(patches)
             else:
-                x = ops.concatenate(
-                    [ops.average_pool(x, 2, 2), patches], axis=-1
-                )  # (B, rows / 2, columns / 2, D)
+                half = ops.average_pool(x, 2, 2)  # (B, rows / 2, columns / 2, D / 2)
+                x = ops.concatenate([half, patches], axis=-1)  # (B, rows / 2, columns / 2, D)
             blocks = [TransGAN.block(config, x.shape, stage, i) for i in range(depth)]
             x = trace.run("discriminator", blocks, x)
         x = PrependedTokens(initializer=POSITIONS, name="class_token")(flatten_map(x))
@@ -226,8 +225,8 @@ class TransGANDiscriminator(ConfiguredModel):
         super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)
 
 
-# Jiang et al. 2021, section 4.1: the generator for CIFAR-10. tiny is this package's own, for the digits of
-# scikit-learn.
+# Jiang et al. 2021, section 4.1: the generator for CIFAR-10, but for the width of the latents. tiny is this
+# package's own, for the digits of scikit-learn.
 _TINY: dict[str, Any] = {"depths": (1, 1, 1), "num_channels": 1, "dim": 128, "num_heads": 2}
 TransGAN.sizes = {
     "32": TransGANConfig(),

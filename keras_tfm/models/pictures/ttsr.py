@@ -1,8 +1,8 @@
-"""TTSR (Yang et al. 2020, "Learning Texture Transformer Network for Image Super-Resolution"): pictures in
-four times the size, with textures of a reference.
+"""TTSR (Yang et al. 2020, "Learning Texture Transformer Network for Image Super-Resolution"): images of four
+times the size, with the textures of a reference image.
 
-    reference, images --> features at three levels --> for each cell of the image the reference's likest cell,
-                                                       its textures T and the likeness S
+    reference, images -> features at three levels -> for each cell of the image the reference's most similar
+                                                     cell, its textures T and the similarity S
     images -> x1 -> + T of level 3 -> x2 -> + T of level 2 -> x4 -> + T of level 1 -> images
 
 The maps of all sizes so far exchange their features after each enlargement. The extractor of features is the
@@ -66,8 +66,8 @@ class TTSR(ConfiguredModel):
     """Small images and large references in, large images out.
 
     Inputs: `images` (B, H, W, 3) and `references` (B, H', W', 3), floating-point, from -1 to 1. Outputs:
-    `images` (B, 4 H, 4 W, 3), from -1 to 1, and `similarity` (B, H, W, 1), how like the reference's likest
-    cell is to each cell, from -1 to 1.
+    `images` (B, 4 H, 4 W, 3), from -1 to 1, and `similarity` (B, H, W, 1), the cosine of each cell and the
+    reference's most similar one.
 
     >>> model = keras_tfm.models.TTSR.from_size("tiny")
     >>> pictures = {"images": np.zeros((1, 8, 8, 3)), "references": np.zeros((1, 32, 32, 3))}
@@ -94,8 +94,8 @@ class TTSR(ConfiguredModel):
 
 
 class TextureExtractor(Layer):
-    """The maps of VGG-19 in front of its second and third pooling and the first: images (B, H, W, 3), from -1
-    to 1 -> [(B, H, W, 64), (B, H / 2, W / 2, 128), (B, H / 4, W / 4, 256)], with these `dims`.
+    """The first maps of three stages of VGG-19 (relu1_1, relu2_1, relu3_1), of these widths `dims`: images
+    (B, H, W, 3), from -1 to 1 -> [(B, H, W, 64), (B, H / 2, W / 2, 128), (B, H / 4, W / 4, 256)].
     """
 
     def __init__(self, dims: tuple[int, int, int], **kwargs: Any) -> None:
@@ -135,7 +135,7 @@ class TextureExtractor(Layer):
 
 
 class TextureTransfer(Layer):
-    """Hard attention: each cell takes the textures of the reference's likest cell (section 3.1).
+    """Hard attention: each cell takes the textures of the reference's most similar cell (section 3.1).
 
     `queries` (B, h, w, D) and `keys` (B, h', w', D) are compared by the cosine of their neighbourhoods of 3 x
     3 cells. The maps of the reference, of which the sides are 4, 2 and 1 times as long as the keys', give the
@@ -214,7 +214,7 @@ def large_images(config, images, similarity, textures):
 
 
 def joined(config, x, texture, similarity, stage):
-    """The map `x` plus a convolution of it and its `texture`, as far as the reference is like the image."""
+    """The map `x` plus a convolution of it and its `texture`, as far as the reference is similar."""
     change = Convolution(config.dim, name=f"stage_{stage}_texture")(ops.concatenate([x, texture], axis=-1))
     return x + change * resize_bicubic(similarity, x.shape[1:3])
 
