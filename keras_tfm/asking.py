@@ -101,6 +101,7 @@ VIDEOS = (
     "a video; a folder of frames; a folder of either, or of such folders; a .txt list; or a TABLE with paths "
     "of them"
 )
+IMAGES_OR_VIDEOS = f"{IMAGES}; for a model of videos: {VIDEOS}"
 ASKED = {
     "translate": Asked(
         "text.translator:Translator",
@@ -200,14 +201,14 @@ ASKED = {
     "match-images": Asked(
         "image_text.matcher:ImageTextMatcher",
         Batched(),
-        IMAGES,
-        "train a model that finds the text of an image, and the image of a text",
+        IMAGES_OR_VIDEOS,
+        "train a model that finds the text of an image, or of a video, and the image of a text",
     ),
     "caption": Asked(
         "image_text.captioner:Captioner",
         Batched(),
-        IMAGES,
-        "train a model that writes a text about an image",
+        IMAGES_OR_VIDEOS,
+        "train a model that writes a text about an image, or a video",
         writes=True,
     ),
 }

@@ -8,7 +8,9 @@ import tensorflow as tf
 
 from keras_tfm import tasks
 from keras_tfm.tasks.images.image_index import ImageIndex
+from tests.data.sources.made_videos import write_video
 from tests.tasks.image_text.test_matcher import CHANGES, SENTENCES, drawn
+from tests.tasks.image_text.test_video_texts import PARTS, TOWERS, pairs
 from tests.test_cli import run
 
 
@@ -133,3 +135,40 @@ def test_an_index_knows_its_model(world, trained, tmp_path, capsys):
     assert "made by another model" in capsys.readouterr().err
     assert run("search", "index", tmp_path / "other", "--data", image, "--out", index) == 2
     assert "made by another model" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_videos_are_matched_captioned_and_searched(tmp_path, capsys):
+    videos, texts = pairs(6)
+    (tmp_path / "clips").mkdir()
+    for number, video in enumerate(videos):
+        write_video(tmp_path / "clips" / f"{number}.avi", video.repeat(4, axis=1).repeat(4, axis=2))
+    (tmp_path / "clips" / "sound.mp4").write_bytes(b"no video")
+    rows = [f"clips/{number}.avi\t{text}\n" for number, text in enumerate(texts)]
+    (tmp_path / "pairs.tsv").write_text("".join([*rows, "clips/sound.mp4\tnothing\n"]))
+    (tmp_path / "towers.json").write_text(json.dumps(TOWERS))
+    (tmp_path / "parts.json").write_text(json.dumps(PARTS))
+    shared = "--data", tmp_path / "pairs.tsv", "--epochs", 1, "--batch-size", 2, "--num-frames", 4
+    sizes = "--config", tmp_path / "towers.json", "--vocabulary", 600, "--max-length", 12
+    out = tmp_path / "matcher"
+    assert run("train", "match-images", *shared, *sizes, "--family", "clip4clip", "--out", out) == 0
+    assert "1 of 7 videos are skipped" in capsys.readouterr().err
+    assert type(tasks.load(out)) is tasks.VideoTextMatcher
+    index = tmp_path / "index"
+    assert run("search", "index", out, "--data", tmp_path / "clips", "--out", index) == 0
+    error = capsys.readouterr().err
+    assert f"6 videos are new; {index} now has 6" in error and "1 of 7 videos are skipped" in error
+    clip = tmp_path / "clips" / "2.avi"
+    assert run("search", "query", index, "--video", clip, "--top", 1) == 0
+    assert capsys.readouterr().out.startswith("1.0000\t")
+    assert run("search", "query", index, "--text", texts[0], "--top", 2) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    sizes = "--config", tmp_path / "parts.json", "--vocabulary", 300, "--max-length", 32
+    out = tmp_path / "captioner"
+    assert (
+        run("train", "caption", *shared, *sizes, "--encoder", "vivit", "--frame-step", 1, "--out", out) == 0
+    )
+    assert run("evaluate", out, "--data", tmp_path / "pairs.tsv", "--max-new-tokens", 4) == 0
+    assert json.loads(capsys.readouterr().out)["pairs"] == 6
+    assert run("predict", out, "--data", clip, "--max-new-tokens", 4) == 0
+    assert "2.avi\t" in capsys.readouterr().out

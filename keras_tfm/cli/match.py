@@ -1,4 +1,6 @@
-"""The verbs of a model that matches images and texts: classify-zero-shot, search index and search query."""
+"""The verbs of a model that matches images, or videos, and texts: classify-zero-shot, search index, search
+query.
+"""
 
 import argparse
 import dataclasses
@@ -14,14 +16,17 @@ from keras_tfm.configs import Config, Count, Option
 
 AT_ONCE = 1_024  # how many images are read, and their vectors written, at a time
 MODEL = "a RUN of match-images, or a folder or hub id of CLIP or SigLIP"
-IMAGES = "image files, patterns of them, folders of images, or folders of such folders"
+IMAGES = (
+    "image files, patterns of them, folders of images, or folders of such folders; for a model of videos the "
+    "same with videos"
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class Searching(Config):
     """How many images a query prints."""
 
-    top: Annotated[Count, Option("number of images to print, the nearest first")] = 5
+    top: Annotated[Count, Option("number of images, or videos, to print, the nearest first")] = 5
 
 
 def add(group: Any, add_verb: Any) -> None:
@@ -46,14 +51,14 @@ def add(group: Any, add_verb: Any) -> None:
         "--json", action="store_true", help="print a JSON object for each image, with all probabilities"
     )
 
-    words = "find images by a text or by another image"
+    words = "find images, or videos, by a text or by another image"
     search = group.add_parser("search", help=words, description=words[0].upper() + words[1:] + ".")
     verbs = search.add_subparsers(title="verbs", dest="search_verb", required=True, metavar="VERB")
     index = add_verb(
         verbs,
         "index",
         run_index,
-        "compute the vectors of images, and add to an index the images that it does not have yet",
+        "compute the vectors of images, or videos, and add to an index what it does not have yet",
     )
     index.add_argument("model", metavar="MODEL", help=MODEL)
     index.add_argument("--data", nargs="+", required=True, metavar="FILE", help=IMAGES)
@@ -70,7 +75,9 @@ def add(group: Any, add_verb: Any) -> None:
     query.add_argument("index", metavar="INDEX", help="what search index wrote")
     asked = query.add_mutually_exclusive_group(required=True)
     asked.add_argument("--text", metavar="TEXT", help="a text that describes the images")
-    asked.add_argument("--image", metavar="FILE", help="an image to compare with")
+    asked.add_argument(
+        "--image", "--video", metavar="FILE", help="an image to compare with; of videos, a video"
+    )
     query.add_argument("--model", metavar="MODEL", help="the model of the index, if it was moved")
     query.add_argument(
         "--exact", action="store_true", help="compare with all vectors, even if a graph connects them"
@@ -85,8 +92,8 @@ def run_classify(arguments: argparse.Namespace) -> None:
     texts = [template.replace("{}", label) for template in arguments.template for label in labels]
     task.tell_cut(texts)
     vectors = task.encode_labels(labels, arguments.template)
-    for paths, images in readable_parts(task, image_files(task, arguments.data)):
-        for path, row in zip(paths, task.probabilities(task.encode_images(images), vectors), strict=True):
+    for paths, encoded in encoded_parts(task, files_in(task, arguments.data)):
+        for path, row in zip(paths, task.probabilities(encoded, vectors), strict=True):
             best = int(row.argmax())
             if arguments.json:
                 shares = {label: float(f"{x:.6g}") for label, x in zip(labels, row, strict=True)}
@@ -109,15 +116,15 @@ def run_index(arguments: argparse.Namespace) -> None:
     if not is_there:
         refuse_existing(arguments.out)
     task = matcher_at(arguments.model)
-    config, files = config_of(task, arguments.model), image_files(task, arguments.data)
+    config, files = config_of(task, arguments.model), files_in(task, arguments.data)
     index = ImageIndex(arguments.out) if is_there else ImageIndex.create(arguments.out, config)
     index.check(config)
     before = len(index)
-    known = dict(zip(map(os.path.abspath, files.sources), range(len(files)), strict=True))
-    rows = [known[image.path] for image in unknown_images(index, known)]
-    for paths, images in readable_parts(task, files[rows]):
-        index.add([Image.at(path) for path in paths], task.encode_images(images))
-    say(f"{len(index) - before:,} images are new; {arguments.out} now has {len(index):,}")
+    known = dict(zip(map(os.path.abspath, files), files, strict=True))
+    new = [known[image.path] for image in unknown_images(index, known)]
+    for paths, vectors in encoded_parts(task, new):
+        index.add([Image.at(path) for path in paths], vectors)
+    say(f"{len(index) - before:,} {task.seen} are new; {arguments.out} now has {len(index):,}")
     if arguments.graph and not index.connect():
         say(f"no graph was written: it needs at least {LEAST:,} vectors that are in no graph yet")
 
@@ -163,33 +170,39 @@ def matcher_at(name: str) -> Any:
     return task
 
 
-def image_files(task: Any, paths: Sequence[str]) -> Any:
-    """The files that `paths` name, as the task reads them; ValueError where there are none."""
-    from keras_tfm.data import ImageFiles
+def files_in(task: Any, paths: Sequence[str]) -> list[str]:
+    """The files, or folders of frames, that `paths` name; ValueError where there are none."""
+    found = [example for example, _ in task.read_inputs(list(paths))]
+    if not found or not all(isinstance(example, str | os.PathLike) for example in found):
+        got = "got others" if found else "there are none"
+        raise ValueError(f"--data: expected {task.seen.removesuffix('s')} files, {got}")
+    return list(map(os.fspath, found))
 
-    found = [image for image, _ in task.read_inputs(list(paths))]
-    if not found or not all(isinstance(image, str | os.PathLike) for image in found):
-        raise ValueError(f"--data: expected image files, {'got others' if found else 'there are none'}")
-    return ImageFiles(found, task.image_shape, task.preprocessing)
 
-
-def readable_parts(task: Any, files: Any) -> Iterator[tuple[list[str], Any]]:
-    """Yield (paths, images (N, H, W, C)) of the files that can be decoded, up to `AT_ONCE` at a time.
+def encoded_parts(task: Any, files: Sequence[str]) -> Iterator[tuple[list[str], Any]]:
+    """Yield (paths, vectors (N, E)) of the files that can be decoded, up to `AT_ONCE` at a time.
 
     A warning counts the others.
     """
+    import numpy as np
+
     from keras_tfm.data.sources.lines import tell_left_out
 
     problems: dict[str, str] = {}
     for first in range(0, len(files), AT_ONCE):
         part = files[first : first + AT_ONCE]
-        images, bad = part.read()
-        problems |= {part.place(row): problem for row, problem in bad.items()}
-        good = [row for row in range(len(part)) if row not in bad]
-        if good:
-            yield [part.place(row) for row in good], images[good]
+        paths, vectors = [], []
+        for start in range(0, len(part), task.portion):
+            some = part[start : start + task.portion]
+            refusals, _, rest = task.inspect(some)
+            problems |= {some[row]: reason for row, reason in refusals.items()}
+            if len(refusals) < len(some):
+                paths += [path for row, path in enumerate(some) if row not in refusals]
+                vectors.append(task.encode_images(rest))
+        if paths:
+            yield paths, np.concatenate(vectors)
     if problems:
-        tell_left_out(problems, len(files))
+        tell_left_out(problems, len(files), task.seen)
 
 
 def read_labels(path: str) -> list[str]:

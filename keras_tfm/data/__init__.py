@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from keras_tfm.data.batches.crops import CropBatches, Crops, MaskedBatches, PatchBatches
     from keras_tfm.data.batches.denoising import Denoising, DenoisingBatches, SpanCorruption
     from keras_tfm.data.batches.epochs import Batches
-    from keras_tfm.data.batches.image_texts import ImageTextBatches
+    from keras_tfm.data.batches.image_texts import ImageTextBatches, VideoTextBatches
     from keras_tfm.data.batches.images import ImageBatches
     from keras_tfm.data.batches.masking import NOT_CHOSEN, Masking
     from keras_tfm.data.batches.noises import (
@@ -56,7 +56,12 @@ if TYPE_CHECKING:
     from keras_tfm.data.sources.documents import read_documents, read_texts, split_sentences
     from keras_tfm.data.sources.files import Pairs, read_lines, read_pairs
     from keras_tfm.data.sources.image_files import ImageFiles
-    from keras_tfm.data.sources.image_texts import ImageTexts, read_image_texts
+    from keras_tfm.data.sources.image_texts import (
+        ImageTexts,
+        VideoTexts,
+        read_image_texts,
+        read_video_texts,
+    )
     from keras_tfm.data.sources.images import (
         LabelledImages,
         decode_image,
@@ -80,7 +85,13 @@ if TYPE_CHECKING:
     from keras_tfm.data.sources.rows import Layout
     from keras_tfm.data.sources.segments import Segments, SegmentSets, read_segments
     from keras_tfm.data.sources.text_stream import TextStream
-    from keras_tfm.data.sources.videos import LabelledVideos, Sampling, VideoFiles, read_labelled_videos
+    from keras_tfm.data.sources.videos import (
+        FrameSpacing,
+        LabelledVideos,
+        Sampling,
+        VideoFiles,
+        read_labelled_videos,
+    )
     from keras_tfm.data.tokenizers.added import AddedToken
     from keras_tfm.data.tokenizers.bert import BERTTokenizer
     from keras_tfm.data.tokenizers.byte_pairs import ByteLevelTokenizer

@@ -168,7 +168,14 @@ def inputs_of(names, examples):
         refuse_rows(reasons(examples, not_image))
         return {"images": np.stack([from_0_to_1(image) for image in examples])}
     if "videos" in names:
-        refuse_rows(reasons(examples, not_video))
+        shape = tuple(names["videos"].shape[1:])
+
+        def not_clip(video):
+            is_clip = np.shape(video) == shape
+            problem = None if is_clip else f"expected a clip of the shape {shape}, got {np.shape(video)}"
+            return not_video(video) or problem
+
+        refuse_rows(reasons(examples, not_clip))
         return {"videos": np.stack([from_0_to_1(video) for video in examples])}
     if "frame_bytes" in names:
         length = names["frame_bytes"].shape[1]

@@ -20,7 +20,9 @@ VideoClassifier       classify-videos   (videos, labels)           videos -> nam
 ImagePretrainer       pretrain-images   images                     images -> vectors (images, labels)
 ImageEncoder          image-vectors     -                          images -> vectors -
 ImageTextMatcher      match-images      (images, texts)            images -> vectors (images, texts)
+VideoTextMatcher      match-images      (videos, texts)            videos -> vectors (videos, texts)
 Captioner             caption           (images, texts)            images -> texts   (images, texts)
+VideoCaptioner        caption           (videos, texts)            videos -> texts   (videos, texts)
 Detector              detect            (images, boxes, labels)    images -> objects as for fit
 Segmenter             segment           (images, masks[, labels])  images -> masks   as for fit
 Recommender           recommend         see data.Ratings           users -> items    as for fit
@@ -34,8 +36,18 @@ from keras_tfm import on_demand
 
 if TYPE_CHECKING:
     from keras_tfm.tasks.asking import AskedTask
-    from keras_tfm.tasks.image_text.captioner import Captioner, CaptionerConfig, CaptionerOptions
-    from keras_tfm.tasks.image_text.matcher import ImageTextMatcher, ImageTextMatcherConfig, MatcherOptions
+    from keras_tfm.tasks.image_text.captioner import (
+        Captioner,
+        CaptionerConfig,
+        CaptionerOptions,
+        VideoCaptioner,
+    )
+    from keras_tfm.tasks.image_text.matcher import (
+        ImageTextMatcher,
+        ImageTextMatcherConfig,
+        MatcherOptions,
+        VideoTextMatcher,
+    )
     from keras_tfm.tasks.images.detector import Detector, DetectorConfig
     from keras_tfm.tasks.images.image_classifier import ImageClassifier, ImageClassifierConfig
     from keras_tfm.tasks.images.image_encoder import ImageEncoder, ImageEncoderConfig

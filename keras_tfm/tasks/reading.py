@@ -26,6 +26,7 @@ from keras_tfm.tasks.text.sentence_encoder import SentenceEncoder
 from keras_tfm.tasks.text.text_generator import TextGenerator
 from keras_tfm.tasks.text.token_classifier import TokenClassifier
 from keras_tfm.tasks.text.translator import Translator
+from keras_tfm.tasks.videos.video_task import VideoTask
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,6 +208,11 @@ def _one_image(task: ImageTask, example: Any) -> np.ndarray:
 def _checked(task: ImageTask, example: Any) -> Any:
     """An image, or the name of its file, as a batch of one."""
     return task.check_images(example if not hasattr(example, "ndim") or example.ndim > 3 else example[None])
+
+
+@read.register(VideoTask)
+def _(task: VideoTask, example: Any, target: str | None = None, **options: Any) -> Reading:
+    raise ValueError(f"A {task.name!r} task of videos reads neither texts alone nor images.")
 
 
 @read.register(CanvasTask)

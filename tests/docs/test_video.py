@@ -17,5 +17,7 @@ def test_the_page_runs(tmp_path, monkeypatch, capsys):
     assert sum('.mp4\t{"moves left": ' in line for line in lines) == 10
     task = tasks.load("runs/shapes")
     assert task.video_shape == (8, 32, 32, 3)
+    assert sum("\tshapes/" in line.replace(str(tmp_path) + "/", "") for line in lines) == 4
+    assert type(tasks.load("runs/captions")) is tasks.VideoCaptioner
     chances = task.probabilities([found["clip"]])
     assert abs(chances - found["answer"]["probabilities"]).max() < 1e-4

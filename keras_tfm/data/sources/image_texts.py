@@ -1,4 +1,4 @@
-"""Images with a text each, from tables that name image files or contain them."""
+"""Images, or videos, with a text each, from tables that name files or contain them."""
 
 import glob
 import hashlib
@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_tfm.data.sources.image_files import ImageFiles, readable
+from keras_tfm.data.sources.image_files import ImageFiles, kept_rows, readable
 from keras_tfm.data.sources.images import IMAGES, STRETCHED, bytes_of
 from keras_tfm.data.sources.lines import DataError, Paths, check_text, files_of, numbered_lines
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.sources.rows import ColumnNames, Columns, Row, one_of_each, parse_layout, read_all
+from keras_tfm.data.sources.videos import VIDEOS, Sampling, VideoFiles, open_videos
 
 PATHS = (*IMAGES, "image_file")
 METADATA = ("metadata.jsonl", "metadata.csv", "metadata.tsv")  # a folder's table, named as in `datasets`
@@ -29,6 +30,19 @@ class ImageTexts(NamedTuple):
     """
 
     images: Any
+    texts: list[str]
+
+
+class VideoTexts(NamedTuple):
+    """Videos, `VideoFiles` or what makes them, and the text of each.
+
+    >>> videos = keras_tfm.data.VideoFiles([np.zeros((4, 8, 8, 3), "uint8")] * 2, shape=(2, 8, 8, 3))
+    >>> pairs = keras_tfm.data.VideoTexts(videos, ["a cat runs", "a dog sleeps"])
+    >>> pairs.videos.shape, pairs.texts
+    ((2, 2, 8, 8, 3), ['a cat runs', 'a dog sleeps'])
+    """
+
+    videos: Any
     texts: list[str]
 
 
@@ -55,29 +69,69 @@ def read_image_texts(
     >>> pairs.images.shape, pairs.texts
     ((1, 8, 8, 3), ['a grey square'])
     """
-    chosen = Columns(("image", "text"), one_of_each(PATHS, TEXTS), parse_layout(columns))
-    sources: list[bytes | str] = []
-    places, texts = [], []
+    sources, places, texts = _columns(_pairs(paths, "image", PATHS, columns))
+    images, rows = readable(ImageFiles(sources, shape, preprocessing, places))
+    return ImageTexts(images, [texts[row] for row in rows])
+
+
+def read_video_texts(
+    paths: Paths,
+    shape: tuple[int, int, int, int],
+    columns: ColumnNames = None,
+    preprocessing: Preprocessing = STRETCHED,
+    sampling: Sampling | None = None,
+) -> VideoTexts:
+    r"""Read pairs of a video and its text as `read_image_texts` does; a video is a file or a folder of frames,
+    read as clips of the `shape` (frames, height, width, channels). Videos that cannot be read are skipped,
+    with a warning.
+
+    Raises:
+        DataError: for a path that leads out of the folder, a blank text, and if no video can be read.
+
+    >>> import pathlib, PIL.Image
+    >>> pathlib.Path("clips").mkdir()
+    >>> for number in range(2):
+    ...     PIL.Image.new("RGB", (8, 8)).save(f"clips/{number}.png")
+    >>> _ = pathlib.Path("pairs.csv").write_text("video,text\nclips,nothing happens\n")
+    >>> pairs = keras_tfm.data.read_video_texts("pairs.csv", shape=(2, 8, 8, 3))
+    >>> pairs.videos.shape, pairs.texts
+    ((1, 2, 8, 8, 3), ['nothing happens'])
+    """
+    sources, _, texts = _columns(_pairs(paths, "video", VIDEOS, columns))
+    sampling = sampling or Sampling()
+    opened, problems = open_videos(sources, shape[0], sampling)
+    videos = VideoFiles(sources, shape, preprocessing, sampling, opened)
+    rows = kept_rows(problems, videos.place, None, len(sources), "videos")
+    return VideoTexts(videos[rows], [texts[row] for row in rows])
+
+
+def _pairs(
+    paths: Paths, kind: str, names: tuple[str, ...], columns: ColumnNames
+) -> Iterator[tuple[bytes | str, str, str]]:
+    """(An image or a video, as `kind` says, its place, its text) of each row of tables and folders."""
+    chosen = Columns((kind, "text"), one_of_each(names, TEXTS), parse_layout(columns))
     for path in files_of(paths):
         table: str | None = path
         if os.path.isdir(path):
             tables = (os.path.join(path, name) for name in METADATA)
             table = next(filter(os.path.exists, tables), None)
-        triples = _of_folder(path) if table is None else _of_table(table, chosen)
-        for source, place, text in triples:
-            sources.append(source)
-            places.append(place)
-            texts.append(text)
-    images, rows = readable(ImageFiles(sources, shape, preprocessing, places))
-    return ImageTexts(images, [texts[row] for row in rows])
+        yield from _of_folder(path, kind) if table is None else _of_table(table, chosen, kind)
 
 
-def _of_table(path: str, columns: Columns) -> Iterator[tuple[bytes | str, str, str]]:
-    """(Image, its place, text) of each row."""
-    for row in read_all(path, columns, "images and texts"):
+def _columns(triples: Iterator[tuple[bytes | str, str, str]]) -> tuple[list, list, list]:
+    """The sources, the places and the texts."""
+    columns: tuple[list, list, list] = [], [], []
+    for triple in triples:
+        for column, value in zip(columns, triple, strict=True):
+            column.append(value)
+    return columns
+
+
+def _of_table(path: str, columns: Columns, kind: str) -> Iterator[tuple[bytes | str, str, str]]:
+    for row in read_all(path, columns, f"{kind}s and texts"):
         source: bytes | str = row.cells[0]
         if isinstance(source, str):
-            source, place = _inside(row), source
+            source, place = _inside(row, kind), source
         else:
             source, place = bytes_of(row), f"{row.path}, {row.place}"
         texts = _texts(row.cells[1])
@@ -94,19 +148,19 @@ def _texts(cell: Any) -> list:
     return [text for part in cell for text in _texts(part)] if isinstance(cell, list) else [cell]
 
 
-def _of_folder(path: str) -> Iterator[tuple[str, str, str]]:
-    """(Image, its place, text) of each line of the .txt files in a folder and its subfolders."""
+def _of_folder(path: str, kind: str) -> Iterator[tuple[str, str, str]]:
+    """The same for each line of the .txt files in a folder and its subfolders."""
     home = pathlib.Path(path).resolve()
     files = sorted(home.rglob("*.txt"))
     if not files:
         names = " or ".join(METADATA)
-        raise DataError(path, None, f"expected {names}, or a .txt beside each image, there is none")
+        raise DataError(path, None, f"expected {names}, or a .txt beside each {kind}, there is none")
     for file in files:
         named_alike = sorted(file.parent.glob(f"{glob.escape(file.stem)}.*"))
         image = next((image for image in named_alike if image != file), file.with_suffix(""))
         if not image.resolve().is_relative_to(home):
             raise DataError(
-                file, None, f"expected an image inside {home}, {image.name!r:.60} leads elsewhere"
+                file, None, f"expected {_one(kind)} inside {home}, {image.name!r:.60} leads elsewhere"
             )
         for number, text in numbered_lines(os.fspath(file)):
             yield (
@@ -118,20 +172,25 @@ def _of_folder(path: str) -> Iterator[tuple[str, str, str]]:
             raise DataError(file, None, "expected a text, the file is empty")
 
 
-def _inside(row: Row) -> str:
-    """The path of the row's image; DataError if it leads out of the table's folder."""
+def _inside(row: Row, kind: str) -> str:
+    """The path of the row's image or video; DataError if it leads out of the table's folder."""
     home, name = pathlib.Path(row.path).resolve().parent, row.text(0)
     try:
         path = (home / name).resolve()
     except (ValueError, OSError, RuntimeError):  # a NUL character, or circular links
-        row.refuse(f"expected the path of an image, got {name!r:.60}")
+        row.refuse(f"expected the path of {_one(kind)}, got {name!r:.60}")
     if not path.is_relative_to(home):
-        row.refuse(f"expected the path of an image inside {home}, got {name!r:.60}")
+        row.refuse(f"expected the path of {_one(kind)} inside {home}, got {name!r:.60}")
     return os.fspath(path)
 
 
-def identities(images: np.ndarray | ImageFiles) -> list:
-    """Values that are equal for two images if they are the same file, the same bytes, or the same pixels."""
-    if isinstance(images, ImageFiles):
-        return list(images.sources)
-    return [hashlib.sha256(image.tobytes()).digest() for image in np.asarray(images)]
+def _one(kind: str) -> str:
+    return f"an {kind}" if kind == "image" else f"a {kind}"
+
+
+def identities(images: np.ndarray | ImageFiles | VideoFiles) -> list:
+    """Values that are equal for two images, or videos, if they are the same file, the same bytes, or the same
+    pixels.
+    """
+    sources = images.sources if isinstance(images, ImageFiles | VideoFiles) else np.asarray(images)
+    return [hashlib.sha256(x.tobytes()).digest() if isinstance(x, np.ndarray) else x for x in sources]

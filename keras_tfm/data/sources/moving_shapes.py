@@ -102,6 +102,17 @@ def action_clips(count: int, seed: int = 0, num_frames: int = 16) -> tuple[np.nd
     return np.stack([scene.frames for scene in scenes]), np.array([scene.action for scene in scenes])
 
 
+def sentence_clips(count: int, seed: int = 0, num_frames: int = 16) -> tuple[np.ndarray, list[str]]:
+    """(Videos (N, T, 64, 64, 3), their sentences) of scenes of one to three objects.
+
+    >>> from keras_tfm.data.sources.moving_shapes import sentence_clips
+    >>> sentence_clips(count=2, num_frames=4)[1]
+    ['the yellow square moves left and crosses the green three', 'the white diamond moves right']
+    """
+    scenes = list(moving_shapes(count, seed, num_frames))
+    return np.stack([scene.frames for scene in scenes]), [scene.sentence for scene in scenes]
+
+
 def _scene(rng: np.random.Generator, action: str, num_frames: int, count: int, bounce: bool) -> Scene:
     kinds = [f"{colour} {shape}" for colour in COLOURS for shape in SHAPES]
     names = tuple(rng.choice(kinds, count, replace=False).tolist())

@@ -47,16 +47,12 @@ KINDS = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Sampling(Config):
+class FrameSpacing(Config):
     """Which frames of a video make a clip, by default frames spread over the whole video.
 
     Args:
         frame_step: every how many frames one is taken.
         seconds_per_frame: every how many seconds one is taken, by the times at which frames are shown.
-        num_views: how many clips of a video are answered; the answer is their mean.
-
-    >>> keras_tfm.data.Sampling(frame_step=2).places(np.arange(9), 9, num_frames=3).tolist()
-    [2, 4, 6]
     """
 
     frame_step: Annotated[
@@ -71,7 +67,6 @@ class Sampling(Config):
             "take a frame every S seconds, by the times at which frames are shown", default="spread frames"
         ),
     ] = None
-    num_views: Annotated[Count, Option("clips of each video that are answered, whose mean is the answer")] = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -81,6 +76,21 @@ class Sampling(Config):
                 Field("frame_step"),
                 Field("seconds_per_frame"),
             )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sampling(FrameSpacing):
+    """`FrameSpacing`, and how many clips of a video are answered.
+
+    Args:
+        frame_step, seconds_per_frame: as in `FrameSpacing`.
+        num_views: how many clips of a video are answered; the answer is their mean.
+
+    >>> keras_tfm.data.Sampling(frame_step=2).places(np.arange(9), 9, num_frames=3).tolist()
+    [2, 4, 6]
+    """
+
+    num_views: Annotated[Count, Option("clips of each video that are answered, whose mean is the answer")] = 1
 
     def places(self, times: np.ndarray, end: float, num_frames: int, share: float = 0.5) -> np.ndarray:
         """The places (num_frames,) of a clip's frames; see `serving.video_files.places_of`."""

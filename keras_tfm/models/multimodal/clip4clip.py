@@ -3,10 +3,11 @@
 CLIP's towers for clips and texts: every frame is an image, and the mean of the frames' vectors stands for the
 clip (the paper's "meanP"). With blocks over the frames, whose output is added to the frames' vectors, it
 depends on their order ("seqTransf"). Both give vectors, which an index can hold; the paper's third
-similarity, a network that reads each pair of a clip and a text, gives none and is not here.
+similarity, a network that reads each pair of a clip and a text, gives none: `heads.CrossMatcher`.
 """
 
 import dataclasses
+import functools
 from typing import Any, Self
 
 import keras
@@ -99,7 +100,7 @@ class CLIP4Clip(DualEncoder):
         assign_by_path(model, alike | given)
         return model
 
-    @property
+    @functools.cached_property
     def video(self) -> keras.Model:
         """The clips' tower alone: `sequence_output` and `embeddings` of `videos` and `frame_mask`."""
         return self.tower("video")

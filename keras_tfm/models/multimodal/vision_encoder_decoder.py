@@ -1,4 +1,4 @@
-"""An image encoder and a text decoder that attends to its output, as in transformers'
+"""An encoder of images or videos and a text decoder that attends to its output, as in transformers'
 `VisionEncoderDecoderModel`.
 
 The decoder is GPT-2's (Radford et al. 2019) or BART's (Lewis et al. 2020). Each block of GPT-2 gains a
@@ -19,6 +19,9 @@ from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.text import bart, gpt2
 from keras_tfm.models.text.seq2seq import Stack, check_length
+from keras_tfm.models.video.timesformer import TimeSformer
+from keras_tfm.models.video.videomae import VideoMAE
+from keras_tfm.models.video.vivit import ViViT
 from keras_tfm.models.vision.images import ImageConfig
 from keras_tfm.models.vision.swin import Swin
 from keras_tfm.models.vision.tiny import FIELDS
@@ -26,7 +29,8 @@ from keras_tfm.models.vision.vit import ViT
 from keras_tfm.training.model import Model
 from keras_tfm.training.weights import assign_by_path, by_path
 
-ENCODERS = {family.__name__: family for family in (ViT, Swin, *FIELDS)}
+OF_VIDEOS = (ViViT, TimeSformer, VideoMAE)
+ENCODERS = {family.__name__: family for family in (ViT, Swin, *FIELDS, *OF_VIDEOS)}
 DECODERS: dict[str, Any] = {"GPT2": gpt2.GPT2, "BART": bart.BART}
 OF_ENCODER = ("image_size", "num_channels")  # the fields of an encoder that are this configuration's
 OF_DECODER = ("vocabulary_size", "max_length")
@@ -37,7 +41,7 @@ class VisionEncoderDecoderConfig(ImageConfig):
     """The encoder and the decoder of a `VisionEncoderDecoder`, each by its name and its own configuration.
 
     Args:
-        encoder: the name of a model of images, "ViT" for example.
+        encoder: the name of a model of images, "ViT" for example, or of videos, "ViViT" for example.
         encoder_config: the fields of the encoder's configuration that differ from their defaults, without
             `image_size` and `num_channels`, which are fields here.
         decoder: "GPT2" or "BART".
@@ -93,6 +97,11 @@ class VisionEncoderDecoderConfig(ImageConfig):
         return int(np.sum(self.of_encoder.num_layers)) + self.of_decoder.num_layers
 
     @property
+    def num_frames(self):
+        """The frames of a clip, None where the encoder reads images."""
+        return getattr(self.of_encoder, "num_frames", None)
+
+    @property
     def parts(self):
         """Configurations within this one, whose sizes are checked with its own."""
         return self.of_encoder, self.of_decoder
@@ -102,10 +111,10 @@ class VisionEncoderDecoder(ConfiguredModel):
     """Images and texts in, hidden states out: at each position the decoder attends to the tokens before it
     and to the whole image.
 
-    Inputs: `images` (B, H, W, C), floating-point, `decoder_token_ids` and `decoder_padding_mask`, both
-    (B, T). Outputs: `encoder_sequence_output` (B, N, D), the encoder's output at the decoder's width, and
-    `decoder_sequence_output` (B, T, D). `encoder` is a model of the images alone. `maps` are the encoder's,
-    if it has any.
+    Inputs: `images` (B, H, W, C), or with an encoder of videos `videos` (B, F, H, W, C), floating-point,
+    `decoder_token_ids` and `decoder_padding_mask`, both (B, T). Outputs: `encoder_sequence_output` (B, N, D),
+    the encoder's output at the decoder's width, and `decoder_sequence_output` (B, T, D). `seen` is "images"
+    or "videos", `encoder` a model of them alone. `maps` are the encoder's, if it has any.
 
     >>> model = keras_tfm.models.VisionEncoderDecoder.from_size("tiny", vocabulary_size=100)
     >>> batch = {"images": np.ones((2, 32, 32, 3)), "decoder_token_ids": np.array([[1, 2], [1, 3]])}
@@ -122,8 +131,9 @@ class VisionEncoderDecoder(ConfiguredModel):
         encoded, width = encoder.output["sequence_output"], config.of_decoder.dim
         if encoded.shape[-1] != width:
             encoded = keras.layers.Dense(width, name="decoder_projection")(encoded)
+        (seen,) = encoder.input
         inputs = {
-            "images": encoder.input["images"],
+            seen: encoder.input[seen],
             "decoder_token_ids": keras.Input((None,), dtype="int32", name="decoder_token_ids"),
             "decoder_padding_mask": keras.Input((None,), dtype="bool", name="decoder_padding_mask"),
         }
@@ -134,6 +144,7 @@ class VisionEncoderDecoder(ConfiguredModel):
         decoded = parts.stack.run(trace, "decoder", x, mask, context_attention=context)
         outputs = {"encoder_sequence_output": encoded, "decoder_sequence_output": decoded}
         super().__init__(config, inputs, outputs, trace, name=name, **kwargs)
+        self.seen = seen
         self.embedding = self.output_embedding = parts.embedding
         self.decoder = parts.stack
         self.maps = getattr(encoder, "maps", None)
@@ -142,7 +153,8 @@ class VisionEncoderDecoder(ConfiguredModel):
 
     @classmethod
     def around(cls, encoder, decoder):
-        """A model with the weights of an image `encoder` and of a text `decoder`, a `GPT2` or a `BART`.
+        """A model with the weights of an `encoder` of images or videos and of a `decoder` of texts, a `GPT2`
+        or a `BART`.
 
         Only the cross-attention of GPT-2 and the projection between different widths have new weights. Raises
         ValueError for other families of models.
@@ -167,17 +179,17 @@ class VisionEncoderDecoder(ConfiguredModel):
 
     @functools.cached_property
     def encoder(self):
-        """A model of the `images` alone, which shares its layers: `sequence_output` (B, N, D)."""
+        """A model of what is `seen` alone, which shares its layers: `sequence_output` (B, N, D)."""
         outputs = {"sequence_output": self.output["encoder_sequence_output"]}
-        return Model({"images": self.input["images"]}, outputs, name="encoder")
+        return Model({self.seen: self.input[self.seen]}, outputs, name="encoder")
 
     def start(self, batch_size, max_length, context):
-        """Encode the images of `context`, {"images": (B, H, W, C)}; a cache for `max_length` tokens.
+        """Encode what `context` shows, {"images": (B, H, W, C)} for example; a cache for `max_length` tokens.
 
         Raises ValueError if the decoder has fewer positions.
         """
         check_length(max_length, self.config.max_length)
-        encoded = self.encoder({"images": context["images"]}, training=False)["sequence_output"]
+        encoded = self.encoder({self.seen: context[self.seen]}, training=False)["sequence_output"]
         return self.decoder.start(batch_size, max_length, encoded)
 
     def step(self, token_ids, cache, padding_mask=None):

@@ -1,4 +1,4 @@
-"""Captions: an image to a line of text."""
+"""Captions: an image, or a video, to a line of text."""
 
 import dataclasses
 import functools
@@ -12,10 +12,9 @@ import numpy as np
 import sacrebleu
 import tensorflow as tf
 
-from keras_tfm.configs import Between, Count, Length, Option, meant
-from keras_tfm.data.batches.image_texts import CaptionBatches
-from keras_tfm.data.sources.image_texts import ImageTexts, identities
-from keras_tfm.data.sources.preprocessing import Preprocessing
+from keras_tfm.configs import Between, Count, Length, Option, Refusal, meant
+from keras_tfm.data.batches.image_texts import CaptionBatches, VideoCaptionBatches
+from keras_tfm.data.sources.image_texts import identities
 from keras_tfm.data.tokenizers.huggingface import (
     read_huggingface_special_tokens,
     read_huggingface_tokenizer,
@@ -25,18 +24,30 @@ from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 from keras_tfm.generation import CompiledDecoding, DecodingDefaults, DecodingOptions, EndTokens
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy, token_accuracy, token_cross_entropy
 from keras_tfm.models import VisionEncoderDecoder, VisionEncoderDecoderConfig, tiny_config
-from keras_tfm.models.multimodal.vision_encoder_decoder import ENCODERS, OF_ENCODER
-from keras_tfm.tasks.image_text.pair_task import ImageTextTask, MatchTraining
+from keras_tfm.models.multimodal.vision_encoder_decoder import ENCODERS, OF_ENCODER, OF_VIDEOS
+from keras_tfm.tasks.image_text.pair_task import (
+    ImageTextTask,
+    MatchTraining,
+    SeenConfig,
+    SeenOptions,
+    VideoTextTask,
+)
 from keras_tfm.tasks.image_text.retrieval import distinct
-from keras_tfm.tasks.images.image_task import with_image_size
-from keras_tfm.tasks.learning import VOCABULARY, ModelOptions, Vocabulary
+from keras_tfm.tasks.learning import VOCABULARY, Vocabulary
 from keras_tfm.tasks.signatures import Inspection, Signature
 from keras_tfm.tasks.task import check_vocabulary, describe_language_model, make_language_model
 from keras_tfm.tasks.text.writing import Writing, answers_of, write_symbols
+from keras_tfm.tasks.videos.video_families import tiny_config as tiny_video_config
 from keras_tfm.training.folder import Path
 
 NEW_TOKENS = 128  # that are generated at most unless something else is said
 FAMILIES = {name.lower(): family for name, family in sorted(ENCODERS.items())}
+
+
+def _names(of_videos: bool) -> str:
+    return ", ".join(name for name, family in FAMILIES.items() if (family in OF_VIDEOS) == of_videos)
+
+
 # The fields of a decoder of each size, where they are not the family's defaults.
 DECODERS: dict[str, dict[str, Any]] = {
     "tiny": {"num_layers": 3, "dim": 128, "num_heads": 4},
@@ -45,8 +56,8 @@ DECODERS: dict[str, dict[str, Any]] = {
 
 
 @dataclasses.dataclass(frozen=True)
-class CaptionerConfig(Preprocessing):
-    """How a `Captioner` prepares images, which special tokens surround a caption, and how it decodes.
+class CaptionerConfig(SeenConfig):
+    """How a `Captioner` prepares images or videos, which special tokens surround a caption, how it decodes.
 
     Args:
         around: the ids before and after each caption, by default the tokenizer's start and end.
@@ -58,8 +69,8 @@ class CaptionerConfig(Preprocessing):
 
 
 @dataclasses.dataclass(frozen=True)
-class CaptionerOptions(ModelOptions):
-    """An image encoder and a text decoder with fresh weights, and a vocabulary.
+class CaptionerOptions(SeenOptions):
+    """An encoder of images or videos and a text decoder with fresh weights, and a vocabulary.
 
     >>> options = keras_tfm.tasks.CaptionerOptions(encoder="deit", decoder="bart", max_length=32)
     >>> options.base().encoder, options.base().decoder, options.base().max_length
@@ -73,7 +84,10 @@ class CaptionerOptions(ModelOptions):
         "max_length": "--max-length",
     }
 
-    encoder: Annotated[str, Option(f"the family of the images' model: {', '.join(FAMILIES)}")] = "vit"
+    encoder: Annotated[
+        str,
+        Option(f"the family of the images' model: {_names(False)}; or of the videos' model: {_names(True)}"),
+    ] = "vit"
     decoder: Annotated[Literal["gpt2", "bart"], Option("the family of the text's model")] = "gpt2"
     size: Annotated[
         Literal["tiny", "base"],
@@ -84,6 +98,9 @@ class CaptionerOptions(ModelOptions):
     ] = "bytes"
     vocabulary_size: Vocabulary = VOCABULARY
     max_length: Annotated[Length, Option("tokens of a caption at most, after which it is cut")] = 64
+    num_frames: Annotated[
+        Count | None, Option("frames that a model of videos reads", default="the size's")
+    ] = None
 
     def base(self) -> VisionEncoderDecoderConfig:
         if self.encoder not in FAMILIES:
@@ -92,7 +109,9 @@ class CaptionerOptions(ModelOptions):
                 f"{', '.join(FAMILIES)}."
             )
         family = FAMILIES[self.encoder]
-        encoder = dataclasses.asdict(tiny_config(family) if self.size == "tiny" else family.config_class())
+        tiny = tiny_video_config if family in OF_VIDEOS else tiny_config
+        encoder = dataclasses.asdict(tiny(family) if self.size == "tiny" else family.config_class())
+        encoder |= self._frames
         images = {name: encoder.pop(name) for name in OF_ENCODER}
         is_gpt2 = self.decoder == "gpt2"
         decoder = {} if is_gpt2 and self.size == "base" else dict(DECODERS[self.size])
@@ -108,6 +127,22 @@ class CaptionerOptions(ModelOptions):
             decoder_config=decoder,
         )
 
+    @property
+    def _frames(self) -> dict[str, int]:
+        """The field of the encoder that `num_frames` sets; ValueError where it has none."""
+        if self.num_frames is None:
+            return {}
+        if FAMILIES[self.encoder] not in OF_VIDEOS:
+            raise Refusal(
+                "num_frames", f"left out: {self.encoder!r} reads images, no videos", self.num_frames
+            )
+        return {"num_frames": self.num_frames}
+
+    def config(self, changes: Mapping[str, Any]) -> VisionEncoderDecoderConfig:
+        if "encoder_config" in changes:  # which replaces the size's as a whole
+            changes = {**changes, "encoder_config": changes["encoder_config"] | self._frames}
+        return super().config(changes)
+
     def make(
         self, texts: Sequence[str], changes: Mapping[str, Any], image_size: int | None
     ) -> tuple[LanguageModel, Tokenizer]:
@@ -116,7 +151,7 @@ class CaptionerOptions(ModelOptions):
         own: dict[str, Any] = {"vocabulary_size": tokenizer.vocabulary_size, "max_length": self.max_length}
         if image_size is not None:
             own["image_size"] = image_size
-        fields = dataclasses.asdict(self.base()) | dict(changes) | own
+        fields = dataclasses.asdict(self.config(changes)) | own
         if fields["decoder"] == "BART":
             ids = {f"{role}_id": getattr(tokenizer, f"{role}_id") for role in ("pad", "start", "end")}
             fields["decoder_config"] = fields["decoder_config"] | ids
@@ -139,8 +174,8 @@ class Captioner(ImageTextTask):
     """Writes a text about an image, by a `LanguageModel` around a `VisionEncoderDecoder`.
 
     Images are as in `ImageTask`. `fit` and `evaluate` take (images, texts), `data.ImageTexts`; an image may
-    occur several times, each time with another text. Raises ValueError if the tokenizer has more tokens than
-    the model.
+    occur several times, each time with another text. A model of videos makes a `VideoCaptioner`. Raises
+    ValueError if the tokenizer has more tokens than the model.
 
         task = Captioner.from_huggingface("vit-gpt2-image-captioning/")
         task.generate(["photo.jpg"], beam_size=4)  # ["a cat sitting on a sofa"]
@@ -161,10 +196,11 @@ class Captioner(ImageTextTask):
     judged_by = ("val_token_cross_entropy", "min")
     model_options = CaptionerOptions
     config_class = CaptionerConfig
+    make_batches: ClassVar[Any] = CaptionBatches
 
     def __init__(self, model: LanguageModel, tokenizer: Tokenizer, config: CaptionerConfig | None = None):
         self.config, self.tokenizer = config or CaptionerConfig(), tokenizer
-        backbone = with_image_size(model.backbone, self.config.image_size)
+        backbone = self.resized(model.backbone, self.config.image_size)
         self.model = (
             model if backbone is model.backbone else LanguageModel(backbone, model.tied, model.use_bias)
         )
@@ -181,7 +217,7 @@ class Captioner(ImageTextTask):
 
     @classmethod
     def make(
-        cls, examples: ImageTexts, options: CaptionerOptions, changes: Mapping[str, Any], **fields: Any
+        cls, examples: Any, options: CaptionerOptions, changes: Mapping[str, Any], **fields: Any
     ) -> Self:
         model, tokenizer = options.make(examples.texts, changes, fields.get("image_size"))
         return cls(model, tokenizer, CaptionerConfig(**fields))
@@ -253,11 +289,11 @@ class Captioner(ImageTextTask):
         return self.model.backbone.config.max_length
 
     def batches(
-        self, examples: ImageTexts, training: CaptionTraining, is_validation: bool = False
+        self, examples: Any, training: CaptionTraining, is_validation: bool = False
     ) -> CaptionBatches:
         token_ids = self.encode_all(examples.texts)["token_ids"]
         order = {} if is_validation else {"seed": training.seed, "max_shift": training.max_shift}
-        return CaptionBatches(examples.images, token_ids, self.prepare, training.batch_size, **order)
+        return self.make_batches(examples[0], token_ids, self.prepare, training.batch_size, **order)
 
     def objective(self, training: CaptionTraining) -> dict[str, Any]:
         return {
@@ -265,17 +301,17 @@ class Captioner(ImageTextTask):
             "weighted_metrics": [token_cross_entropy, token_accuracy],
         }
 
-    def measure(self, examples: ImageTexts, **options: Any) -> dict[str, Any]:
+    def measure(self, examples: Any, **options: Any) -> dict[str, Any]:
         """sacreBLEU (cased, 13a), chrF, and the percentage of answers that equal a text of their image.
 
         Each answer is compared with all texts of its image; equal images count once. `options` are arguments
         of `generate`.
         """
-        rows, ids = distinct(identities(examples.images))
+        rows, ids = distinct(identities(examples[0]))
         texts: list[list[str]] = [[] for _ in rows]
         for number, text in zip(ids, examples.texts, strict=True):
             texts[number].append(text)
-        answers = self.generate(examples.images[np.asarray(rows)], **options)
+        answers = self.generate(examples[0][np.asarray(rows)], **options)
         most = max(map(len, texts))
         references = [[x[i] if i < len(x) else None for x in texts] for i in range(most)]
         bleu = sacrebleu.metrics.BLEU()
@@ -329,7 +365,7 @@ class Captioner(ImageTextTask):
     def _inputs(self, images: np.ndarray | tf.Tensor) -> dict[str, Any]:
         """What decoding takes for raw images (B, H, W, C); runs in a graph."""
         starts = tf.fill([tf.shape(images)[0], 1], self._start_id)
-        return {"token_ids": starts, "context": {"images": self.prepare(images)}}
+        return {"token_ids": starts, "context": {self.seen: self.prepare(images)}}
 
     def _options(self, max_new_tokens: int | None = None, **options: Any) -> DecodingOptions:
         room, size = self.max_length - 1, self.model.backbone.config.vocabulary_size
@@ -341,8 +377,8 @@ class Captioner(ImageTextTask):
 
     def __call__(self, batch: Mapping[str, Any], training: bool = False) -> tf.Tensor:
         """The logits (B, T, V) of {"images": raw, "decoder_token_ids": (B, T)}."""
-        images = np.asarray(self.check_images(batch["images"]))
-        return self.model({**batch, "images": self.prepare(images)}, training=training)
+        images = np.asarray(self.check_images(batch[self.seen]))
+        return self.model({**batch, self.seen: self.prepare(images)}, training=training)
 
     def signature(self, max_new_tokens: int | None = None, **options: Any) -> Signature:
         writing = Writing(
@@ -353,9 +389,30 @@ class Captioner(ImageTextTask):
             self._stop.end_ids,
             (),
             self._options(max_new_tokens, **options),
-            context=lambda inputs: {"images": self.prepare(inputs["images"])},
+            context=lambda inputs: {self.seen: self.prepare(inputs[self.seen])},
             sampled=functools.partial(self._options, max_new_tokens),
         )
         return self.signature_of(lambda images: {}, answers_of(self.tokenizer))._replace(
             function=writing, write_files=functools.partial(write_symbols, self.tokenizer)
         )
+
+
+class VideoCaptioner(VideoTextTask, Captioner):
+    """A `Captioner` of videos: `fit` and `evaluate` take (videos, texts), `data.VideoTexts`.
+
+    Videos are what `VideoTask` describes. In training each epoch shows other clips of a video.
+
+    >>> videos, texts = [np.zeros((6, 16, 16, 3), "uint8")] * 8, ["nothing happens"] * 8
+    >>> options = keras_tfm.tasks.CaptionerOptions(encoder="vivit", num_frames=4, vocabulary_size=300)
+    >>> encoder = {"tubelet_size": (2, 8, 8), "num_layers": 1, "dim": 32, "num_heads": 2}
+    >>> small = {"image_size": 16, "encoder_config": encoder, "decoder_config": {"num_layers": 1}}
+    >>> task = keras_tfm.tasks.Captioner.make(keras_tfm.data.VideoTexts(videos, texts), options, small)
+    >>> history = task.fit((videos, texts), (videos, texts), epochs=1)
+    >>> len(task.generate(videos[:2], max_new_tokens=4))
+    2
+    """
+
+    make_batches = VideoCaptionBatches
+
+
+Captioner.of_videos = VideoCaptioner

@@ -1,4 +1,4 @@
-"""Images and texts in one vector space, where an image is close to the texts that describe it."""
+"""Images, or videos, and texts in one vector space, where an image is close to the texts that describe it."""
 
 import dataclasses
 import functools
@@ -12,12 +12,11 @@ import numpy as np
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.configs import Config, Length, Option
+from keras_tfm.configs import Config, Count, Length, Option, Refusal, Whole
 from keras_tfm.data.batches.encoding import model_inputs
-from keras_tfm.data.batches.image_texts import ImageTextBatches
+from keras_tfm.data.batches.image_texts import ImageTextBatches, VideoTextBatches
 from keras_tfm.data.batches.lengths import rows_by_length
-from keras_tfm.data.sources.image_texts import ImageTexts, identities
-from keras_tfm.data.sources.preprocessing import Preprocessing
+from keras_tfm.data.sources.image_texts import identities
 from keras_tfm.data.tokenizers.clip import CLIPTokenizer
 from keras_tfm.data.tokenizers.huggingface import (
     read_huggingface_special_tokens,
@@ -26,13 +25,18 @@ from keras_tfm.data.tokenizers.huggingface import (
 from keras_tfm.data.tokenizers.kinds import load_tokenizer
 from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
-from keras_tfm.heads import Contrastive, SigmoidContrast, SoftmaxContrast
-from keras_tfm.models import CLIP, SigLIP
+from keras_tfm.heads import Contrastive, CrossMatcher, LogitContrast, SigmoidContrast, SoftmaxContrast
+from keras_tfm.models import CLIP, CLIP4Clip, SigLIP
 from keras_tfm.serving.examples import check_batch_size, listed, not_text, reasons, refuse_rows
-from keras_tfm.tasks.image_text.pair_task import ImageTextTask, MatchTraining
-from keras_tfm.tasks.image_text.retrieval import recalls
-from keras_tfm.tasks.images.image_task import with_image_size
-from keras_tfm.tasks.learning import VOCABULARY, ModelOptions, Vocabulary
+from keras_tfm.tasks.image_text.pair_task import (
+    ImageTextTask,
+    MatchTraining,
+    SeenConfig,
+    SeenOptions,
+    VideoTextTask,
+)
+from keras_tfm.tasks.image_text.retrieval import pairs_of, recalls, recalls_of
+from keras_tfm.tasks.learning import VOCABULARY, Vocabulary
 from keras_tfm.tasks.signatures import Signature
 from keras_tfm.tasks.task import (
     check_vocabulary,
@@ -45,12 +49,13 @@ SIGMOID = {"logit_scale": float(np.log(10)), "logit_bias": -10.0}  # Zhai et al.
 # {name on the command line: (class, what trains its tokenizer, arguments of its head)}
 FAMILIES: dict[str, Any] = {
     "clip": (CLIP, CLIPTokenizer.train, {}),
+    "clip4clip": (CLIP4Clip, CLIPTokenizer.train, {}),
     "siglip": (SigLIP, SentencePieceTokenizer.train_canonical, SIGMOID),
 }
 
 
 @dataclasses.dataclass(frozen=True)
-class ImageTextMatcherConfig(Preprocessing):
+class ImageTextMatcherConfig(SeenConfig):
     """The preprocessing of a matcher.
 
     `around` are the special tokens before and after each text, by default start and end for CLIP's tokenizer
@@ -66,8 +71,8 @@ class ImageTextMatcherConfig(Preprocessing):
 
 
 @dataclasses.dataclass(frozen=True)
-class MatcherOptions(ModelOptions):
-    """An image encoder and a text encoder with fresh weights, and a vocabulary.
+class MatcherOptions(SeenOptions):
+    """An encoder of images or videos and a text encoder with fresh weights, and a vocabulary.
 
     >>> options = keras_tfm.tasks.MatcherOptions(family="siglip")
     >>> type(options.base()).__name__
@@ -78,33 +83,57 @@ class MatcherOptions(ModelOptions):
         "vocabulary_size": "--vocabulary",
         "max_length": "--max-length",
         "end_id": "--vocabulary",
+        "num_frames": "--num-frames",
     }
 
     family: Annotated[
-        Literal["clip", "siglip"],
-        Option("clip learns to choose a text of a batch, siglip to judge each pair by itself"),
+        Literal["clip", "siglip", "clip4clip"],
+        Option(
+            "clip learns to choose a text of a batch, siglip to judge each pair by itself; clip4clip is clip "
+            "for videos"
+        ),
     ] = "clip"
     size: Annotated[
         str, Option("a published size of the family, or tiny, for images of some 32 x 32 pixels")
     ] = "tiny"
     vocabulary_size: Vocabulary = VOCABULARY
     max_length: Annotated[Length, Option("tokens of a text at most, after which it is cut")] = 64
+    num_frames: Annotated[
+        Count | None, Option("frames that a model of videos reads", default="the size's")
+    ] = None
+
+    cross_layers: Annotated[
+        Whole,
+        Option(
+            "clip4clip: blocks that read a video and a text together; 0 compares their vectors, which alone "
+            "can be searched"
+        ),
+    ] = 0
 
     def base(self) -> Any:
-        return FAMILIES[self.family][0].config_of_size(self.size)
+        config = FAMILIES[self.family][0].config_of_size(self.size)
+        if self.cross_layers and self.family != "clip4clip":
+            raise Refusal("cross_layers", f"0 for {self.family!r}, which compares vectors", self.cross_layers)
+        if self.num_frames is None:
+            return config
+        if not hasattr(config, "num_frames"):
+            raise Refusal("num_frames", f"left out: {self.family!r} reads images, no videos", self.num_frames)
+        return dataclasses.replace(config, num_frames=self.num_frames)
 
     def make(
         self, texts: Sequence[str], changes: Mapping[str, Any], image_size: int | None
-    ) -> tuple[Contrastive, Tokenizer]:
+    ) -> tuple[Contrastive | CrossMatcher, Tokenizer]:
         """The model, with fields of its configuration changed, and a tokenizer learnt of the texts."""
         family, train, arguments = FAMILIES[self.family]
         tokenizer = train(texts, self.vocabulary_size)
         own = {"vocabulary_size": tokenizer.vocabulary_size, "max_length": self.max_length}
-        if self.family == "clip":
+        if self.family != "siglip":
             own["end_id"] = tokenizer.end_id
         if image_size is not None:
             own["image_size"] = image_size
-        config = family.config_class.from_json(dataclasses.asdict(self.base()) | dict(changes) | own)
+        config = family.config_class.from_json(dataclasses.asdict(self.config(changes)) | own)
+        if self.cross_layers:
+            return CrossMatcher(family(config), self.cross_layers), tokenizer
         return Contrastive(family(config), **arguments), tokenizer
 
 
@@ -114,13 +143,15 @@ class HeadArguments(Config):
 
     logit_scale: float = float(np.log(1 / 0.07))
     logit_bias: float | None = None
+    cross_layers: Whole = 0
 
 
 class ImageTextMatcher(ImageTextTask):
     """Maps images and texts to vectors of one space, by the two encoders of a `CLIP` or `SigLIP` model.
 
     `fit` and `evaluate` take (images, texts), where a row is a pair that belongs together, or a
-    `data.ImageTexts`. Images may have the forms that `ImageTask` describes.
+    `data.ImageTexts`. Images may have the forms that `ImageTask` describes. A `CLIP4Clip` makes a
+    `VideoTextMatcher`.
 
         task = ImageTextMatcher.from_huggingface("clip-vit-base-patch32/")
         task.similarity(["photo.jpg"], ["a cat", "a dog"])  # (1, 2), cosines
@@ -147,13 +178,14 @@ class ImageTextMatcher(ImageTextTask):
     given_weights = types.MappingProxyType({"learning_rate": 1e-5})
     model_options = MatcherOptions
     config_class = ImageTextMatcherConfig
+    make_batches: ClassVar[Any] = ImageTextBatches
 
     def __init__(
         self, model: Contrastive, tokenizer: Tokenizer, config: ImageTextMatcherConfig | None = None
     ):
         self.config, self.tokenizer = config or ImageTextMatcherConfig(), tokenizer
         self.model, towers = model, model.backbone
-        with_image_size(towers, self.config.image_size)  # raises for another size: positions fix it
+        self.resized(towers, self.config.image_size)  # raises for another size: positions fix it
         self.take_images(towers)
         check_vocabulary(towers.config, tokenizer)
         end = getattr(towers.config, "end_id", tokenizer.end_id)
@@ -166,15 +198,13 @@ class ImageTextMatcher(ImageTextTask):
     # Where it comes from -------------------------------------------------------------------------------
 
     @classmethod
-    def make(
-        cls, examples: ImageTexts, options: MatcherOptions, changes: Mapping[str, Any], **fields: Any
-    ) -> Self:
+    def make(cls, examples: Any, options: MatcherOptions, changes: Mapping[str, Any], **fields: Any) -> Self:
         model, tokenizer = options.make(examples.texts, changes, fields.get("image_size"))
         return cls(model, tokenizer, ImageTextMatcherConfig(**fields))
 
     @classmethod
     def takes(cls, model: keras.Model) -> bool:
-        return isinstance(model, Contrastive)
+        return isinstance(model, Contrastive | CrossMatcher)
 
     @classmethod
     def from_huggingface(cls, name: Path, **fields: Any) -> Self:
@@ -208,13 +238,17 @@ class ImageTextMatcher(ImageTextTask):
         save_huggingface(self.model, folder, overwrite, writers=[images, tokenizer])
 
     def describe_model(self) -> dict[str, Any]:
-        head = {"logit_scale": self.model.logit_scale, "logit_bias": self.model.logit_bias}
+        arguments = self.model.head_arguments
+        head = {"cross_layers": arguments["num_layers"]} if "num_layers" in arguments else arguments
         return describe_backbone(self.model.backbone) | {"head": head}
 
     @classmethod
     def load_parts(cls, folder: pathlib.Path, config: ImageTextMatcherConfig, model: dict[str, Any]) -> Self:
         head = HeadArguments.from_json(model.get("head", {}))
-        whole = Contrastive(make_backbone(model), head.logit_scale, head.logit_bias)
+        backbone = make_backbone(model)
+        whole: Any = Contrastive(backbone, head.logit_scale, head.logit_bias)
+        if head.cross_layers:
+            whole = CrossMatcher(backbone, head.cross_layers)
         return cls(whole, load_tokenizer(folder), config)
 
     # What it learns ------------------------------------------------------------------------------------
@@ -228,12 +262,12 @@ class ImageTextMatcher(ImageTextTask):
         return self.model.backbone.config.max_length
 
     def batches(
-        self, examples: ImageTexts, training: MatchTraining, is_validation: bool = False
+        self, examples: Any, training: MatchTraining, is_validation: bool = False
     ) -> ImageTextBatches:
         packed = self.encode_all(examples.texts)
         order = {} if is_validation else {"seed": training.seed, "max_shift": training.max_shift}
         texts = self._inputs(packed)
-        return ImageTextBatches(examples.images, texts, self.prepare, training.batch_size, **order)
+        return self.make_batches(examples[0], texts, self.prepare, training.batch_size, **order)
 
     def objective(self, training: MatchTraining) -> dict[str, Any]:
         return {"loss": SoftmaxContrast() if self.model.logit_bias is None else SigmoidContrast()}
@@ -241,23 +275,23 @@ class ImageTextMatcher(ImageTextTask):
     def learner(self, training: MatchTraining) -> keras.Model:
         return self.model.learner()
 
-    def measure(self, examples: ImageTexts) -> dict[str, Any]:
+    def measure(self, examples: Any) -> dict[str, Any]:
         """Recall at 1, 5 and 10, from 0 to 1, in both directions.
 
         It is the share of images for which one of their own texts is among the 1, 5 or 10 nearest texts, and
         the share of texts for which one of their images is. Equal images, and equal texts, count once.
         """
         self.tell_cut(examples.texts)
-        images, texts = self.encode_images(examples.images), self.encode_texts(examples.texts)
-        return recalls(images, texts, identities(examples.images), examples.texts)
+        shown, texts = examples
+        return recalls(self.encode_images(shown), self.encode_texts(texts), identities(shown), texts)
 
     # What it answers -----------------------------------------------------------------------------------
 
     def __call__(self, batch: Mapping[str, Any], training: bool = False) -> tf.Tensor:
         """The logits (I, T) of raw {"images": I, "texts": T}."""
-        images = np.asarray(self.check_images(batch["images"]))
+        images = np.asarray(self.check_images(batch[self.seen]))
         texts = self.text_inputs(tf.constant(list(batch["texts"])))
-        return self.model({"images": self.prepare(images), **texts}, training=training)
+        return self.model({self.seen: self.prepare(images), **texts}, training=training)
 
     def text_inputs(self, texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """The inputs of the text encoder for strings (B,). Runs in a graph."""
@@ -274,7 +308,8 @@ class ImageTextMatcher(ImageTextTask):
 
     def encode(self, images: tf.Tensor) -> tf.Tensor:
         """Vectors (B, E) of length 1 for raw images (B, H, W, C). Runs in a graph."""
-        outputs = self.model.backbone.image({"images": self.prepare(images)}, training=False)
+        tower = getattr(self.model.backbone, self.model.backbone.sides[0])
+        outputs = tower({self.seen: self.prepare(images)}, training=False)
         return tf.cast(outputs["embeddings"], tf.float32)
 
     def encode_strings(self, texts: tf.Tensor) -> tf.Tensor:
@@ -345,3 +380,81 @@ class ImageTextMatcher(ImageTextTask):
         texts = {"texts": (lambda text: {"vector": self.encode_strings(text)}, strings)}
         signature = self.signature_of(lambda images: {"vector": self.encode(images)}, {"kind": "arrays"})
         return signature._replace(others=texts)
+
+
+class VideoTextMatcher(VideoTextTask, ImageTextMatcher):
+    """An `ImageTextMatcher` of videos: `fit` and `evaluate` take (videos, texts), `data.VideoTexts`.
+
+    Videos are what `VideoTask` describes. In training each epoch shows other clips of a video.
+
+        clip = ImageTextMatcher.from_huggingface("clip-vit-base-patch32/")
+        model = heads.Contrastive(models.CLIP4Clip.around(clip.model.backbone, num_frames=12))
+        task = VideoTextMatcher(model, clip.tokenizer, clip.config)
+
+    >>> videos, texts = [np.zeros((6, 32, 32, 3), "uint8")] * 8, ["nothing happens", "no change"] * 4
+    >>> options = keras_tfm.tasks.MatcherOptions("clip4clip", num_frames=3, vocabulary_size=600)
+    >>> small = {"num_image_layers": 1, "num_text_layers": 1}
+    >>> pairs = keras_tfm.data.VideoTexts(videos, texts)
+    >>> task = keras_tfm.tasks.ImageTextMatcher.make(pairs, options, small)
+    >>> history = task.fit(pairs, pairs, epochs=1)
+    >>> task.similarity(videos[:1], ["a cat runs", "a dog sleeps"]).shape
+    (1, 2)
+    """
+
+    make_batches = VideoTextBatches
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether videos and texts have vectors: not where a `CrossMatcher` reads them together."""
+        return isinstance(self.model, Contrastive)
+
+    def objective(self, training: MatchTraining) -> dict[str, Any]:
+        return super().objective(training) if self.has_vectors else {"loss": LogitContrast()}
+
+    def measure(self, examples: Any) -> dict[str, Any]:
+        if self.has_vectors:
+            return super().measure(examples)
+        self.tell_cut(examples.texts)
+        videos, texts = examples
+        rows, columns, is_right = pairs_of(identities(videos), texts)
+        return recalls_of(self.similarity(videos[np.array(rows)], [texts[i] for i in columns]), is_right)
+
+    def similarity(self, images: Any, texts: Iterable[str], batch_size: int = 8) -> np.ndarray:
+        """The cosine of each video and each text, an array (I, T); of a `CrossMatcher` its logits."""
+        if self.has_vectors:
+            return super().similarity(images, texts)
+        strings: list[str] = listed(texts, "texts")
+        refuse_rows(reasons(strings, not_text))
+        inputs = self.text_inputs(tf.constant(strings))
+        parts = [
+            self.model({self.seen: self.prepare(part), **inputs}, training=False)
+            for part in self.image_parts(images, batch_size)
+        ]
+        return np.concatenate([np.zeros((0, len(strings)), "float32"), *parts])
+
+    def probabilities(self, images: np.ndarray, texts: np.ndarray) -> np.ndarray:
+        self._refuse_vectors()
+        return super().probabilities(images, texts)
+
+    def signature(self) -> Signature:
+        self._refuse_vectors()
+        return super().signature()
+
+    def encode_texts(self, texts: Iterable[str], batch_size: int = 64) -> np.ndarray:
+        self._refuse_vectors()
+        return super().encode_texts(texts, batch_size)
+
+    def _refuse_vectors(self) -> None:
+        """Raise ValueError where there are no vectors."""
+        if not self.has_vectors:
+            raise ValueError(
+                "A matcher with cross layers has no vectors to predict, search or export: ask its "
+                "`similarity`."
+            )
+
+    def encode_videos(self, videos: Any, batch_size: int = 8) -> np.ndarray:
+        """The vectors of the videos: an array (I, E), each of length 1; ValueError for a broken file."""
+        return self.encode_images(videos, batch_size)
+
+
+ImageTextMatcher.of_videos = VideoTextMatcher

@@ -1,31 +1,60 @@
-"""The base of tasks that learn from pairs of an image and a text."""
+"""The bases of tasks that learn from pairs of an image, or a video, and a text."""
 
 import abc
 import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import keras
 import numpy as np
 
-from keras_tfm.configs import Count, Natural, Option
+from keras_tfm.configs import Count, Natural, Option, Refusal
 from keras_tfm.data.batches.encoding import in_chunks, surround
 from keras_tfm.data.batches.epochs import HeldOut, hold_out
-from keras_tfm.data.sources.image_texts import ImageTexts, identities, read_image_texts
+from keras_tfm.data.sources.image_texts import (
+    ImageTexts,
+    VideoTexts,
+    identities,
+    read_image_texts,
+    read_video_texts,
+)
+from keras_tfm.data.sources.preprocessing import Preprocessing
+from keras_tfm.data.sources.videos import FrameSpacing
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens
 from keras_tfm.serving.examples import as_columns, listed
 from keras_tfm.tasks.image_text.retrieval import distinct
-from keras_tfm.tasks.images.image_task import ImageTask, image_shape_of, shape_and_preprocessing
+from keras_tfm.tasks.images.image_task import (
+    ImageTask,
+    image_shape_of,
+    shape_and_preprocessing,
+    with_image_size,
+)
 from keras_tfm.tasks.learning import ModelOptions, rows_of
 from keras_tfm.tasks.signatures import ColumnNames
 from keras_tfm.tasks.task import Task, load_any
 from keras_tfm.tasks.task_folder import is_task_folder
 from keras_tfm.tasks.trainable import FineTunedTask
+from keras_tfm.tasks.videos.video_task import VideoTask, shape_and_sampling, video_shape_of
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import PartlyTrained
 
 LOG = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class SeenConfig(Preprocessing, FrameSpacing):
+    """How images, or the frames of videos, are prepared, and which frames of a video make a clip."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SeenOptions(ModelOptions):
+    """A model with fresh weights that sees images or videos. Abstract."""
+
+    def config(self, changes: Mapping[str, Any]) -> Any:
+        """The configuration of the chosen size with the `changes`."""
+        base: Any = self.base()
+        return dataclasses.replace(base, **changes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,17 +71,36 @@ class ImageTextTask(ImageTask, FineTunedTask):
     """A task whose examples are (images, texts), one pair per row. Abstract.
 
     A subclass defines the special tokens of a text (`around`) and how many tokens are read (`max_length`).
+    It names in `of_videos` a subclass of its own, of which it makes an object for a model of videos.
     """
 
     files = (
         "an image's path, in the folder of the file, and its text in .tsv, .csv or .jsonl (plain, .gz, .xz); "
         "a folder of images, a .txt of the same name beside each, or with such a metadata.jsonl or .csv; or "
-        "images and texts in .parquet files or tfds:NAME[/CONFIG][:VERSION]#SPLIT"
+        "images and texts in .parquet files or tfds:NAME[/CONFIG][:VERSION]#SPLIT; for a model of videos "
+        "the same with videos, each a file or a folder of frames"
     )
     columns = (2,)
     unit = "pairs"
-    examples_class = ImageTexts
+    examples_class: ClassVar[Any] = ImageTexts
     held_out = HeldOut(0.05, 1_000)
+    seen: ClassVar[str] = "images"  # the model's input
+    of_videos: ClassVar[Any] = None
+
+    def __new__(cls, model: keras.Model, *rest: Any, **fields: Any) -> Self:
+        is_of_videos = "videos" in model.input and issubclass(cls.of_videos or object, cls)
+        return super().__new__(cls.of_videos if is_of_videos else cls)
+
+    def take_images(self, backbone: keras.Model) -> None:
+        super().take_images(backbone)
+        for field in dataclasses.fields(FrameSpacing):
+            if (value := getattr(self.config, field.name)) is not None:
+                raise Refusal(field.name, "left out: the model reads images, no videos", value)
+
+    @staticmethod
+    def resized(backbone: keras.Model, image_size: int | None) -> keras.Model:
+        """The backbone with its weights, for images of another size; see `with_image_size`."""
+        return with_image_size(backbone, image_size)
 
     @property
     @abc.abstractmethod
@@ -70,18 +118,31 @@ class ImageTextTask(ImageTask, FineTunedTask):
 
     @classmethod
     def reading(
-        cls, options: ModelOptions, changes: Mapping[str, Any], start: Path | None = None
+        cls, options: SeenOptions, changes: Mapping[str, Any], start: Path | None = None
     ) -> dict[str, Any]:
         if start is not None:
             read: Any = cls
             task = load_any(start) if is_task_folder(start) else read.from_huggingface(start)
             return cls.adopt(task, None).file_fields
-        base: Any = options.base()
-        return {"image_shape": image_shape_of(dataclasses.replace(base, **changes))}
+        config = options.config(changes)
+        if getattr(config, "num_frames", None) is not None:
+            return {"video_shape": video_shape_of(config)}
+        return {"image_shape": image_shape_of(config)}
 
     @classmethod
-    def read_files(cls, paths: Sequence[Path], columns: ColumnNames = None, **fields: Any) -> ImageTexts:
-        """Read images, in the shape from `shape_and_preprocessing`, and their texts."""
+    def read_files(
+        cls,
+        paths: Sequence[Path],
+        columns: ColumnNames = None,
+        video_shape: tuple[int, int, int, int] | None = None,
+        **fields: Any,
+    ) -> Any:
+        """Read images, in the shape from `shape_and_preprocessing`, and their texts; with a `video_shape`
+        videos, in the shape from `shape_and_sampling`.
+        """
+        if video_shape is not None:
+            size, preprocessing, sampling = shape_and_sampling(video_shape, **fields)
+            return read_video_texts(paths, size, columns, preprocessing, sampling)
         shape, preprocessing = shape_and_preprocessing(**fields)
         return read_image_texts(paths, shape, columns, preprocessing)
 
@@ -94,24 +155,24 @@ class ImageTextTask(ImageTask, FineTunedTask):
         config = dataclasses.replace(task.config, **fields)
         return task if config == task.config else make(task.model, task.tokenizer, config)
 
-    def check_examples(self, examples: Any) -> ImageTexts:
+    def check_examples(self, examples: Any) -> Any:
         """Checked (images, texts) of equal number; texts must be strings that are not blank."""
-        images, texts = as_columns(examples, "images", "texts")
+        images, texts = as_columns(examples, self.seen, "texts")
         images, texts = self.check_images(images), listed(texts, "`texts`")
         if not len(images):
-            raise ValueError("`images` must not be empty.")
+            raise ValueError(f"`{self.seen}` must not be empty.")
         if len(texts) != len(images):
-            raise ValueError(f"`texts` must be one for each of {len(images)} images; there are {len(texts)}.")
+            raise ValueError(
+                f"`texts` must be one for each of {len(images)} {self.seen}; there are {len(texts)}."
+            )
         for row, text in enumerate(texts):
             if not isinstance(text, str) or not text.strip():
                 raise ValueError(f"row {row}: expected a text, got {text!r:.60}")
-        return ImageTexts(images, texts)
+        return self.examples_class(images, texts)
 
-    def hold_out(
-        self, examples: ImageTexts, share: float | None, seed: int, /
-    ) -> tuple[ImageTexts, ImageTexts]:
+    def hold_out(self, examples: Any, share: float | None, seed: int, /) -> tuple[Any, Any]:
         """Hold out images together with all of their texts."""
-        rows, ids = distinct(identities(examples.images))
+        rows, ids = distinct(identities(examples[0]))
         parts = hold_out(len(rows), seed, self.held_out if share is None else HeldOut(share))
         train, held = (rows_of(examples, np.flatnonzero(np.isin(ids, part))) for part in parts)
         return train, held
@@ -138,3 +199,25 @@ class ImageTextTask(ImageTask, FineTunedTask):
     def tell_cut(self, texts: Sequence[str]) -> None:
         """Warn how many of the strings have more tokens than the model reads, if any have."""
         self.encode_all(texts)
+
+
+class VideoTextTask(VideoTask, ImageTextTask):
+    """What a task of images and texts changes for videos: its examples are (videos, texts). Abstract."""
+
+    examples_class = VideoTexts
+    seen = "videos"
+
+    def take_images(self, backbone: keras.Model) -> None:
+        self.take_videos(backbone)
+
+    def check_images(self, images: Any) -> Any:
+        return self.check_videos(images)
+
+    @staticmethod
+    def resized(backbone: keras.Model, image_size: int | None) -> keras.Model:
+        """The backbone: `take_videos` refuses another size."""
+        return backbone
+
+    def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
+        """TypeError: transformers has no such model."""
+        raise TypeError(f"transformers has no {type(self.model.backbone).__name__} of videos and texts.")

@@ -15,11 +15,14 @@ def recalls(
     Rows with equal keys are the same image, or the same text; they count once, as a question and as an
     answer. An answer is right if it shares a row with the question.
     """
-    image_rows, image_ids = distinct(image_keys)
-    text_rows, text_ids = distinct(text_keys)
-    is_right = np.zeros((len(image_rows), len(text_rows)), bool)
-    is_right[image_ids, text_ids] = True
-    scores = images[image_rows] @ texts[text_rows].T
+    image_rows, text_rows, is_right = pairs_of(image_keys, text_keys)
+    return recalls_of(images[image_rows] @ texts[text_rows].T, is_right)
+
+
+def recalls_of(scores: np.ndarray, is_right: np.ndarray) -> dict[str, float]:
+    """Recall at `PLACES` in both directions, by the `scores` (I, T) of different images and texts; `is_right`
+    (I, T) says which belong together.
+    """
     return {
         f"{name}_recall_{place}": float(np.mean(ranks < place))
         for name, ranks in (
@@ -28,6 +31,17 @@ def recalls(
         )
         for place in PLACES
     }
+
+
+def pairs_of(
+    image_keys: Sequence[Hashable], text_keys: Sequence[Hashable]
+) -> tuple[list[int], list[int], np.ndarray]:
+    """The first row of each image, of each text, and which of them (I, T) share a row."""
+    image_rows, image_ids = distinct(image_keys)
+    text_rows, text_ids = distinct(text_keys)
+    is_right = np.zeros((len(image_rows), len(text_rows)), bool)
+    is_right[image_ids, text_ids] = True
+    return image_rows, text_rows, is_right
 
 
 def first_right(scores: np.ndarray, is_right: np.ndarray) -> np.ndarray:

@@ -246,6 +246,8 @@ def config_of(task: Any, model: Path) -> IndexConfig:
     digest = hashlib.sha256()
     described = task.describe_model() | {"head": None}  # the head's initial values do not matter
     about = [described, dataclasses.asdict(task.preprocessing), task.tokenizer.tokens]
+    if task.seen == "videos":
+        about.append(dataclasses.asdict(task.sampling))
     digest.update(json.dumps(about, sort_keys=True).encode())
     for weight in task.model.weights:
         digest.update(np.ascontiguousarray(weight.numpy()).tobytes())

@@ -21,6 +21,7 @@ from keras_tfm.log import Bar
 from keras_tfm.serving.answering import Answerer
 from keras_tfm.serving.examples import check_batch_size, check_column, listed, not_image
 from keras_tfm.serving.image_readers import portion_of
+from keras_tfm.serving.reading import Reader
 from keras_tfm.tasks.images.decoded import DecodedImages, is_file, listed_images
 from keras_tfm.tasks.media import MediaTask
 from keras_tfm.tasks.signatures import ColumnNames, Signature
@@ -78,12 +79,12 @@ class ImageTask(MediaTask):
         return check_images(images, self.image_shape[-1])
 
     @property
-    def own_reader(self) -> DecodedImages:
+    def own_reader(self) -> Reader:
         """Reads images as the training does, and as SavedModels do."""
         return DecodedImages(self.image_shape, self.preprocessing)
 
     @property
-    def portion(self) -> int:
+    def portion(self) -> Any:
         return portion_of(self.image_shape)
 
     def as_list(self, images: Any) -> Any:
@@ -94,11 +95,12 @@ class ImageTask(MediaTask):
         for a broken file.
         """
         check_batch_size(batch_size)
-        images, reader = listed(listed_images(images)), self.own_reader
+        images, reader = listed(self.as_list(images)), self.own_reader
         with Bar(total=len(images), desc="answering", unit="image") as bar:
             for first in range(0, len(images), batch_size):
                 read = Answerer(reader).read_all(images[first : first + batch_size], first)
-                yield reader.join([row for rows, _ in read for row in rows])["images"]
+                (joined,) = reader.join([row for rows, _ in read for row in rows]).values()
+                yield joined
                 bar.update(len(read))
 
     def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:

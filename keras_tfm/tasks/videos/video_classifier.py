@@ -15,11 +15,10 @@ from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.sources.videos import Sampling, VideoFiles, read_labelled_videos
 from keras_tfm.heads.classification import Classifier
 from keras_tfm.tasks.classes import Augmented, ClassesConfig, ClassifyingTask
-from keras_tfm.tasks.images.image_task import shape_and_preprocessing
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import load_any, make_backbone
 from keras_tfm.tasks.videos.video_families import VideoOptions
-from keras_tfm.tasks.videos.video_task import FIELDS, VideoTask, video_shape_of
+from keras_tfm.tasks.videos.video_task import VideoTask, shape_and_sampling, video_shape_of
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import PartlyTrained
 
@@ -141,10 +140,8 @@ class VideoClassifier(VideoTask, ClassifyingTask):
         """Videos, of the shape, sampling and preprocessing that the fields describe, and the names of their
         classes.
         """
-        shape, preprocessing = shape_and_preprocessing(video_shape[1:], preprocessing, **fields)
-        chosen = {name: fields[name] for name in FIELDS if name in fields}
-        sampling = dataclasses.replace(sampling or Sampling(), **chosen)
-        found = read_labelled_videos(paths, (video_shape[0], *shape), columns, preprocessing, sampling)
+        shape, preprocessing, sampling = shape_and_sampling(video_shape, preprocessing, sampling, **fields)
+        found = read_labelled_videos(paths, shape, columns, preprocessing, sampling)
         return found.videos, np.array(found.class_names)[found.labels]
 
     @classmethod

@@ -17,7 +17,13 @@ from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.sources.videos import Sampling, VideoFiles, read_videos
 from keras_tfm.serving.examples import check_column, not_video
 from keras_tfm.tasks.images.decoded import is_file
-from keras_tfm.tasks.images.image_task import NUM_EXAMPLES, check_channels, preprocessing_in, resizing_entries
+from keras_tfm.tasks.images.image_task import (
+    NUM_EXAMPLES,
+    check_channels,
+    preprocessing_in,
+    resizing_entries,
+    shape_and_preprocessing,
+)
 from keras_tfm.tasks.media import MediaTask
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.videos.decoded import DecodedVideos, listed_videos
@@ -40,8 +46,10 @@ class VideoTask(MediaTask):
 
     def take_videos(self, backbone: keras.Model) -> None:
         """Note the size of the model's videos; ValueError if `config` is for other channels or another
-        size.
+        size, or if the model reads no videos.
         """
+        if "videos" not in backbone.input:
+            raise ValueError(f"expected a model of videos, got one of {', '.join(backbone.input)}")
         self.video_shape = tuple(backbone.input["videos"].shape[1:])
         check_channels(self.config, self.video_shape[-1])
         height, width = self.video_shape[1:3]
@@ -88,7 +96,7 @@ class VideoTask(MediaTask):
         return DecodedVideos(self.video_shape, self.preprocessing, self.sampling)
 
     @property
-    def portion(self) -> int | None:
+    def portion(self) -> Any:
         return self.own_reader.portion
 
     def as_list(self, videos: Any) -> Any:
@@ -126,7 +134,21 @@ class VideoTask(MediaTask):
 
 def sampling_in(config: Any) -> Sampling:
     """The part of a task's configuration that says which frames make a clip."""
-    return Sampling(**{name: getattr(config, name) for name in FIELDS})
+    return Sampling(**{name: getattr(config, name) for name in FIELDS if hasattr(config, name)})
+
+
+def shape_and_sampling(
+    video_shape: tuple[int, int, int, int],
+    preprocessing: Preprocessing | None = None,
+    sampling: Sampling | None = None,
+    **fields: Any,
+) -> tuple[tuple[int, int, int, int], Preprocessing, Sampling]:
+    """The shape, the preprocessing and the sampling with which videos are read; `fields` replace theirs, as
+    in `shape_and_preprocessing`.
+    """
+    shape, preprocessing = shape_and_preprocessing(video_shape[1:], preprocessing, **fields)
+    chosen = {name: fields[name] for name in FIELDS if name in fields}
+    return (video_shape[0], *shape), preprocessing, dataclasses.replace(sampling or Sampling(), **chosen)
 
 
 def video_shape_of(config: Any) -> tuple[int, int, int, int]:
