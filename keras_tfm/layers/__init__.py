@@ -96,6 +96,19 @@ if TYPE_CHECKING:
         extract_patches,
         flatten_map,
     )
+    from keras_tfm.layers.points import (
+        FarthestPoints,
+        GatherPoints,
+        NearestPoints,
+        PointInterpolation,
+        VectorAttention,
+        farthest_points,
+        gather_points,
+        interpolate,
+        nan_where_points_are_not_finite,
+        nearest_points,
+        squared_distances,
+    )
     from keras_tfm.layers.pooling import AttentionPooling, MaxPooling
     from keras_tfm.layers.positioned_block import PositionedAttention
     from keras_tfm.layers.positions import (

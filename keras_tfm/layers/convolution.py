@@ -276,7 +276,7 @@ class StandardizedConv2D(keras.layers.Conv2D):
 
 
 class NormalizedDense(Layer):
-    """A dense layer without bias, a `norm` and an `activation`: (..., D) -> (..., `units`).
+    """A dense layer, by default without bias, a `norm` and an `activation`: (..., D) -> (..., `units`).
 
     `norm` is a layer, by default a `BatchNormalization` (Graham et al. 2021, "LeViT", section 4.2).
 
@@ -285,15 +285,21 @@ class NormalizedDense(Layer):
     """
 
     def __init__(
-        self, units: int, norm: keras.layers.Layer | None = None, activation: Activation = None, **kwargs: Any
+        self,
+        units: int,
+        norm: keras.layers.Layer | None = None,
+        activation: Activation = None,
+        use_bias: bool = False,
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         require_sizes(units=units)
         self.units = units
         self.norm = BatchNormalization() if norm is None else norm
         self.activation = activation
+        self.use_bias = use_bias
         self.function = activation_of(activation)
-        self.dense = Dense(units, use_bias=False)
+        self.dense = Dense(units, use_bias=use_bias)
 
     def build(self, x_shape):
         self.dense.build(x_shape)

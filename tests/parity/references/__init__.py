@@ -13,6 +13,7 @@ import re
 # {words of the reference's name: the file with its `read`, or another function of that file}
 READERS = {
     "AutoFormer/model/supernet_transformer.py": "autoformer",
+    "Strawberry-Eat-Mango/PCT_Pytorch model.py Pct": "points.read_pct",
     "Epiphqny/VisTR models/vistr.py VisTR": "vistr",
     "IBM/RegionViT regionvit/regionvit.py RegionViT": "regionvit",
     "KNN_VisionTransformer.py VisionTransformer": "kvt",
@@ -47,6 +48,8 @@ READERS = {
     "models/deep_vision_transformer.py DeepVisionTransformer": "deepvit",
     "models/localvit.py LocalVisionTransformer": "localvit",
     "models/shuffle_transformer.py ShuffleTransformer": "shuffle_transformer",
+    "models/Hengshuang/model.py PointTransformerCls": "points.read_point_transformer",
+    "models/Hengshuang/model.py PointTransformerSeg": "points.read_point_transformer",
     "ppriyank/Video-Action-Transformer-Network-Pytorch- transformer_v2.py Tail": "action_transformer",
     "researchmm/STTN model/sttn.py InpaintGenerator": "sttn",
     "researchmm/TTSR model/MainNet.py MainNet": "ttsr",

@@ -1,0 +1,1 @@
+"""Models of clouds of points."""
