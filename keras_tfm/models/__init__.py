@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     )
     from keras_tfm.models.points.pct import PCT, PCTConfig
     from keras_tfm.models.points.point_transformer import PointTransformer, PointTransformerConfig
+    from keras_tfm.models.pose.metro import METRO, METROConfig
     from keras_tfm.models.series.autoregressive import Autoregressive, AutoregressiveConfig
     from keras_tfm.models.text.albert import ALBERT, ALBERTConfig
     from keras_tfm.models.text.bart import BART, BARTConfig

@@ -44,6 +44,7 @@ READERS = {
     "piergiaj/pytorch-i3d pytorch_i3d.py InceptionI3d": "i3d",
     "imagen_pytorch.py GaussianDiffusionContinuousTimes": "diffusion.read_continuous",
     "imagen_pytorch.py Unet": "imagen",
+    "microsoft/MeshTransformer metro/modeling/bert/modeling_metro.py METRO": "metro",
     "models.py HVT": "hvt",
     "models/deep_vision_transformer.py DeepVisionTransformer": "deepvit",
     "models/localvit.py LocalVisionTransformer": "localvit",

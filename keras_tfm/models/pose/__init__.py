@@ -1,0 +1,1 @@
+"""Models of poses and of surfaces of bodies."""
