@@ -117,6 +117,7 @@ if TYPE_CHECKING:
     from keras_tfm.models.vision.swin_v2 import SwinV2, SwinV2Config
     from keras_tfm.models.vision.tiny import tiny_config
     from keras_tfm.models.vision.tnt import TNT, TNTConfig
+    from keras_tfm.models.vision.transreid import TransReID, TransReIDConfig
     from keras_tfm.models.vision.twins import Twins, TwinsConfig
     from keras_tfm.models.vision.visformer import Visformer, VisformerConfig
     from keras_tfm.models.vision.vit import ViT, ViTConfig

@@ -11,7 +11,8 @@ from keras_tfm.configs import Option, meant
 from keras_tfm.models.families import OnDemand, names_in
 from keras_tfm.tasks.learning import ModelOptions, family_among
 
-READ_MORE = "ViTMAE", "AutoFormerSupernet"  # have further inputs: the mask, the choice of a subnet
+# They have further inputs: the mask, the choice of a subnet, the camera.
+READ_MORE = "ViTMAE", "AutoFormerSupernet", "TransReID"
 # {name on the command line: class} of the families whose only input is an image
 FAMILIES = OnDemand({name.lower(): name for name in names_in("vision") if name not in READ_MORE})
 

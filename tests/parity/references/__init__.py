@@ -45,6 +45,8 @@ READERS = {
     "imagen_pytorch.py GaussianDiffusionContinuousTimes": "diffusion.read_continuous",
     "imagen_pytorch.py Unet": "imagen",
     "microsoft/MeshTransformer metro/modeling/bert/modeling_metro.py METRO": "metro",
+    "damo-cv/TransReID model/make_model.py build_transformer_local": "transreid",
+    "damo-cv/TransReID model/backbones/vit_pytorch.py TransReID": "transreid.read_plain",
     "models.py HVT": "hvt",
     "models/deep_vision_transformer.py DeepVisionTransformer": "deepvit",
     "models/localvit.py LocalVisionTransformer": "localvit",
