@@ -47,6 +47,7 @@ READERS = {
     "microsoft/MeshTransformer metro/modeling/bert/modeling_metro.py METRO": "metro",
     "damo-cv/TransReID model/make_model.py build_transformer_local": "transreid",
     "damo-cv/TransReID model/backbones/vit_pytorch.py TransReID": "transreid.read_plain",
+    "liuruijin17/LSTR models/py_utils/kp.py kp": "lstr",
     "models.py HVT": "hvt",
     "models/deep_vision_transformer.py DeepVisionTransformer": "deepvit",
     "models/localvit.py LocalVisionTransformer": "localvit",
