@@ -198,6 +198,12 @@ ASKED = {
         IMAGES,
         "pre-train an encoder on images without labels",
     ),
+    "pretrain-videos": Asked(
+        "videos.video_pretrainer:VideoPretrainer",
+        Batched(batch_size=8),
+        VIDEOS,
+        "pre-train an encoder on videos without labels",
+    ),
     "match-images": Asked(
         "image_text.matcher:ImageTextMatcher",
         Batched(),

@@ -91,6 +91,7 @@ if TYPE_CHECKING:
         Sampling,
         VideoFiles,
         read_labelled_videos,
+        read_unlabelled_videos,
     )
     from keras_tfm.data.tokenizers.added import AddedToken
     from keras_tfm.data.tokenizers.bert import BERTTokenizer

@@ -18,6 +18,7 @@ SentenceEncoder       sentence-vectors  -                          [str] -> vect
 ImageClassifier       classify-images   (images, labels)           images -> names   (images, labels)
 VideoClassifier       classify-videos   (videos, labels)           videos -> names   (videos, labels)
 ImagePretrainer       pretrain-images   images                     images -> vectors (images, labels)
+VideoPretrainer       pretrain-videos   videos                     videos -> vectors (videos, labels)
 ImageEncoder          image-vectors     -                          images -> vectors -
 ImageTextMatcher      match-images      (images, texts)            images -> vectors (images, texts)
 VideoTextMatcher      match-images      (videos, texts)            videos -> vectors (videos, texts)
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from keras_tfm.tasks.trainable import TrainableTask
     from keras_tfm.tasks.videos.video_classifier import VideoClassifier, VideoClassifierConfig
     from keras_tfm.tasks.videos.video_families import FAMILIES as VIDEO_FAMILIES
+    from keras_tfm.tasks.videos.video_pretrainer import VideoPretrainer, VideoPretrainerConfig
 else:
     on_demand.begin(globals())
 

@@ -3,6 +3,7 @@
 import pytest
 
 from keras_tfm import tasks
+from keras_tfm.models import VideoMAE
 from tests.docs.pages import ROOT, run
 
 PAGE = ROOT / "docs" / "guides" / "video.md"
@@ -18,6 +19,7 @@ def test_the_page_runs(tmp_path, monkeypatch, capsys):
     task = tasks.load("runs/shapes")
     assert task.video_shape == (8, 32, 32, 3)
     assert sum("\tshapes/" in line.replace(str(tmp_path) + "/", "") for line in lines) == 4
+    assert type(tasks.load("runs/finer").model.backbone) is VideoMAE
     assert type(tasks.load("runs/captions")) is tasks.VideoCaptioner
     chances = task.probabilities([found["clip"]])
     assert abs(chances - found["answer"]["probabilities"]).max() < 1e-4

@@ -48,6 +48,7 @@ INPUTS = {
     "classify-images": drawn(3, 8, 8, 1),
     "classify-videos": drawn(3, 4, 8, 8, 1),
     "pretrain-images": drawn(3, 8, 8, 1),
+    "pretrain-videos": drawn(3, 4, 8, 8, 1),
     "image-vectors": drawn(3, 8, 8, 1),
     "detect": drawn(2, 16, 16, 1),
     "segment": drawn(2, 8, 8, 1),

@@ -14,7 +14,7 @@ import tensorflow as tf
 from keras_tfm import tasks
 from keras_tfm.cli import main
 from keras_tfm.data import Answer, BERTTokenizer, CLIPTokenizer, DataError, Layout, train_tokenizer
-from keras_tfm.models import BERT, DETR, DETRConfig, MaskFormer, MaskFormerConfig, MiT, MiTConfig
+from keras_tfm.models import BERT, DETR, DETRConfig, MaskFormer, MaskFormerConfig, MiT, MiTConfig, VideoMAE
 from keras_tfm.tasks import task as base
 from keras_tfm.word_vectors import TfIdf
 from tests.data.sources.parts import parts
@@ -46,6 +46,13 @@ def videos():
     sizes = {"num_frames": 4, "image_size": 8, "tubelet_size": (2, 4, 4), "num_channels": 1}
     model = {"num_layers": 1, "dim": 16, "num_heads": 2, "intermediate_dim": 16}
     return tasks.VideoClassifier.from_size("tiny", ["a", "b"], **sizes, **model)
+
+
+def video_pretrainer():
+    sizes = {"num_frames": 4, "image_size": 8, "patch_size": 4, "num_channels": 1}
+    model = {"num_layers": 1, "dim": 16, "num_heads": 2, "intermediate_dim": 16}
+    own = tasks.VideoPretrainerConfig(mask_ratio=0.5, decoder_layers=1, decoder_dim=32)
+    return tasks.VideoPretrainer(VideoMAE.from_size("B/16", **sizes, **model), own)
 
 
 def pretrainer():
@@ -113,6 +120,7 @@ MAKERS = {
     "classify-images": (images, (np.zeros((2, 8, 8), "uint8"), ["a", "b"])),
     "classify-videos": (videos, (np.zeros((2, 5, 8, 8), "uint8"), ["a", "b"])),
     "pretrain-images": (pretrainer, (np.eye(8, dtype="uint8")[None].repeat(10, 0), ["a", "b"] * 5)),
+    "pretrain-videos": (video_pretrainer, (np.zeros((10, 5, 8, 8), "uint8"), ["a", "b"] * 5)),
     "detect": (detector, (np.zeros((2, 16, 16), "uint8"), [[[2, 2, 8, 8]], []], [["x"], []])),
     "segment": (segmenter, (np.zeros((2, 8, 8), "uint8"), np.zeros((2, 8, 8), "uint8"))),
     "instances": (lambda: of_segments("instances"), (np.zeros((2, 16, 16), "uint8"), MASKS, [["x"], []])),
@@ -271,7 +279,7 @@ def test_predict_refuses_what_is_no_list_of_examples(name):
         wrongs.append("the cat")
         right, rows = RIGHT.get(name, RIGHT["classify"])[0], [None, b"the cat"]
     else:  # a string is the path of one image
-        shape = task.video_shape if name == "classify-videos" else task.image_shape
+        shape = task.video_shape if hasattr(task, "video_shape") else task.image_shape
         right, rows = np.zeros(shape, "uint8"), [None, 5]
     for wrong in wrongs:
         with pytest.raises(ValueError, match=r"examples: expected a list, got|`images`|`videos`"):

@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.data.batches.augmentation import KeySeeds, as_floats, drawing
+from keras_tfm.data.batches.clips import ClipBatches
 from keras_tfm.data.batches.images import ImageBatches
 from keras_tfm.data.batches.views import Views
 
@@ -133,7 +134,31 @@ class PatchBatches(CropBatches):
         return inputs, tf.reshape(targets, (-1, kind.number, 5))
 
 
-class MaskedBatches(ImageBatches):
+class WithHidden(ImageBatches):
+    """Batches of what a subclass shows, of which parts are hidden by `hide`. Abstract."""
+
+    def __init__(
+        self,
+        shown: Any,
+        prepare: Callable,
+        batch_size: int,
+        hide: Callable,
+        num_patches: int,
+        **options: Any,
+    ):
+        super().__init__(shown, np.zeros(len(shown), "int32"), prepare, batch_size, **options)
+        self.hide = hide
+        self.num_patches = num_patches
+
+    def _batch(self, step, images, rows):
+        inputs, _ = super()._batch(step, images, rows)
+        key = tf.random.experimental.stateless_fold_in(step, self.seed or 0)
+        key = tf.random.experimental.stateless_fold_in(key, 1)  # the augmentation has used the first key
+        noise = tf.random.stateless_uniform((tf.shape(rows)[0], self.num_patches), key)
+        return self.hide(inputs[self.input_name], noise)
+
+
+class MaskedBatches(WithHidden):
     """Batches of raw images of which a model learns to reconstruct hidden patches.
 
     `hide(images, noise)` returns inputs, targets and weights for a model's input and `noise`
@@ -148,22 +173,8 @@ class MaskedBatches(ImageBatches):
     TensorShape([2, 16])
     """
 
-    def __init__(
-        self,
-        images: Any,
-        prepare: Callable,
-        batch_size: int,
-        hide: Callable,
-        num_patches: int,
-        **options: Any,
-    ):
-        super().__init__(images, np.zeros(len(images), "int32"), prepare, batch_size, **options)
-        self.hide = hide
-        self.num_patches = num_patches
 
-    def _batch(self, step, images, rows):
-        inputs, _ = super()._batch(step, images, rows)
-        key = tf.random.experimental.stateless_fold_in(step, self.seed or 0)
-        key = tf.random.experimental.stateless_fold_in(key, 1)  # the augmentation has used the first key
-        noise = tf.random.stateless_uniform((tf.shape(rows)[0], self.num_patches), key)
-        return self.hide(inputs["images"], noise)
+class MaskedClipBatches(WithHidden, ClipBatches):
+    """`MaskedBatches` of clips of `VideoFiles`, drawn as in `ClipBatches`; `num_patches` are the places that
+    `hide(videos, noise)` hides some of.
+    """

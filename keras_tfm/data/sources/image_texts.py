@@ -81,9 +81,10 @@ def read_video_texts(
     preprocessing: Preprocessing = STRETCHED,
     sampling: Sampling | None = None,
 ) -> VideoTexts:
-    r"""Read pairs of a video and its text as `read_image_texts` does; a video is a file or a folder of frames,
-    read as clips of the `shape` (frames, height, width, channels). Videos that cannot be read are skipped,
-    with a warning.
+    r"""Read pairs of a video and its text as `read_image_texts` does.
+
+    A video is a file or a folder of frames, read as clips of the `shape` (frames, height, width, channels).
+    Videos that cannot be read are skipped, with a warning.
 
     Raises:
         DataError: for a path that leads out of the folder, a blank text, and if no video can be read.

@@ -347,6 +347,28 @@ def read_labelled_videos(
     return LabelledVideos(videos[rows], numbers, names)
 
 
+def read_unlabelled_videos(
+    paths: Paths,
+    shape: tuple[int, int, int, int],
+    columns: ColumnNames = None,
+    preprocessing: Preprocessing | None = None,
+    sampling: Sampling | None = None,
+) -> VideoFiles:
+    """The videos that `read_labelled_videos` and `read_videos` take, whose labels are ignored. Videos that
+    cannot be read are skipped, with a warning.
+
+    Raises:
+        DataError: if no video can be read.
+    """
+    sources = [source for source, _ in read_videos(paths, columns)]
+    if not sources:
+        raise DataError(files_of(paths)[0], None, "expected videos, there are none")
+    sampling = sampling or Sampling()
+    opened_videos, problems = open_videos(sources, shape[0], sampling)
+    videos = VideoFiles(sources, shape, preprocessing, sampling, opened_videos)
+    return videos[kept_rows(problems, videos.place, None, len(sources), "videos")]
+
+
 def read_videos(paths: Paths, columns: ColumnNames = None) -> Inputs:
     """Videos to answer, each with its place: video files, folders of frames, folders of either (and the
     folders in them, sorted by name), rows of tables and lines of lists as in `read_labelled_videos`.

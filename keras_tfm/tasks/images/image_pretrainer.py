@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 from keras_tfm.configs import Option
-from keras_tfm.data.batches.epochs import Batches, HeldOut, hold_out
+from keras_tfm.data.batches.epochs import Batches, HeldOut
 from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.images import read_unlabelled_images
 from keras_tfm.models import DETR, ViTMAE
@@ -25,15 +25,12 @@ from keras_tfm.tasks.images.image_task import (
     with_image_size,
 )
 from keras_tfm.tasks.images.pretraining import METHODS, ImagePretrainerConfig, PretrainImagesTraining
-from keras_tfm.tasks.images.probes import linear_probe, nearest_neighbours
+from keras_tfm.tasks.images.probes import probed
 from keras_tfm.tasks.learning import columns_of
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import make_backbone
 from keras_tfm.tasks.trainable import TrainableTask
 from keras_tfm.training.folder import Path
-
-PROBED = 0.2  # the share of labelled images that tests the vectors; the probes learn from the others
-
 
 NEEDED = {"mae": "vit", "updetr": "detr"}  # the families of methods that learn with one alone
 
@@ -213,19 +210,7 @@ class ImagePretrainer(ImageTask, TrainableTask):
                 "examples: expected (images, labels), since labels are needed to test the vectors."
             )
         images, labels = examples
-        known, asked = hold_out(len(images), seed, HeldOut(PROBED))
-        vectors = self.predict(images)
-        kernel, bias, names = linear_probe(vectors[known], labels[known])
-        probed = names[(vectors[asked] @ kernel + bias).argmax(-1)]
-        pixels = np.asarray(images).reshape(len(images), -1).astype("float32")
-        pixels -= pixels.mean(1, keepdims=True)
-        pixels /= np.linalg.norm(pixels, axis=1, keepdims=True) + 1e-6
-        measures = {"neighbour_accuracy": vectors, "pixel_accuracy": pixels}
-        found = {
-            name: np.mean(nearest_neighbours(x[known], labels[known], x[asked]) == labels[asked])
-            for name, x in measures.items()
-        }
-        return {**found, "probe_accuracy": np.mean(probed == labels[asked])}
+        return probed(self.predict(images), np.asarray(images), labels, seed)
 
     def as_vectors(self) -> ImageEncoder:
         """What was learnt, as an `ImageEncoder`."""

@@ -1,7 +1,31 @@
 """Tests of vectors, from whatever encoder: a vote of nearest neighbours, and a linear classifier."""
 
+from typing import Any
+
 import numpy as np
 import scipy  # loads its packages at their first use: `optimize` takes a while
+
+from keras_tfm.data.batches.epochs import HeldOut, hold_out
+
+PROBED = 0.2  # the share of labelled examples that tests the vectors; the probes learn from the others
+
+
+def probed(vectors: np.ndarray, pixels: np.ndarray, labels: np.ndarray, seed: int) -> dict[str, Any]:
+    """How well `vectors` (N, D) of length 1 predict the `labels` of a fifth of the examples, drawn by `seed`,
+    from the others: by a vote of the nearest, by a linear probe, and beside them by a vote of the examples
+    whose normalised `pixels` (N, ...) are nearest.
+    """
+    known, asked = hold_out(len(vectors), seed, HeldOut(PROBED))
+    kernel, bias, names = linear_probe(vectors[known], labels[known])
+    answers = names[(vectors[asked] @ kernel + bias).argmax(-1)]
+    pixels = pixels.reshape(len(pixels), -1).astype("float32")
+    pixels -= pixels.mean(1, keepdims=True)
+    pixels /= np.linalg.norm(pixels, axis=1, keepdims=True) + 1e-6
+    found = {
+        name: np.mean(nearest_neighbours(x[known], labels[known], x[asked]) == labels[asked])
+        for name, x in (("neighbour_accuracy", vectors), ("pixel_accuracy", pixels))
+    }
+    return {**found, "probe_accuracy": np.mean(answers == labels[asked])}
 
 
 def nearest_neighbours(

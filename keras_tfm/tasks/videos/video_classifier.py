@@ -18,7 +18,12 @@ from keras_tfm.tasks.classes import Augmented, ClassesConfig, ClassifyingTask
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import load_any, make_backbone
 from keras_tfm.tasks.videos.video_families import VideoOptions
-from keras_tfm.tasks.videos.video_task import VideoTask, shape_and_sampling, video_shape_of
+from keras_tfm.tasks.videos.video_task import (
+    VideoTask,
+    check_reads_videos,
+    shape_and_sampling,
+    video_shape_of,
+)
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import PartlyTrained
 
@@ -62,7 +67,7 @@ class VideoClassifier(VideoTask, ClassifyingTask):
     """
 
     name = "classify-videos"
-    start = "a RUN of this task"
+    start = "a RUN of this task or of pretrain-videos"
     files = (
         "a folder with a folder of videos per class, each a file (mp4, webm, mkv, avi, mov, gif) or a folder "
         "of frames; a .csv, .tsv or .jsonl table of paths, relative to it, and labels; or a .txt list with a "
@@ -118,14 +123,8 @@ class VideoClassifier(VideoTask, ClassifyingTask):
         cls, options: VideoOptions, changes: Mapping[str, Any], start: Path | None = None
     ) -> dict[str, Any]:
         if start is not None:
-            return cls._checked(load_any(start)).file_fields
+            return check_reads_videos(load_any(start)).file_fields
         return {"video_shape": video_shape_of(dataclasses.replace(options.base(), **changes))}
-
-    @classmethod
-    def _checked(cls, task: Any) -> Self:
-        if not isinstance(task, cls):
-            raise ValueError(f"--from: expected a {cls.name!r} task, got a {task.name!r} one")
-        return task
 
     @classmethod
     def read_files(
@@ -149,11 +148,16 @@ class VideoClassifier(VideoTask, ClassifyingTask):
         """A classifier with the other's sampling and preprocessing, and its head if that knows the examples'
         classes.
         """
-        task = cls._checked(task)
-        if set(np.unique(examples[1]).tolist()) <= set(map(str, task.class_names)):
+        task = check_reads_videos(task)
+        if isinstance(task, cls) and set(np.unique(examples[1]).tolist()) <= set(map(str, task.class_names)):
             return cls(task.model, **dataclasses.asdict(task.config) | fields)
         kept = dataclasses.asdict(task.preprocessing) | dataclasses.asdict(task.sampling)
-        return cls(task.model.backbone, np.unique(examples[1]), **kept | fields)
+        return cls(task.encoder, np.unique(examples[1]), **kept | fields)
+
+    @property
+    def encoder(self) -> keras.Model:
+        """The model without its head."""
+        return self.model.backbone
 
     @classmethod
     def takes(cls, model: keras.Model) -> bool:

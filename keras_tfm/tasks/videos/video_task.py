@@ -26,6 +26,7 @@ from keras_tfm.tasks.images.image_task import (
 )
 from keras_tfm.tasks.media import MediaTask
 from keras_tfm.tasks.signatures import ColumnNames, Signature
+from keras_tfm.tasks.task import Task
 from keras_tfm.tasks.videos.decoded import DecodedVideos, listed_videos
 from keras_tfm.training.folder import Path
 
@@ -130,6 +131,13 @@ class VideoTask(MediaTask):
             answers=answers,
             examples=list(examples),
         )
+
+
+def check_reads_videos(task: Task) -> Any:
+    """The task, unchanged; ValueError if it does not read videos."""
+    if not isinstance(task, VideoTask):
+        raise ValueError(f"--from: a {task.name!r} task reads no videos")
+    return task
 
 
 def sampling_in(config: Any) -> Sampling:
