@@ -1,5 +1,5 @@
-"""Checkpoints of transformers' `VisionEncoderDecoderModel`: an image encoder and GPT-2's or BART's decoder,
-each with its own configuration and its own table of weights.
+"""Checkpoints of transformers' `VisionEncoderDecoderModel`: an encoder of images, or TimeSformer, of videos,
+and GPT-2's or BART's decoder, each with its own configuration and its own table of weights.
 
 The pooling layer of their ViT and DeiT has no effect here: it is not read, and is written as zeros.
 """
@@ -8,7 +8,7 @@ import dataclasses
 
 import numpy as np
 
-from keras_tfm.convert import bart, dinov2, gpt2
+from keras_tfm.convert import bart, dinov2, gpt2, timesformer
 from keras_tfm.convert.deit import FAMILY as DEIT
 from keras_tfm.convert.entries import Entry
 from keras_tfm.convert.family import Family, Head
@@ -31,7 +31,7 @@ def as_decoder(family):
 
 # {side: the families that both their model and this package may have there}
 FAMILIES = {
-    "encoder": (VIT, DEIT, dinov2.FAMILY, dinov2.WITH_REGISTERS, SWIN, SWIN_V2),
+    "encoder": (VIT, DEIT, dinov2.FAMILY, dinov2.WITH_REGISTERS, SWIN, SWIN_V2, timesformer.FAMILY),
     "decoder": tuple(map(as_decoder, (gpt2.FAMILY, bart.FAMILY, bart.MBART))),
 }
 OWN = {"encoder": OF_ENCODER, "decoder": OF_DECODER}
@@ -132,7 +132,7 @@ def copies(config):
 def unread(tensors):
     """The tensors that theirs has in addition to ours: counts of batches, pooling layer of ViT or DeiT."""
     name = "encoder.encoder.layer.0.layernorm_before.weight"
-    if name not in tensors:
+    if name not in tensors or "encoder.embeddings.time_embeddings" in tensors:  # TimeSformer has no pooler
         return batch_counts(tensors)
     size = len(tensors[name])
     return {

@@ -1,4 +1,4 @@
-"""Live: encoders of images before decoders of text against transformers': states, logits, beams, folders."""
+"""Live: encoders of images or videos before decoders of text against transformers': logits, beams, files."""
 
 import os
 
@@ -14,7 +14,7 @@ from tests.parity.images import assert_close, draw_weights
 
 pytestmark = pytest.mark.parity
 CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
-ENCODERS = ("ViT", "DeiT", "Dinov2", "Dinov2WithRegisters", "Swin", "Swinv2")
+ENCODERS = ("ViT", "DeiT", "Timesformer", "Dinov2", "Dinov2WithRegisters", "Swin", "Swinv2")
 DECODERS = ("GPT2", "Bart", "MBart")
 
 
@@ -31,6 +31,9 @@ def draw_encoder(rng, name):
         "num_attention_heads": heads,
         "hidden_size": heads * int(rng.integers(2, 6)),
     }
+    if name == "Timesformer":
+        kinds = ["divided_space_time", "joint_space_time"]
+        sizes |= {"num_frames": int(rng.integers(1, 4)), "attention_type": str(rng.choice(kinds))}
     if "Dino" not in name:
         sizes["intermediate_size"] = int(rng.integers(3, 20))
     return config(**common, **sizes)
@@ -69,22 +72,24 @@ def test_both_directions(seed, tmp_path):
     theirs = draw_model(rng, encoder, decoder)
     config = theirs.config.encoder
     side = config.image_size
-    images = rng.normal(size=(3, side, side, config.num_channels)).astype("float32")
+    frames = (config.num_frames,) if encoder == "Timesformer" else ()
+    images = rng.normal(size=(3, *frames, side, side, config.num_channels)).astype("float32")
     token_ids = rng.integers(2, theirs.config.decoder.vocab_size, (3, 5))
     theirs.save_pretrained(tmp_path / "theirs")
     ours = convert.from_huggingface(tmp_path / "theirs")
-    pixels = torch.from_numpy(images).permute(0, 3, 1, 2)
+    pixels = torch.from_numpy(np.moveaxis(images, -1, -3).copy())
     with torch.no_grad():
         expected = theirs(pixel_values=pixels, decoder_input_ids=torch.from_numpy(token_ids))
         beams = theirs.generate(pixels, num_beams=3, max_new_tokens=7, do_sample=False)
-    inputs = {"images": images, "decoder_token_ids": token_ids}
+    seen = {"videos" if frames else "images": images}
+    inputs = {**seen, "decoder_token_ids": token_ids}
     encoded = expected.encoder_last_hidden_state
     if hasattr(theirs, "enc_to_dec_proj"):
         encoded = theirs.enc_to_dec_proj(encoded)
     assert_close(ours.backbone(inputs)["encoder_sequence_output"], encoded)
     assert_close(ours(inputs), expected.logits)
     options = DecodingOptions(7, beam_size=3)
-    found = options.decoder(ours, EndTokens(1), 1)(np.ones((3, 1), "int32"), context={"images": images})
+    found = options.decoder(ours, EndTokens(1), 1)(np.ones((3, 1), "int32"), context=seen)
     np.testing.assert_array_equal(np.asarray(found)[:, : beams.shape[1]], beams.numpy())
 
     convert.save_huggingface(ours, tmp_path / "ours")

@@ -197,6 +197,7 @@ class Captioner(ImageTextTask):
     model_options = CaptionerOptions
     config_class = CaptionerConfig
     make_batches: ClassVar[Any] = CaptionBatches
+    processor: ClassVar[str | None] = None  # the class with which transformers reads images, None for any
 
     def __init__(self, model: LanguageModel, tokenizer: Tokenizer, config: CaptionerConfig | None = None):
         self.config, self.tokenizer = config or CaptionerConfig(), tokenizer
@@ -261,7 +262,7 @@ class Captioner(ImageTextTask):
         ids = {"start_id": self._start_id, "pad_id": self._pad_id, "end_ids": self._stop.end_ids}
         writers = [
             write_decoding(dataclasses.replace(self.config.decoding, **ids)),
-            preprocessor_writer(self.preprocessing, self.image_shape),
+            preprocessor_writer(self.preprocessing, self.image_shape, self.processor),
             self.tokenizer.save_huggingface,
         ]
         entries = {
@@ -413,6 +414,7 @@ class VideoCaptioner(VideoTextTask, Captioner):
     """
 
     make_batches = VideoCaptionBatches
+    processor = "VideoMAEImageProcessor"
 
 
 Captioner.of_videos = VideoCaptioner

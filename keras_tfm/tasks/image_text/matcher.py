@@ -403,6 +403,10 @@ class VideoTextMatcher(VideoTextTask, ImageTextMatcher):
 
     make_batches = VideoTextBatches
 
+    def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
+        """TypeError: transformers has no such model."""
+        raise TypeError(f"transformers has no {type(self.model.backbone).__name__} of videos and texts.")
+
     @property
     def has_vectors(self) -> bool:
         """Whether videos and texts have vectors: not where a `CrossMatcher` reads them together."""

@@ -209,6 +209,7 @@ class VideoTextTask(VideoTask, ImageTextTask):
 
     def take_images(self, backbone: keras.Model) -> None:
         self.take_videos(backbone)
+        self.image_shape = self.video_shape[1:]  # of a frame
 
     def check_images(self, images: Any) -> Any:
         return self.check_videos(images)
@@ -217,7 +218,3 @@ class VideoTextTask(VideoTask, ImageTextTask):
     def resized(backbone: keras.Model, image_size: int | None) -> keras.Model:
         """The backbone: `take_videos` refuses another size."""
         return backbone
-
-    def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
-        """TypeError: transformers has no such model."""
-        raise TypeError(f"transformers has no {type(self.model.backbone).__name__} of videos and texts.")

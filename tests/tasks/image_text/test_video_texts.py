@@ -6,7 +6,8 @@ import pytest
 
 from keras_tfm import serving, tasks
 from keras_tfm.data import ImageTexts, VideoTexts
-from keras_tfm.heads import CrossMatcher
+from keras_tfm.heads import CrossMatcher, LanguageModel
+from keras_tfm.models import GPT2, TimeSformer, VisionEncoderDecoder
 from keras_tfm.tasks import (
     Captioner,
     CaptionerOptions,
@@ -170,8 +171,10 @@ def test_what_it_refuses(tmp_path, files):
     (tmp_path / "pairs.tsv").write_text("../up.mp4\tup\n")
     with pytest.raises(ValueError, match="expected the path of a video inside"):
         task.read_examples([tmp_path / "pairs.tsv"])
-    with pytest.raises(TypeError, match="transformers has no VisionEncoderDecoder of videos and texts"):
+    with pytest.raises(ValueError, match=r"has only `encoder` ViT, .*TimeSformer; it is 'ViViT'"):
         task.save_huggingface(tmp_path / "theirs")
+    with pytest.raises(TypeError, match="transformers has no CLIP4Clip of videos and texts"):
+        fresh_matcher().save_huggingface(tmp_path / "theirs")
     with pytest.raises(ValueError, match="`num_frames` must be left out: 'vit' reads images"):
         CaptionerOptions(num_frames=4).base()
     with pytest.raises(ValueError, match="`num_frames` must be left out: 'clip' reads images"):
@@ -192,3 +195,19 @@ def test_what_is_read_before_a_model_is_made():
     assert options.config({"encoder_config": ENCODER}).encoder_config["num_frames"] == 4
     assert MatcherOptions("clip4clip", num_frames=5).base().num_frames == 5
     assert Captioner.reading(CaptionerOptions(), {}) == {"image_shape": (32, 32, 3)}
+
+
+def test_folders_of_transformers(tmp_path):
+    task, sizes = fresh_captioner(), {"num_frames": 4, "image_size": 8, "patch_size": 4, **SIZES}
+    keras.utils.set_random_seed(0)
+    encoder = TimeSformer.from_size("B/16", intermediate_dim=32, **sizes)
+    tokens = {"vocabulary_size": task.tokenizer.vocabulary_size, "max_length": 32}
+    decoder = GPT2.from_size("tiny", **tokens, **SIZES)
+    task = Captioner(LanguageModel(VisionEncoderDecoder.around(encoder, decoder)), task.tokenizer)
+    task.save_huggingface(tmp_path / "theirs")
+    again = tasks.from_huggingface(tmp_path / "theirs")
+    assert type(again) is VideoCaptioner and again.video_shape == (4, 8, 8, 3)
+    videos = pairs(3).videos
+    asked = {"videos": videos[:, :4], "decoder_token_ids": np.array([[0, 5, 7]] * 3)}
+    np.testing.assert_allclose(again(asked), task(asked), atol=1e-5)
+    assert again.generate(videos, max_new_tokens=3) == task.generate(videos, max_new_tokens=3)
