@@ -10,6 +10,9 @@ from tests.edges.bad_inputs import Bad, option
 VIDEOS = "train classify-videos --data {folder} --out {out}"
 LIST = VIDEOS.replace("{folder}", "{folder}/list.txt")
 PREDICT = "predict {run} --data {folder}/"
+SAY = "train caption --data {folder}/pairs.tsv --encoder vivit --out {out}"
+MATCH = "train match-images --data {folder}/pairs.tsv --out {out}"
+UNLABELLED = "train pretrain-videos --data {folder} --out {out}"
 OTHER = PNG[:16] + (9).to_bytes(4, "big") + PNG[20:]  # whose header says that it is wider
 
 
@@ -78,6 +81,45 @@ BAD = [
         "none.mp4: cannot be read: No such file",
         {},
         "classify-videos",
+    ),
+    Bad(
+        "captions: sound",
+        SAY,
+        "1.mp4: expected a video",
+        {"pairs.tsv": "1.mp4\ta sound\n", "1.mp4": content(write_sound)},
+    ),
+    Bad(
+        "captions: one frame",
+        SAY,
+        "1.mp4: expected two frames or more, got one",
+        {"pairs.tsv": "1.mp4\ta still\n", "1.mp4": content(write_video, grey_frames([9]))},
+    ),
+    Bad(
+        "captions: a video elsewhere",
+        SAY,
+        "expected the path of a video inside",
+        {"pairs.tsv": "../1.mp4\ta\n"},
+    ),
+    Bad(
+        "captions: videos in a model of images",
+        f"{SAY} --encoder vit --num-frames 4",
+        "'vit' reads images",
+        {},
+    ),
+    Bad("match: frames of images", f"{MATCH} --num-frames 4", "--num-frames must be left out: 'clip'", {}),
+    Bad(
+        "match: cross layers of images",
+        f"{MATCH} --cross-layers 2",
+        "--cross-layers must be 0 for 'clip'",
+        {},
+    ),
+    Bad("pre-training: no videos", UNLABELLED, "1.mp4: expected a video", {"1.mp4": "a text"}),
+    Bad("pre-training: another family", f"{UNLABELLED} --family vivit", "invalid choice: 'vivit'", {}),
+    Bad(
+        "pre-training: a decoder",
+        f"{UNLABELLED} --decoder-dim 20",
+        "--decoder-dim must be a multiple of 32",
+        {},
     ),
     Bad(
         "predict: a still image",
