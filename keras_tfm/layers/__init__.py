@@ -116,6 +116,7 @@ if TYPE_CHECKING:
         SinePositionEncoding,
         SineTable,
     )
+    from keras_tfm.layers.quantizer import GumbelSoftmax, VectorQuantizer, nearest, quantization_loss
     from keras_tfm.layers.recurrent import LSTMAttentionDecoder, RecurrentEncoder
     from keras_tfm.layers.regions import RoIAlign, roi_align
     from keras_tfm.layers.regularization import Dropout, StochasticDepth
