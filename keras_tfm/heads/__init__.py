@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         token_accuracy,
         token_cross_entropy,
     )
+    from keras_tfm.heads.logit_laplace import LogitLaplace, logit_laplace_loss
     from keras_tfm.heads.map_decoders import MLPDecoder, MultiLevelDecoder, NaiveDecoder, ProgressiveDecoder
     from keras_tfm.heads.mask_classifier import MaskClassifier, PointMaskClassifier, class_maps
     from keras_tfm.heads.mask_losses import dice_loss, focal_loss
