@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         timesteps,
         trajectory,
     )
+    from keras_tfm.generation.guidance import Guided
     from keras_tfm.generation.loop import CompiledDecoding, Decoder
     from keras_tfm.generation.options import DecodingOptions
     from keras_tfm.generation.processors import (

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from keras_tfm.heads.span_finder import SpanCrossEntropy, SpanFinder, best_spans
     from keras_tfm.heads.target_detector import HeatmapDetector, TargetDetector
     from keras_tfm.heads.target_losses import HeatmapLoss, TargetLoss
+    from keras_tfm.heads.text_to_codes import ModalityMask, TextToCodes, TextToCodesLoss
     from keras_tfm.heads.tokens import TokenClassificationHead, TokenTagger
     from keras_tfm.heads.track_detector import TrackDetector
 else:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         VisionEncoderDecoder,
         VisionEncoderDecoderConfig,
     )
+    from keras_tfm.models.pictures.dalle import DALLE, DALLEConfig
     from keras_tfm.models.pictures.discrete_vae import DiscreteVAE, DiscreteVAEConfig
     from keras_tfm.models.pictures.imagen import ImagenUNet, ImagenUNetConfig
     from keras_tfm.models.pictures.ipt import IPT, IPTConfig

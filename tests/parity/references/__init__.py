@@ -51,6 +51,7 @@ READERS = {
     "damo-cv/TransReID model/make_model.py build_transformer_local": "transreid",
     "damo-cv/TransReID model/backbones/vit_pytorch.py TransReID": "transreid.read_plain",
     "liuruijin17/LSTR models/py_utils/kp.py kp": "lstr",
+    "lucidrains/DALLE-pytorch dalle_pytorch.py DALLE": "dalle",
     "models.py HVT": "hvt",
     "models/deep_vision_transformer.py DeepVisionTransformer": "deepvit",
     "models/localvit.py LocalVisionTransformer": "localvit",
