@@ -51,5 +51,6 @@ if TYPE_CHECKING:
     from keras_tfm.generation.speculative import SpeculativeDecoder
     from keras_tfm.generation.stepwise import Stepwise
     from keras_tfm.generation.stopping import EndTokens, StopSequences
+    from keras_tfm.generation.windows import write_grid
 else:
     on_demand.begin(globals())
