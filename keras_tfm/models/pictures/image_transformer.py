@@ -118,10 +118,6 @@ class ChannelEmbedding(TokenEmbedding):
         self.image_size = tuple(image_size)
         self.num_channels = num_channels
 
-    def get_config(self):
-        config = super().get_config()
-        return {**config, "image_size": self.image_size, "num_channels": self.num_channels}
-
     def build(self, token_ids_shape, positions_shape=None):
         super().build(token_ids_shape)
         self.rows, self.columns = (
