@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from keras_tfm.convert.folder import find_folder
     from keras_tfm.convert.generation import read_decoding, write_decoding
     from keras_tfm.convert.huggingface import from_huggingface, head_arguments, save_huggingface
+    from keras_tfm.convert.imagegpt import palette_of
     from keras_tfm.convert.timm import from_timm, save_timm
     from keras_tfm.convert.timm_preprocessing import timm_preprocessing_of
     from keras_tfm.training.safetensors import CheckpointError

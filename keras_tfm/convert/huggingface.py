@@ -8,6 +8,7 @@ from typing import Any
 from keras_tfm.convert import keymap, timm
 from keras_tfm.convert.family import files_of
 from keras_tfm.convert.folder import find_folder, read_config, read_weights, write_folder
+from keras_tfm.heads import Classifier
 from keras_tfm.training.folder import Path
 from keras_tfm.training.quantization import quantization_of
 from keras_tfm.training.safetensors import CheckpointError
@@ -22,6 +23,7 @@ TABLES = {
     "deberta-v2": "deberta.V2",
     "fnet": "fnet.FAMILY",
     "gpt2": "gpt2.FAMILY",
+    "imagegpt": "imagegpt.FAMILY",
     "llama": "llama.FAMILY",
     "mistral": "mistral.FAMILY",
     "qwen2": "qwen2.FAMILY",
@@ -200,11 +202,11 @@ def _head_of(model, family):
         config = model.backbone.config
         arguments = head.arguments_for(config)
         needs = family.parts.keys() - set(head.missing_parts)
+        # What transformers' classifiers are where the table does not say otherwise.
+        usual = {"pooling": "first"} | ({"use_bias": True} if head.model is Classifier else {})
         if (
             type(model) is head.model
-            and all(getattr(model, name) == value for name, value in arguments.items())
-            # transformers has no classifier of a mean or a maximum.
-            and getattr(model, "pooling", "first") == "first"
+            and all(getattr(model, name, value) == value for name, value in (usual | arguments).items())
             and all(getattr(config, part) for part in needs)
             and not any(getattr(config, part) for part in head.refused_parts)
         ):

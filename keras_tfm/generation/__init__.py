@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         timesteps,
         trajectory,
     )
+    from keras_tfm.generation.guidance import Guided
     from keras_tfm.generation.loop import CompiledDecoding, Decoder
     from keras_tfm.generation.options import DecodingOptions
     from keras_tfm.generation.processors import (
@@ -50,5 +51,6 @@ if TYPE_CHECKING:
     from keras_tfm.generation.speculative import SpeculativeDecoder
     from keras_tfm.generation.stepwise import Stepwise
     from keras_tfm.generation.stopping import EndTokens, StopSequences
+    from keras_tfm.generation.windows import write_grid
 else:
     on_demand.begin(globals())

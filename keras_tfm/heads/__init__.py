@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         token_accuracy,
         token_cross_entropy,
     )
+    from keras_tfm.heads.logit_laplace import LogitLaplace, logit_laplace_loss
     from keras_tfm.heads.map_decoders import MLPDecoder, MultiLevelDecoder, NaiveDecoder, ProgressiveDecoder
     from keras_tfm.heads.mask_classifier import MaskClassifier, PointMaskClassifier, class_maps
     from keras_tfm.heads.mask_losses import dice_loss, focal_loss
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from keras_tfm.heads.span_finder import SpanCrossEntropy, SpanFinder, best_spans
     from keras_tfm.heads.target_detector import HeatmapDetector, TargetDetector
     from keras_tfm.heads.target_losses import HeatmapLoss, TargetLoss
+    from keras_tfm.heads.text_to_codes import ModalityMask, TextToCodes, TextToCodesLoss
     from keras_tfm.heads.tokens import TokenClassificationHead, TokenTagger
     from keras_tfm.heads.track_detector import TrackDetector
 else:

@@ -31,6 +31,7 @@ class ClassificationHead(Layer):
         input_dropout: the rate for the input of the hidden layer.
         kernel_initializer: "zeros" is what the authors fine-tune with (section 3.2); only for a single
             layer, since two layers of zeros never learn.
+        use_bias: whether the layers have biases.
 
     >>> keras_tfm.heads.ClassificationHead(num_classes=3)(np.ones((2, 8))).shape
     TensorShape([2, 3])
@@ -45,6 +46,7 @@ class ClassificationHead(Layer):
         input_dropout: float = 0.0,
         kernel_initializer: str | keras.initializers.Initializer = "glorot_uniform",
         norm_epsilon: float | None = None,
+        use_bias: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -60,6 +62,7 @@ class ClassificationHead(Layer):
         self.input_dropout = input_dropout
         self.kernel_initializer = kernel_initializer
         self.norm_epsilon = norm_epsilon
+        self.use_bias = use_bias
         self.last_dropout = Dropout(dropout, name="dropout")
         self.first_dropout = Dropout(input_dropout, name="input_dropout")
 
@@ -78,7 +81,10 @@ class ClassificationHead(Layer):
         self.output_projection.build((x_shape[0], self.hidden_dim or x_shape[1]))
 
     def _dense(self, *arguments, **options):
-        return keras.layers.Dense(*arguments, kernel_initializer=copy_of(self.kernel_initializer), **options)
+        initializer = copy_of(self.kernel_initializer)
+        return keras.layers.Dense(
+            *arguments, use_bias=self.use_bias, kernel_initializer=initializer, **options
+        )
 
     def call(self, x, training=None):
         """(B, D) -> (B, num_classes)."""
@@ -118,10 +124,11 @@ class Classifier(ModelWithHead):
         pooling: str = "first",
         kernel_initializer: str = "glorot_uniform",
         norm_epsilon: float | None = None,
+        use_bias: bool = True,
         name: str = "classifier",
         **kwargs: Any,
     ) -> None:
-        parts = (hidden_dim, dropout, activation, input_dropout, kernel_initializer, norm_epsilon)
+        parts = (hidden_dim, dropout, activation, input_dropout, kernel_initializer, norm_epsilon, use_bias)
         head = ClassificationHead(num_classes, *parts, name="head")
         inputs, outputs = reading_of(backbone)
         super().__init__(backbone, inputs, head(pooled_of(inputs, outputs, pooling)), name=name, **kwargs)
@@ -133,6 +140,7 @@ class Classifier(ModelWithHead):
         self.pooling = pooling
         self.kernel_initializer = kernel_initializer
         self.norm_epsilon = norm_epsilon
+        self.use_bias = use_bias
         self.head = head
 
 

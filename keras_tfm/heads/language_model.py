@@ -85,7 +85,8 @@ class LanguageModel(ModelWithHead):
 
     The backbone has an `output_embedding`, and the methods `start` and `step`. Its last hidden states are
     `decoder_sequence_output` or, in a decoder-only model, `sequence_output`; its `output_scale`, if it has
-    one, multiplies them before the head, and its `output_cap` bounds the logits.
+    one, multiplies them before the head, its `output_cap` bounds the logits, and its `output_size` is V where
+    not all of its tokens are predicted.
 
     Args:
         tied: whether the head uses the table of `output_embedding`; by default what the backbone's
@@ -108,7 +109,7 @@ class LanguageModel(ModelWithHead):
         embedding = backbone.output_embedding
         tied = getattr(backbone.config, "tied", True) if tied is None else tied
         head = LanguageModelHead(
-            embedding.vocabulary_size,
+            getattr(backbone, "output_size", embedding.vocabulary_size),
             embedding if tied else None,
             use_bias,
             getattr(backbone, "output_scale", 1.0),

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from keras_tfm.layers.attention.image_buckets import BucketedBias, BucketedContext
     from keras_tfm.layers.attention.multi_head import Attention, BlockwiseAttention, MultiHeadAttention
     from keras_tfm.layers.attention.on_scores import HeadMixing, SoftCap, TopK
+    from keras_tfm.layers.attention.patterns import BlockPattern, GridPattern, PatternAttention, TilePattern
     from keras_tfm.layers.attention.positions import (
         AttentionPosition,
         RelativePositionBias,
@@ -116,6 +117,7 @@ if TYPE_CHECKING:
         SinePositionEncoding,
         SineTable,
     )
+    from keras_tfm.layers.quantizer import GumbelSoftmax, VectorQuantizer, nearest, quantization_loss
     from keras_tfm.layers.recurrent import LSTMAttentionDecoder, RecurrentEncoder
     from keras_tfm.layers.regions import RoIAlign, roi_align
     from keras_tfm.layers.regularization import Dropout, StochasticDepth

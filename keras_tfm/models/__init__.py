@@ -31,6 +31,10 @@ if TYPE_CHECKING:
         VisionEncoderDecoder,
         VisionEncoderDecoderConfig,
     )
+    from keras_tfm.models.pictures.dalle import DALLE, DALLEConfig
+    from keras_tfm.models.pictures.discrete_vae import DiscreteVAE, DiscreteVAEConfig
+    from keras_tfm.models.pictures.image_transformer import ImageTransformer, ImageTransformerConfig
+    from keras_tfm.models.pictures.imagegpt import ImageGPT, ImageGPTConfig, Palette
     from keras_tfm.models.pictures.imagen import ImagenUNet, ImagenUNetConfig
     from keras_tfm.models.pictures.ipt import IPT, IPTConfig
     from keras_tfm.models.pictures.transgan import (
@@ -47,6 +51,7 @@ if TYPE_CHECKING:
         ViTGANDiscriminator,
         ViTGANDiscriminatorConfig,
     )
+    from keras_tfm.models.pictures.vqgan import VQGAN, VQGANConfig
     from keras_tfm.models.points.pct import PCT, PCTConfig
     from keras_tfm.models.points.point_transformer import PointTransformer, PointTransformerConfig
     from keras_tfm.models.pose.metro import METRO, METROConfig

@@ -65,6 +65,13 @@ def check_length(length, most):
         raise ValueError(f"The decoder has positions for {most} tokens; {length} are asked for.")
 
 
+def length_read(length, most):
+    """How many tokens a cache must hold for a decoding loop that writes `length` of them, where a whole
+    sequence is `most` and one that nobody reads: the last.
+    """
+    return most if isinstance(length, int) and length == most + 1 else length
+
+
 class DecoderCache(NamedTuple):
     """The cache of a decoder: where the next token stands, and the caches of the blocks."""
 
