@@ -61,6 +61,6 @@ if TYPE_CHECKING:
     from keras_tfm.heads.target_detector import HeatmapDetector, TargetDetector
     from keras_tfm.heads.target_losses import HeatmapLoss, TargetLoss
     from keras_tfm.heads.tokens import TokenClassificationHead, TokenTagger
-    from keras_tfm.heads.track_detector import TrackDetector
+    from keras_tfm.heads.track_detector import TrackDetector, TrackLoss
 else:
     on_demand.begin(globals())
