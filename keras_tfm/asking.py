@@ -65,6 +65,30 @@ class Masking(Finding):
 
 
 @dataclasses.dataclass(frozen=True)
+class Following(Asking):
+    """For tasks that follow objects through videos."""
+
+    box: Annotated[
+        str | None,
+        Option(
+            "left, top, width and height in pixels of the one object in the first frame",
+            default="the file beside the frames",
+            metavar="X,Y,W,H",
+        ),
+    ] = None
+    threshold: Annotated[
+        Annotated[float, Between(0, 1)] | None,
+        Option("lowest score of the objects or segments that are printed", default="the task's"),
+    ] = None
+    draw: Annotated[
+        str | None, Option("folder for pictures with boxes or masks drawn", default="none", metavar="FOLDER")
+    ] = None
+    tracks: Annotated[
+        str | None, Option("folder for answers in MOT's format", default="none", metavar="FOLDER")
+    ] = None
+
+
+@dataclasses.dataclass(frozen=True)
 class Tagging(Batched):
     """How words are tagged."""
 
@@ -102,6 +126,10 @@ VIDEOS = (
     "of them"
 )
 IMAGES_OR_VIDEOS = f"{IMAGES}; for a model of videos: {VIDEOS}"
+TRACKED = (
+    "a video; a folder of frames, or in MOT's layout, or with img/ and groundtruth.txt; or a folder of such "
+    "folders"
+)
 ASKED = {
     "translate": Asked(
         "text.translator:Translator",
@@ -190,6 +218,12 @@ ASKED = {
         Labelling(batch_size=8),
         VIDEOS,
         "train a video classifier: a Transformer that sees what happens",
+    ),
+    "track": Asked(
+        "tracking.tracker:Tracker",
+        Following(),
+        TRACKED,
+        "train a model that follows objects through videos, all or one",
     ),
     "image-vectors": Asked("images.image_encoder:ImageEncoder", Batched(), IMAGES),
     "pretrain-images": Asked(

@@ -8,6 +8,7 @@ import contextlib
 import glob
 import os
 import pathlib
+import types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -70,15 +71,22 @@ def refuse_file(out: str | os.PathLike, inputs: Iterable[str | None] = (), overw
 
 
 def pictures_in(
-    folders: Mapping[str, str], examples: Any, source: str, overwrite: bool = False
+    folders: Mapping[str, str],
+    examples: Any,
+    source: str,
+    overwrite: bool = False,
+    suffixes: Mapping[str, str] = types.MappingProxyType({}),
 ) -> dict[str, list]:
-    """{option: the file of a picture of each of the images} in its folder; OSError if one may not be written.
-    The `examples` were read from `source`.
+    """{option: the file of a picture of each of the images} in its folder, a PNG unless `suffixes` has
+    another ending for the option; OSError if one may not be written. The `examples` were read from `source`.
     """
     from keras_tfm.tasks.images.drawing import picture_paths
 
     read = [source, *(example for example in examples if isinstance(example, str))]
-    paths = {option: picture_paths(examples, folder) for option, folder in folders.items()}
+    paths = {
+        option: picture_paths(examples, folder, suffixes.get(option, ".png"))
+        for option, folder in folders.items()
+    }
     for path in (path for each in paths.values() for path in each if os.path.lexists(path)):
         refuse_file(path, read, overwrite)
     return paths

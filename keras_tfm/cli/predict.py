@@ -41,6 +41,7 @@ PORTION = 8_192  # inputs that are read and answered together, where the task do
 # Up to this many answers are computed without XLA, since compiling would take longer than it saves: GPT-2
 # with 86 M weights took 3.2 s per line of 64 tokens without XLA, 1.9 s with it, and 7 s to compile.
 FEW = 4
+PICTURES = "draw", "masks", "tracks"  # options that name folders with a file for each input
 PROBABILITY = "probability_"  # what names of columns begin with, before a label
 
 
@@ -98,7 +99,9 @@ def add(group: Any, add_verb: Any) -> None:
     )
     add_asking(predict, ASKED)
     predict.add_argument(
-        "--overwrite", action="store_true", help="replace files of --out, --draw and --masks that exist"
+        "--overwrite",
+        action="store_true",
+        help="replace files of --out, --draw, --masks and --tracks that exist",
     )
     add_options(predict, Drafting)
     add_decoding(predict)
@@ -193,7 +196,8 @@ def answer_all(task: Any, arguments: argparse.Namespace, writer: "Writer") -> No
         if writer.folders:  # the names of all pictures are known before the first is written
             inputs = list(inputs)
             examples = [example for example, _ in inputs]
-            writer.pictures = pictures_in(writer.folders, examples, arguments.data, arguments.overwrite)
+            how = arguments.overwrite, task.picture_suffixes
+            writer.pictures = pictures_in(writer.folders, examples, arguments.data, *how)
         for number, portion in enumerate(portions(inputs, writer.size)):
             writer.answer(portion, is_all=number == 0 and len(portion) <= FEW)
     writer.end()
@@ -254,14 +258,11 @@ class Writer:
         self.asking = asking_of(arguments, task.name, task.asking)
         size, batch = task.portion or PORTION, self.asking.get("batch_size", 1)
         self.size = max(batch, size - size % batch)  # how many inputs are read and answered together
-        self.folders: dict[str, str] = {
-            name: self.asking[name] for name in ("draw", "masks") if name in self.asking
-        }
+        self.folders: dict[str, str] = {name: self.asking[name] for name in PICTURES if name in self.asking}
         self.pictures: dict[str, list] = {}  # {option: the file of each input's picture}
+        flags = ", ".join(f"--{name}" for name in self.folders)
         if len(set(map(os.path.realpath, self.folders.values()))) < len(self.folders):
-            raise ValueError(
-                "--draw, --masks: expected two folders, their files have the same names; got one"
-            )
+            raise ValueError(f"{flags}: expected two folders, their files have the same names; got one")
         self.num_read = self.num_cut = self.num_refused = 0
 
     def answer(self, inputs: Sequence[tuple[Any, str]], is_all: bool) -> None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from keras_tfm.data.batches.crops import CropBatches, Crops, MaskedBatches, PatchBatches
     from keras_tfm.data.batches.denoising import Denoising, DenoisingBatches, SpanCorruption
     from keras_tfm.data.batches.epochs import Batches
+    from keras_tfm.data.batches.frame_pairs import FramePairs
     from keras_tfm.data.batches.image_texts import ImageTextBatches, VideoTextBatches
     from keras_tfm.data.batches.images import ImageBatches
     from keras_tfm.data.batches.masking import NOT_CHOSEN, Masking
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     )
     from keras_tfm.data.batches.packing import PackedPairs
     from keras_tfm.data.batches.pairs import PairBatches, encode_prompts, encode_sources
+    from keras_tfm.data.batches.search_windows import TargetPairs
     from keras_tfm.data.batches.sentence_pairs import SentencePairs
     from keras_tfm.data.batches.streams import StreamBlocks, StreamSentencePairs
     from keras_tfm.data.sources.canvas import Canvas
@@ -78,6 +80,7 @@ if TYPE_CHECKING:
     from keras_tfm.data.sources.lines import DataError
     from keras_tfm.data.sources.mask_files import MaskFiles
     from keras_tfm.data.sources.masks import Masks, read_masks
+    from keras_tfm.data.sources.mot import MOTBoxes, read_mot, write_mot
     from keras_tfm.data.sources.objects import Objects, read_objects
     from keras_tfm.data.sources.preprocessing import Preprocessing
     from keras_tfm.data.sources.questions import Answer, Questions, read_questions
@@ -85,6 +88,7 @@ if TYPE_CHECKING:
     from keras_tfm.data.sources.rows import Layout
     from keras_tfm.data.sources.segments import Segments, SegmentSets, read_segments
     from keras_tfm.data.sources.text_stream import TextStream
+    from keras_tfm.data.sources.tracked_videos import TrackedVideos, checked_tracks, read_tracked_videos
     from keras_tfm.data.sources.videos import (
         FrameSpacing,
         LabelledVideos,

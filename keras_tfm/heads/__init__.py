@@ -63,6 +63,6 @@ if TYPE_CHECKING:
     from keras_tfm.heads.target_losses import HeatmapLoss, TargetLoss
     from keras_tfm.heads.text_to_codes import ModalityMask, TextToCodes, TextToCodesLoss
     from keras_tfm.heads.tokens import TokenClassificationHead, TokenTagger
-    from keras_tfm.heads.track_detector import TrackDetector
+    from keras_tfm.heads.track_detector import TrackDetector, TrackLoss
 else:
     on_demand.begin(globals())

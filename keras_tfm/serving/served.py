@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -149,7 +150,8 @@ class SavedModel:
     def __call__(self, examples, batch_size=None):
         """The answers to all `examples`, in one batch: of a forecaster rows of numbers, of a recommender
         users, for videos clips of the model's size or lists of their frames' image files, of any other task
-        what `Served` takes. All texts to choose for need as many choices.
+        what `Served` takes. All texts to choose for need as many choices. An example may also be {input:
+        value} of the signature serving_default, as a tracker needs.
         """
         examples = listed(examples)
         if not examples:
@@ -164,6 +166,9 @@ class SavedModel:
 
 def inputs_of(names, examples):
     """{input: values} for a SavedModel's signature whose inputs have these `names`."""
+    if {"boxes", "track_boxes"} & set(names) or any(isinstance(example, Mapping) for example in examples):
+        refuse_rows(reasons(examples, lambda example: not_named(example, names)))
+        return {name: [example[name] for example in examples] for name in names}
     if "images" in names:
         refuse_rows(reasons(examples, not_image))
         return {"images": np.stack([from_0_to_1(image) for image in examples])}
@@ -200,6 +205,14 @@ def inputs_of(names, examples):
     (name,) = names  # "text", of which words are parts, or "user"
     refuse_rows(reasons(examples, not_words))
     return {name: [example if isinstance(example, str) else " ".join(example) for example in examples]}
+
+
+def not_named(example, names):
+    """Named values are a mapping, {input: value}."""
+    if isinstance(example, Mapping) and set(example) == set(names):
+        return None
+    got = sorted(example) if isinstance(example, Mapping) else shown(example)
+    return f"expected {{input: value}} of {', '.join(sorted(names))}, got {got}"
 
 
 def frames_of(example, length):

@@ -17,6 +17,7 @@ ChoiceAnswerer        choose            see data.Choices           choices -> in
 SentenceEncoder       sentence-vectors  -                          [str] -> vectors  -
 ImageClassifier       classify-images   (images, labels)           images -> names   (images, labels)
 VideoClassifier       classify-videos   (videos, labels)           videos -> names   (videos, labels)
+Tracker               track             (videos, boxes)            videos -> tracks  as for fit
 ImagePretrainer       pretrain-images   images                     images -> vectors (images, labels)
 VideoPretrainer       pretrain-videos   videos                     videos -> vectors (videos, labels)
 ImageEncoder          image-vectors     -                          images -> vectors -
@@ -74,6 +75,8 @@ if TYPE_CHECKING:
     from keras_tfm.tasks.text.text_generator import TextGenerator, TextGeneratorConfig
     from keras_tfm.tasks.text.token_classifier import TokenClassifier, TokenClassifierConfig
     from keras_tfm.tasks.text.translator import Translator, TranslatorConfig
+    from keras_tfm.tasks.tracking.options import TrackerConfig
+    from keras_tfm.tasks.tracking.tracker import Tracker
     from keras_tfm.tasks.trainable import TrainableTask
     from keras_tfm.tasks.videos.video_classifier import VideoClassifier, VideoClassifierConfig
     from keras_tfm.tasks.videos.video_families import FAMILIES as VIDEO_FAMILIES

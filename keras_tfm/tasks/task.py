@@ -75,6 +75,8 @@ class Task(abc.ABC):
     portion: Any = None  # how many inputs of a file are read and answered at once; None for all
     writes_texts: bool = False  # whether it answers by decoding: its signature's function is a `Writing`
     measures_texts: bool = False  # whether `measure` decodes too, and takes the options of it
+    # {option of `predict` that names a folder: how its files end}, where these are no PNGs
+    picture_suffixes: ClassVar[Mapping[str, str]] = types.MappingProxyType({})
     record_fields: Any = ("answer",)  # what `records` gives of each example
     answer_names: Any = None  # the labels of the probabilities from `predict`; None numbers them from 0
 

@@ -85,3 +85,11 @@ def test_scitldr(example, capsys, tmp_path):
         "40.0",
         "40.0",
     ]  # of either way: "The" is not common
+
+
+@pytest.mark.slow
+def test_follow_shapes(example, capsys, tmp_path):
+    module = example("follow_shapes")
+    for epochs in (1, 2):  # the second one goes on
+        module.main("transt", tmp_path / "run", count=10, tested=2, epochs=epochs, schedule="constant")
+    assert capsys.readouterr().out.count("auc_of_a_still_box") == 2

@@ -23,3 +23,6 @@ def test_the_page_runs(tmp_path, monkeypatch, capsys):
     assert type(tasks.load("runs/captions")) is tasks.VideoCaptioner
     chances = task.probabilities([found["clip"]])
     assert abs(chances - found["answer"]["probabilities"]).max() < 1e-4
+    assert found["state"].shape == (4,) and not tasks.load("runs/tracker").kind.needs_box
+    for file in ("answers/video-0000.txt", "drawn/video-0000.gif"):
+        assert (tmp_path / file).stat().st_size > 0

@@ -16,6 +16,7 @@ import tempfile
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from keras_tfm import serving, tasks
 from tests.tasks.test_every_task import CONTEXT, MAKERS
@@ -47,6 +48,7 @@ INPUTS = {
     "sentence-vectors": TEXTS,
     "classify-images": drawn(3, 8, 8, 1),
     "classify-videos": drawn(3, 4, 8, 8, 1),
+    "track": drawn(2, 3, 20, 24, 1),
     "pretrain-images": drawn(3, 8, 8, 1),
     "pretrain-videos": drawn(3, 4, 8, 8, 1),
     "image-vectors": drawn(3, 8, 8, 1),
@@ -59,7 +61,20 @@ INPUTS = {
     "recommend": ["a", "b"],
     "forecast": [np.sin(np.arange(24.0)), np.cos(np.arange(24.0))],
 }
-ASKED = {"detect": {"threshold": 0.0}, "instances": {"threshold": 0.0}}  # of `predict`
+FRAME = tf.io.encode_png(drawn(20, 24, 1)).numpy()
+CORNERS = np.array([4, 6, 16, 14], "float32")
+# What exports are asked, where that is not INPUTS.
+SERVED = {
+    "track": [
+        {"template_bytes": FRAME, "template_boxes": CORNERS, "image_bytes": FRAME, "boxes": CORNERS + move}
+        for move in (0, 2)
+    ]
+}
+ASKED = {  # of `predict`
+    "track": {"box": "4,6,12,8"},
+    "detect": {"threshold": 0.0},
+    "instances": {"threshold": 0.0},
+}
 EXPORTED = {"generate": {"max_new_tokens": 8}}
 OTHERS = {
     "image-vectors": lambda: tasks.ImageEncoder.from_task(MAKERS["classify-images"][0]()),
@@ -97,7 +112,7 @@ def exported(task, name, format):
             task.export(path, format=format, **EXPORTED.get(name, {}))
         except ValueError as error:
             return str(error)
-        return plain(serving.load(path)(list(INPUTS[name])))
+        return plain(serving.load(path)(SERVED.get(name, list(INPUTS[name]))))
 
 
 def plain(answer):

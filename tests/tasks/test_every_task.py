@@ -14,7 +14,18 @@ import tensorflow as tf
 from keras_tfm import tasks
 from keras_tfm.cli import main
 from keras_tfm.data import Answer, BERTTokenizer, CLIPTokenizer, DataError, Layout, train_tokenizer
-from keras_tfm.models import BERT, DETR, DETRConfig, MaskFormer, MaskFormerConfig, MiT, MiTConfig, VideoMAE
+from keras_tfm.models import (
+    BERT,
+    DETR,
+    DETRConfig,
+    MaskFormer,
+    MaskFormerConfig,
+    MiT,
+    MiTConfig,
+    TransT,
+    TransTConfig,
+    VideoMAE,
+)
 from keras_tfm.tasks import task as base
 from keras_tfm.word_vectors import TfIdf
 from tests.data.sources.parts import parts
@@ -58,6 +69,12 @@ def video_pretrainer():
 def pretrainer():
     config = tasks.ImagePretrainerConfig(method="dino", num_prototypes=8, head_dim=8, bottleneck_dim=4)
     return tasks.ImagePretrainer(images().model.backbone, config)
+
+
+def tracker():
+    network = {"stem_dim": 4, "dims": [8], "depths": [1], "block": "basic"}
+    sizes = {"template_size": 8, "dim": 8, "num_layers": 1, "num_heads": 2, "intermediate_dim": 8}
+    return tasks.Tracker(TransT(TransTConfig(16, 1, "ResNet", network, **sizes)))
 
 
 def detector():
@@ -121,6 +138,7 @@ MAKERS = {
     "classify-videos": (videos, (np.zeros((2, 5, 8, 8), "uint8"), ["a", "b"])),
     "pretrain-images": (pretrainer, (np.eye(8, dtype="uint8")[None].repeat(10, 0), ["a", "b"] * 5)),
     "pretrain-videos": (video_pretrainer, (np.zeros((10, 5, 8, 8), "uint8"), ["a", "b"] * 5)),
+    "track": (tracker, (np.zeros((2, 3, 16, 16), "uint8"), [[[1, 1, 2, 2, 8, 8]]] * 2)),
     "detect": (detector, (np.zeros((2, 16, 16), "uint8"), [[[2, 2, 8, 8]], []], [["x"], []])),
     "segment": (segmenter, (np.zeros((2, 8, 8), "uint8"), np.zeros((2, 8, 8), "uint8"))),
     "instances": (lambda: of_segments("instances"), (np.zeros((2, 16, 16), "uint8"), MASKS, [["x"], []])),
@@ -288,7 +306,7 @@ def test_predict_refuses_what_is_no_list_of_examples(name):
         with pytest.raises(ValueError, match="row 1: expected "):
             task.predict([right, wrong])
     for wrong in (0, -1, 2.0, True, None):
-        if name != "recommend":  # which answers each user alone
+        if name not in ("recommend", "track"):  # which answer each user, and each video, alone
             with pytest.raises(ValueError, match=rf"`batch_size` must be .*; it is {wrong}"):
                 task.predict([right], batch_size=wrong)
 

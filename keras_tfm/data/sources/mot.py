@@ -28,6 +28,11 @@ CLASS = 7  # the column of gt.txt
 class MOTBoxes(NamedTuple):
     """N boxes of a video: `frames` (N,) from 1, `ids` (N,), -1 where unknown, `boxes` (N, 4), (left, top,
     right, bottom) in pixels, `scores` (N,), by default 1, and `classes` (N,), by default 1, pedestrians.
+
+    >>> corners, ones = np.array([[0.0, 0.0, 4.0, 4.0], [1.0, 0.0, 5.0, 4.0]]), np.ones(2)
+    >>> boxes = keras_tfm.data.MOTBoxes(np.array([1, 2]), np.array([7, 7]), corners, ones, ones)
+    >>> boxes.of_frame(2).boxes.tolist()
+    [[1.0, 0.0, 5.0, 4.0]]
     """
 
     frames: np.ndarray
@@ -63,6 +68,11 @@ def read_mot(path: Path, is_truth: bool = False) -> MOTBoxes:
 
     DataError for a line of too few or other than numbers, a frame before the first, a box without area, and
     an identity that stands twice in a frame.
+
+    >>> import pathlib
+    >>> _ = pathlib.Path("gt.txt").write_text("1,7,0,0,4,4,1,1,1")
+    >>> keras_tfm.data.read_mot("gt.txt", is_truth=True).boxes.tolist()
+    [[0.0, 0.0, 4.0, 4.0]]
     """
     name, rows = os.fspath(path), []
     seen: dict[tuple[int, int], int] = {}  # the line of each identity in each frame
@@ -87,7 +97,14 @@ def read_mot(path: Path, is_truth: bool = False) -> MOTBoxes:
 
 
 def write_mot(path: Path, boxes: MOTBoxes) -> None:
-    """Write a file of answers, frame by frame, as MOT's own measures read it."""
+    """Write a file of answers, frame by frame, as MOT's own measures read it.
+
+    >>> one = np.ones(1, "int64")
+    >>> boxes = keras_tfm.data.MOTBoxes(one, one, np.array([[0.0, 0.0, 4.0, 8.0]]), np.array([0.5]), one)
+    >>> keras_tfm.data.write_mot("answers.txt", boxes)
+    >>> keras_tfm.data.read_mot("answers.txt").scores.tolist()
+    [0.5]
+    """
     order = np.lexsort([boxes.ids, boxes.frames])
     with open(path, "w", encoding="utf-8") as file:
         file.writelines(f"{line}\n" for line in _lines(MOTBoxes(*(x[order] for x in boxes))))

@@ -6,8 +6,10 @@ is. The others stand still, or move and bounce off the edges; objects that meet 
 is known exactly: boxes, identities, masks, the action and a sentence.
 """
 
+import os
+import pathlib
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -111,6 +113,45 @@ def sentence_clips(count: int, seed: int = 0, num_frames: int = 16) -> tuple[np.
     """
     scenes = list(moving_shapes(count, seed, num_frames))
     return np.stack([scene.frames for scene in scenes]), [scene.sentence for scene in scenes]
+
+
+def tracked_clips(
+    count: int, seed: int = 0, num_frames: int = 16, num_objects: tuple[int, int] = (1, 3)
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """(Videos (N, T, 64, 64, 3), of each the rows (n, 6) of frame from 1, identity, left, top, width and
+    height) of scenes whose objects all move.
+
+    >>> from keras_tfm.data.sources.moving_shapes import tracked_clips
+    >>> videos, boxes = tracked_clips(count=2, num_frames=4, num_objects=(2, 2))
+    >>> videos.shape, boxes[0].shape
+    ((2, 4, 64, 64, 3), (8, 6))
+    """
+    scenes = list(moving_shapes(count, seed, num_frames, num_objects, bounce=True))
+    return np.stack([scene.frames for scene in scenes]), [_rows(scene) for scene in scenes]
+
+
+def write_tracked_clips(folder: str | os.PathLike, count: int, **options: Any) -> None:
+    """Write `tracked_clips` of these options to a new `folder`, one in MOT's layout for each: img1/000001.png
+    and so on, and gt/gt.txt. It needs TensorFlow, which encodes the frames.
+    """
+    import tensorflow as tf
+
+    for number, (frames, rows) in enumerate(zip(*tracked_clips(count, **options), strict=True)):
+        video = pathlib.Path(folder, f"video-{number:04}")
+        for kind in ("img1", "gt"):
+            (video / kind).mkdir(parents=True)
+        for place, pixels in enumerate(frames, 1):
+            tf.io.write_file(str(video / "img1" / f"{place:06}.png"), tf.io.encode_png(pixels))
+        lines = [",".join(f"{value:g}" for value in (*row, 1, 1, 1)) for row in rows]
+        (video / "gt" / "gt.txt").write_text("\n".join(lines) + "\n", "utf-8")
+
+
+def _rows(scene: Scene) -> np.ndarray:
+    """The rows of a scene in MOT's files, frame by frame."""
+    frames, ids = np.meshgrid(np.arange(1, len(scene.boxes) + 1), scene.ids, indexing="ij")  # (T, M) both
+    corner, opposite = scene.boxes[..., :2], scene.boxes[..., 2:]
+    rows = np.concatenate([frames[..., None], ids[..., None], corner, opposite - corner], axis=-1)
+    return rows.reshape(-1, 6)  # (T M, 6)
 
 
 def _scene(rng: np.random.Generator, action: str, num_frames: int, count: int, bounce: bool) -> Scene:

@@ -34,7 +34,9 @@ TINY: dict[str, Any] = {
     "image_size": 64,
     "template_size": 32,
     "backbone_config": {"stem_dim": 16, "dims": (32, 64), "depths": (1, 1), "block": "basic"},
-    "frozen_norms": False,
+    # Of fresh weights no normalisation at all: in a batch templates have other statistics than searched
+    # images, and a mean of both would be wrong for either.
+    "frozen_norms": True,
     "dim": 64,
     "num_heads": 4,
     "intermediate_dim": 128,

@@ -78,12 +78,12 @@ def pixels_of(image: Any) -> np.ndarray:
     return in_channels(tf.constant(pixels if pixels.ndim == 3 else pixels[..., None]), 3).numpy()
 
 
-def new_pictures(images: Sequence[Any], folder: Pictures) -> list[pathlib.Path]:
+def new_pictures(images: Sequence[Any], folder: Pictures, suffix: str = ".png") -> list[pathlib.Path]:
     """Where a picture of each of the images goes, into `folder`, which is made, or the given files;
     ValueError before anything is written if that is the file of an image itself.
     """
     if isinstance(folder, str | os.PathLike):
-        paths = picture_paths(images, folder)
+        paths = picture_paths(images, folder, suffix)
     else:
         paths = list(map(pathlib.Path, folder))
     files = {os.path.realpath(image) for image in images if isinstance(image, str | os.PathLike)}
@@ -95,12 +95,12 @@ def new_pictures(images: Sequence[Any], folder: Pictures) -> list[pathlib.Path]:
     return paths
 
 
-def picture_paths(images: Any, folder: Path) -> list[pathlib.Path]:
-    """A PNG in `folder` for each of the images: by the name of its file, others by their number."""
+def picture_paths(images: Any, folder: Path, suffix: str = ".png") -> list[pathlib.Path]:
+    """A file in `folder` for each of the images: by the name of its file, others by their number."""
     stems: dict[str, None] = {}  # in order, each once
     for row, image in enumerate(images):
         stem = pathlib.Path(image).stem if isinstance(image, str | os.PathLike) else f"{row:06}"
         while stem in stems:
             stem += f"-{row:06}"
         stems[stem] = None
-    return [pathlib.Path(folder, f"{stem}.png") for stem in stems]
+    return [pathlib.Path(folder, f"{stem}{suffix}") for stem in stems]

@@ -1,0 +1,1 @@
+"""Tasks that follow objects through videos."""
