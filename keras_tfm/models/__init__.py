@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         VisionEncoderDecoder,
         VisionEncoderDecoderConfig,
     )
+    from keras_tfm.models.pictures.dit import DiT, DiTConfig
     from keras_tfm.models.pictures.imagen import ImagenUNet, ImagenUNetConfig
     from keras_tfm.models.pictures.ipt import IPT, IPTConfig
     from keras_tfm.models.pictures.transgan import (
