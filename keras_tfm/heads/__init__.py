@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from keras_tfm.heads.clip_losses import ClipMaskLoss, ClipSetPredictionLoss
     from keras_tfm.heads.contrastive import Contrastive, ContrastiveHead, SigmoidContrast, SoftmaxContrast
     from keras_tfm.heads.cross_matching import CrossMatcher, LogitContrast
+    from keras_tfm.heads.denoiser import Denoiser
     from keras_tfm.heads.denoising_loss import DenoisingSetPredictionLoss
     from keras_tfm.heads.distilled import DistilledClassifier
     from keras_tfm.heads.enhanced_mask_decoder import EnhancedMaskedLM

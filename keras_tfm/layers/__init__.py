@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from keras_tfm.layers.image_positions import GridPositionEmbedding, GridSines, SineGridPositionEncoding
     from keras_tfm.layers.masks import causal_mask, combine_masks, masked_mean, masked_softmax
     from keras_tfm.layers.mixing import FourierMixing, TokenMixing
+    from keras_tfm.layers.modulated_block import ModulatedBlock
     from keras_tfm.layers.noise_schedules import (
         Rates,
         add_noise,

@@ -5,9 +5,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.layers.base import SameShape
+from keras_tfm.layers.base import SameShape, copy_of
 from keras_tfm.layers.compiler.normalization import layer_normalization, rms_normalization
 from keras_tfm.layers.masks import in_float32
+from keras_tfm.layers.signatures import Initializer
 
 
 class LayerNormalization(SameShape):
@@ -63,19 +64,26 @@ class ModulatedNormalization(SameShape):
 
     gamma and beta, dense layers that begin near 1 and 0, are functions of a second input w: "self-modulation"
     where the w of a generator is made of its own noise (Chen et al. 2019, "On Self Modulation for Generative
-    Adversarial Networks"; Lee et al. 2022, "ViTGAN", section 3.3).
+    Adversarial Networks"; Lee et al. 2022, "ViTGAN", section 3.3). With the `kernel_initializer`
+    "zeros" they begin at 1 and 0.
 
     >>> keras_tfm.layers.ModulatedNormalization()(np.ones((1, 5, 8)), np.ones((1, 3))).shape
     TensorShape([1, 5, 8])
     """
 
-    def __init__(self, epsilon: float = 1e-6, **kwargs: Any) -> None:
+    def __init__(
+        self, epsilon: float = 1e-6, kernel_initializer: Initializer = "glorot_uniform", **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.epsilon = epsilon
+        self.kernel_initializer = kernel_initializer
 
     def build(self, x_shape, w_shape):
-        self.gamma = keras.layers.Dense(x_shape[-1], bias_initializer="ones", name="gamma")
-        self.beta = keras.layers.Dense(x_shape[-1], name="beta")
+        def dense(bias, name):
+            initializers = {"kernel_initializer": copy_of(self.kernel_initializer), "bias_initializer": bias}
+            return keras.layers.Dense(x_shape[-1], name=name, **initializers)
+
+        self.gamma, self.beta = dense("ones", "gamma"), dense("zeros", "beta")
         for layer in (self.gamma, self.beta):
             layer.build(w_shape)
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     )
     from keras_tfm.models.pictures.dalle import DALLE, DALLEConfig
     from keras_tfm.models.pictures.discrete_vae import DiscreteVAE, DiscreteVAEConfig
+    from keras_tfm.models.pictures.dit import DiT, DiTConfig
     from keras_tfm.models.pictures.image_transformer import ImageTransformer, ImageTransformerConfig
     from keras_tfm.models.pictures.imagegpt import ImageGPT, ImageGPTConfig, Palette
     from keras_tfm.models.pictures.imagen import ImagenUNet, ImagenUNetConfig

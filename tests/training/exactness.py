@@ -128,6 +128,32 @@ def run_teacher(scope):
     return results | {f"history/{name}": np.array(values) for name, values in history.history.items()}
 
 
+def run_denoiser(scope):
+    """What a diffusion model ends with, averages of its weights, if its noise and timesteps are inputs."""
+    import keras
+    import tensorflow as tf
+
+    from keras_tfm.heads import Denoiser
+    from keras_tfm.models import DiT, DiTConfig
+    from keras_tfm.training import SGD
+
+    keras.utils.set_random_seed(7)
+    config = DiTConfig(
+        4, 2, num_channels=1, num_layers=1, dim=8, num_heads=2, intermediate_dim=8, num_classes=3
+    )
+    with scope():
+        model = Denoiser(DiT(config), "linear", class_dropout=0.0)
+        model.compile(SGD(0.1, use_ema=True, ema_momentum=0.9), "mse")
+    rng = np.random.default_rng(0)
+    images, noise = rng.normal(size=(2, SIZE, 4, 4, 1)).astype("float32")
+    inputs = {"images": images, "noise": noise, "timesteps": rng.integers(0, 1000, SIZE, "int32")}
+    inputs["classes"] = rng.integers(0, 4, SIZE, "int32")  # 3 is no class
+    batches = tf.data.Dataset.from_tensor_slices((inputs,)).batch(14)  # not the same number on each replica
+    history = model.fit(batches, epochs=2, validation_data=batches, shuffle=False, verbose=0)
+    results = {f"weight/{i}": weight for i, weight in enumerate(model.get_weights())}
+    return results | {f"history/{name}": np.array(values) for name, values in history.history.items()}
+
+
 def run_weighted_classes(scope):
     """The losses and the answers of a task whose classes have weights; the last batch is a part of one."""
     import keras
@@ -239,6 +265,8 @@ def main(layouts, file, *names):
                 results = run_averages(scope)
             elif name == "teacher":
                 results = run_teacher(scope)
+            elif name == "denoiser":
+                results = run_denoiser(scope)
             elif name == "weighted classes":
                 results = run_weighted_classes(scope)
             elif name.startswith("pairs "):

@@ -16,9 +16,9 @@ def check(results, expected):
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory):
-    """The quick cases on one device and on two replicas."""
+    """The quick cases, and a diffusion model, on one device and on two replicas."""
     file = tmp_path_factory.mktemp("first") / "results.npz"
-    return run_layouts(["none", "mirrored:2"], file, list(QUICK))
+    return run_layouts(["none", "mirrored:2"], file, [*QUICK, "denoiser"])
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +38,11 @@ def test_weights_of_classes_count_alike_on_two_replicas(tmp_path):
 
 def test_two_replicas_are_exact(first):
     check({name: first["mirrored:2"][name] for name in QUICK}, first["none"])
+
+
+def test_a_denoiser_with_noise_as_input_is_exact_on_two_replicas(first):
+    for kind, difference in differences(first["mirrored:2"]["denoiser"], first["none"]["denoiser"]).items():
+        assert difference <= 1e-6 * (1 if kind == "weight" else 10), (kind, difference)
 
 
 @pytest.mark.slow

@@ -1,11 +1,15 @@
-"""The time of a noisy image as a vector, for the networks of diffusion models."""
+"""The time and the class of a noisy image as a vector, for the networks of diffusion models."""
 
 from typing import Any
 
+import keras
 import numpy as np
 from keras import ops
 
 from keras_tfm.layers.base import Layer
+from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.embeddings import TokenEmbedding
+from keras_tfm.models.base import ConfiguredModel
 
 
 class SinesOfTimes(Layer):
@@ -33,3 +37,26 @@ class SinesOfTimes(Layer):
 
     def compute_output_shape(self, times_shape):
         return (times_shape[0], self.dim)
+
+
+class NoisePredictor(ConfiguredModel):
+    """A network that predicts something of noisy images, `images` and `timesteps`, and, with `num_classes` in
+    its configuration, of their `classes`. Abstract.
+    """
+
+    @staticmethod
+    def condition(config, inputs, sines, width):
+        """The sum (B, `width`) of a vector for the time, through two dense layers on its `sines`, and of one
+        for the class; the classes become one of the `inputs`.
+        """
+        hidden = Dense(width, "silu", name="time_hidden")(sines(inputs["timesteps"]))
+        condition = Dense(width, name="time")(hidden)
+        if not config.num_classes:
+            return condition
+        inputs["classes"] = keras.Input((), dtype="int32", name="classes")
+        return condition + TokenEmbedding(config.num_classes + 1, width, name="class")(inputs["classes"])
+
+    def _fill(self, name, inputs):
+        if name == "classes" and "images" in inputs:  # none
+            return ops.full(ops.shape(inputs["images"])[:1], self.config.num_classes, "int32")
+        return super()._fill(name, inputs)

@@ -26,13 +26,12 @@ from keras_tfm.layers.blocks import Block, Residual, residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.dense import Dense
-from keras_tfm.layers.embeddings import TokenEmbedding
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.grid import MapAttention, to_map
 from keras_tfm.layers.patches import flatten_map, height_and_width
 from keras_tfm.layers.residual_convolution import ResidualConvolution
-from keras_tfm.models.base import ConfiguredModel, Trace, check_stages
-from keras_tfm.models.pictures.times import SinesOfTimes
+from keras_tfm.models.base import Trace, check_stages
+from keras_tfm.models.pictures.times import NoisePredictor, SinesOfTimes
 from keras_tfm.models.vision.images import Side, image_input
 
 
@@ -80,7 +79,7 @@ class DiffusionUNetConfig(Config):
                 raise Refusal("dims", f"multiples of {numbers}", self.dims)
 
 
-class DiffusionUNet(ConfiguredModel):
+class DiffusionUNet(NoisePredictor):
     """Noisy images and times in, predictions out: of the noise, or of what it was trained for.
 
     Inputs: `images` (B, H, W, C), floating-point, `timesteps` (B,), floating-point, with `num_classes`
@@ -96,16 +95,11 @@ class DiffusionUNet(ConfiguredModel):
     config_class = DiffusionUNetConfig
 
     def __init__(self, config: DiffusionUNetConfig, name: str = "diffusion_unet", **kwargs: Any) -> None:
-        images, times = image_input(config), keras.Input((), name="timesteps")
-        inputs, width = {"images": images, "timesteps": times}, 4 * config.dims[0]
+        images, width = image_input(config), 4 * config.dims[0]
+        inputs = {"images": images, "timesteps": keras.Input((), name="timesteps")}
         is_original = config.sines == "sines first"
-        time = SinesOfTimes(config.dims[0], is_original, is_original, name="sines")(times)
-        time = Dense(width, "silu", name="time_hidden")(time)
-        condition = Dense(width, name="time")(time)  # (B, width)
-        if config.num_classes:
-            inputs["classes"] = keras.Input((), dtype="int32", name="classes")
-            table = TokenEmbedding(config.num_classes + 1, width, name="class")
-            condition = condition + table(inputs["classes"])
+        sines = SinesOfTimes(config.dims[0], is_original, is_original, name="sines")
+        condition = self.condition(config, inputs, sines, width)  # (B, width)
         if config.context_dim is not None:
             inputs["context"] = keras.Input((None, config.context_dim), name="context")
         context = inputs.get("context")
@@ -142,11 +136,6 @@ class DiffusionUNet(ConfiguredModel):
         channels = config.output_channels or config.num_channels
         outputs = {"prediction": Convolution(channels, name="convolution_out")(x)}
         super().__init__(config, inputs, outputs, trace, name=name, **kwargs)
-
-    def _fill(self, name, inputs):
-        if name == "classes" and "images" in inputs:
-            return ops.full(ops.shape(inputs["images"])[:1], self.config.num_classes, "int32")
-        return super()._fill(name, inputs)
 
 
 def _norm(config, epsilon, name=None):

@@ -18,11 +18,12 @@ from keras import ops
 from keras_tfm.configs import Config, Depth, Heads, Positive, Rate, Size, Whole
 from keras_tfm.layers.attention.distance import DistanceAttention, TiedProjections
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.base import Layer, SameShape
+from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.modulated_block import ModulatedBlock
 from keras_tfm.layers.normalization import LayerNormalization, ModulatedNormalization
 from keras_tfm.layers.patch_encoder import PrependedTokens
 from keras_tfm.layers.patches import combine_patches, flatten_map, height_and_width, patch_grid
@@ -102,33 +103,6 @@ class ViTGAN(ConfiguredModel):
         sizes = config.patch_size, config.num_channels, config.dim
         patches = PixelFunction(*sizes, config.frequency, name="pixels")(x)
         return combine_patches(patches, config.patch_size, config.image_size)
-
-
-class ModulatedBlock(SameShape):
-    """A block whose two norms, at the inputs of its parts, `w` modulates: `x` (B, T, D) -> (B, T, D)."""
-
-    is_block = True  # read by `rematerialize`, and where learning rates or freezing depend on depth
-
-    def __init__(
-        self, attention: keras.layers.Layer, feedforward: keras.layers.Layer, epsilon: float, **kwargs: Any
-    ) -> None:
-        super().__init__(**kwargs)
-        self.attention = attention
-        self.feedforward = feedforward
-        self.epsilon = epsilon
-        self.attention_norm = ModulatedNormalization(epsilon)
-        self.feedforward_norm = ModulatedNormalization(epsilon)
-
-    def build(self, x_shape, w_shape):
-        for norm in (self.attention_norm, self.feedforward_norm):
-            norm.build(x_shape, w_shape)
-        for part in (self.attention, self.feedforward):
-            part.build(x_shape)
-
-    def call(self, x, w, training=None):
-        """`w` (B, D) or (B, T, D) is what modulates."""
-        x = x + self.attention(self.attention_norm(x, w), training=training)
-        return x + self.feedforward(self.feedforward_norm(x, w), training=training)
 
 
 class PixelFunction(Layer):

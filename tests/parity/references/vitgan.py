@@ -16,10 +16,10 @@ from keras_tfm.layers.attention.projections import HeadProjections
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.modulated_block import ModulatedBlock
 from keras_tfm.layers.patches import extract_patches
 from keras_tfm.layers.spectral import SpectralDense
 from keras_tfm.models import ViTGAN, ViTGANConfig, ViTGANDiscriminator, ViTGANDiscriminatorConfig
-from keras_tfm.models.pictures.vitgan import ModulatedBlock
 from tests.parity.references.state import check_arguments
 
 ROOT = "Transformer_Encoder.blocks.{}"

@@ -1,0 +1,188 @@
+"""The training of a diffusion model: noise is added to images, and the backbone predicts of the noisy images
+what was added (Ho et al. 2020, "Denoising Diffusion Probabilistic Models", algorithm 1).
+
+    images, noise, timesteps --> noisy images --> backbone --> prediction --> loss
+                             \\-> target --------------------------------------^
+"""
+
+import functools
+from typing import Any, Literal, get_args
+
+import keras
+from keras import ops
+
+from keras_tfm.configs import Refusal
+from keras_tfm.heads.base import ModelWithHead
+from keras_tfm.inputs import refuse_outside
+from keras_tfm.layers.base import Layer, SameShape
+from keras_tfm.layers.compiler.bits import keeps
+from keras_tfm.layers.noise_schedules import (
+    Prediction,
+    Rates,
+    add_noise,
+    cosine_betas,
+    linear_betas,
+    prediction_of,
+    rates_of_betas,
+    require_kind,
+    scaled_linear_betas,
+    sigmoid_betas,
+)
+from keras_tfm.layers.positions import outside_is_nan
+
+Schedule = Literal["linear", "scaled linear", "sigmoid", "cosine"]
+BETAS = dict(
+    zip(get_args(Schedule), (linear_betas, scaled_linear_betas, sigmoid_betas, cosine_betas), strict=True)
+)
+
+
+class Denoiser(ModelWithHead):
+    """A `backbone` that predicts something of noisy images, a `DiT` or a `DiffusionUNet`, and the noise.
+
+    Inputs: `images` (B, H, W, C) without noise, from -1 to 1, `timesteps` (B,), integers below `num_steps`,
+    and `noise` (B, H, W, C); these two are drawn if they are left out. The backbone's other inputs, `classes`
+    for example, are inputs too. Outputs: `prediction` and its `target`, (B, H, W, C), between which the loss
+    is computed: `fit` takes inputs alone. `keras_tfm.generation.denoise` makes images, with the `rates` and
+    the backbone.
+
+    Args:
+        schedule: of the noise. All but "cosine" are made for 1,000 steps.
+        prediction: what the backbone predicts, "noise", "velocity" or "clean".
+        class_dropout: the share of classes that "no class" replaces in training, for guidance (Ho and
+            Salimans 2022, "Classifier-Free Diffusion Guidance").
+
+    Raises:
+        ValueError: for a backbone of other inputs or outputs.
+
+    >>> backbone = keras_tfm.models.DiT.from_size("tiny", num_layers=1, num_classes=10)
+    >>> model = keras_tfm.heads.Denoiser(backbone)
+    >>> model.compile("adam", "mse")
+    >>> batch = {"images": np.zeros((4, 32, 32, 3), "float32"), "classes": np.array([0, 1, 2, 3])}
+    >>> history = model.fit(batch, verbose=0)
+    >>> 0.9 < history.history["loss"][0] < 1.1  # the variance of the noise, as 0 is predicted
+    True
+    """
+
+    def __init__(
+        self,
+        backbone: keras.Model,
+        schedule: Schedule = "cosine",
+        num_steps: int = 1000,
+        prediction: Prediction = "noise",
+        class_dropout: float = 0.1,
+        name: str = "denoiser",
+        **kwargs: Any,
+    ) -> None:
+        shape = _shape_of(backbone)
+        if not 0 <= class_dropout < 1:
+            raise Refusal("class_dropout", "in [0, 1)", class_dropout)
+        images, noise = (keras.Input(shape, name=name) for name in ("images", "noise"))
+        inputs = {"images": images, "timesteps": keras.Input((), dtype="int32", name="timesteps")}
+        noising = Noising(schedule, num_steps, prediction, name="noising", dtype="float32")
+        noisy, target = noising(images, noise, inputs["timesteps"])
+        conditions = {
+            name: keras.Input(x.shape[1:], dtype=x.dtype, name=name)
+            for name, x in backbone.input.items()
+            if name not in inputs
+        }
+        shown = dict(conditions)
+        if "classes" in shown:
+            dropout = ClassDropout(class_dropout, backbone.config.num_classes, name="class_dropout")
+            shown["classes"] = dropout(shown["classes"])
+        times = ops.cast(inputs["timesteps"], "float32")
+        answer = backbone({"images": noisy, "timesteps": times, **shown})["prediction"]
+        outputs = {"prediction": ops.cast(answer, "float32"), "target": target}
+        super().__init__(backbone, {**inputs, "noise": noise, **conditions}, outputs, name=name, **kwargs)
+        self.schedule = schedule
+        self.num_steps = num_steps
+        self.prediction = prediction
+        self.class_dropout = class_dropout
+        self.generator = keras.random.SeedGenerator()
+
+    @functools.cached_property
+    def rates(self) -> Rates:
+        """How much signal and noise there is after each timestep: (T,) each, in float64."""
+        return rates_of(self.schedule, self.num_steps)
+
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        """The loss of the prediction, whose label is the target."""
+        return super().compute_loss(x, y_pred["target"], y_pred["prediction"], sample_weight, training)
+
+    def compute_metrics(self, x, y, y_pred, sample_weight=None):
+        """Metrics, too, compare the prediction with the target."""
+        return super().compute_metrics(x, y_pred["target"], y_pred["prediction"], sample_weight)
+
+    def _fill(self, name, inputs):
+        if "images" in inputs and name == "noise":
+            return keras.random.normal(ops.shape(inputs["images"]), seed=self.generator)
+        if "images" in inputs and name == "timesteps":
+            shape = ops.shape(inputs["images"])[:1]
+            return keras.random.randint(shape, 0, self.num_steps, dtype="int32", seed=self.generator)
+        return self.backbone._fill(name, inputs)
+
+
+def _shape_of(backbone):
+    """The shape (H, W, C) of the images that a `backbone` reads, and of what it predicts of them."""
+    inputs, outputs = (x if isinstance(x, dict) else {} for x in (backbone.input, backbone.output))
+    if not {"images", "timesteps"} <= inputs.keys() or "prediction" not in outputs:
+        names = f"{', '.join(inputs) or 'no names'}, and gives {', '.join(outputs) or 'none'}"
+        wanted = "a model of `images` and `timesteps` that gives a `prediction`"
+        raise Refusal("backbone", wanted, f"{backbone.name!r}, which reads {names}")
+    shapes = [tuple(x.shape[1:]) for x in (inputs["images"], outputs["prediction"])]
+    if shapes[0] != shapes[1]:
+        wanted = f"a model that predicts {shapes[0][-1]} channels, without a variance"
+        raise Refusal("backbone", wanted, f"one of {shapes[1][-1]} (`output_channels`)")
+    return shapes[0]
+
+
+def rates_of(schedule: Schedule, num_steps: int = 1000) -> Rates:
+    """The rates (T,), in float64, after each of `num_steps` timesteps of the schedule with this name.
+
+    >>> keras_tfm.heads.denoiser.rates_of("cosine", 100).signal.shape
+    (100,)
+    """
+    if schedule not in BETAS:
+        raise Refusal("schedule", f"one of {', '.join(BETAS)}", repr(schedule))
+    if not isinstance(num_steps, int) or num_steps < 1:
+        raise Refusal("num_steps", "a whole number of at least 1", num_steps)
+    return rates_of_betas(BETAS[schedule](num_steps))
+
+
+class Noising(Layer):
+    """Noisy images at `timesteps`, and what of them is to be predicted: (B, H, W, C) each."""
+
+    def __init__(self, schedule: Schedule, num_steps: int, prediction: Prediction, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        require_kind(prediction)
+        self.schedule = schedule
+        self.num_steps = num_steps
+        self.prediction = prediction
+        self.table = [rate.astype("float32") for rate in rates_of(schedule, num_steps)]
+
+    def call(self, images, noise, timesteps):
+        """(B, H, W, C), (B, H, W, C), (B,) -> two of (B, H, W, C)."""
+        refuse_outside(timesteps, self.num_steps, "timesteps")
+        missing = outside_is_nan(timesteps, self.num_steps, images.dtype)[:, 0]
+        rates = Rates(*(ops.take(ops.cast(rate, images.dtype), timesteps) + missing for rate in self.table))
+        target = prediction_of(self.prediction, images, noise, rates)
+        return add_noise(images, noise, rates), target
+
+    def compute_output_shape(self, images_shape, noise_shape, timesteps_shape):
+        return tuple(images_shape), tuple(images_shape)
+
+
+class ClassDropout(SameShape):
+    """In training, `no_class` takes the place of classes (B,) at a `rate`."""
+
+    def __init__(self, rate: float, no_class: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.rate = rate
+        self.no_class = no_class
+        self.seed_generator = keras.random.SeedGenerator()
+
+    def call(self, classes, training=None):
+        """(B,) -> (B,)."""
+        if not training or not self.rate:
+            return classes
+        is_kept = keeps(ops.shape(classes), self.rate, self.seed_generator.next())
+        return ops.where(is_kept, classes, self.no_class)

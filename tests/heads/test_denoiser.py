@@ -1,0 +1,132 @@
+"""Denoiser: noise and targets by hand, what is drawn, dropped classes, what checkpoints keep, refusals."""
+
+import keras
+import numpy as np
+import pytest
+
+from keras_tfm import generation, training
+from keras_tfm.heads import Denoiser
+from keras_tfm.heads.denoiser import ClassDropout, rates_of
+from keras_tfm.models import BERT, DiT, DiTConfig
+from tests import contract
+from tests.contract import Case, Spec, floats
+
+TINY = DiTConfig(4, 2, num_channels=1, num_layers=1, dim=8, num_heads=2, intermediate_dim=8, num_classes=3)
+
+
+def denoiser(**options):
+    return Denoiser(DiT(TINY), **{"num_steps": 10} | options)
+
+
+INPUTS = {
+    "images": floats(4, 4, 1),
+    "timesteps": Spec((), "int32", 10),
+    "noise": floats(4, 4, 1),
+    "classes": Spec((), "int32", 4),
+}
+test_contract = contract.check_family(Case("denoiser", denoiser, INPUTS, attends=True))
+
+
+def draw(seed=0, count=6):
+    rng = np.random.default_rng(seed)
+    images, noise = rng.normal(size=(2, count, 4, 4, 1)).astype("float32")
+    inputs = {"images": images, "noise": noise, "timesteps": rng.integers(0, 10, count)}
+    return inputs | {"classes": rng.integers(0, 3, count)}
+
+
+@pytest.mark.parametrize("prediction", ["noise", "velocity", "clean"])
+def test_targets_and_noisy_images_by_hand(prediction):
+    model, inputs = denoiser(prediction=prediction), draw()
+    contract.randomise(model.backbone, 1)
+    signal, noise = (rate[inputs["timesteps"]][:, None, None, None] for rate in rates_of("cosine", 10))
+    noisy = signal * inputs["images"] + noise * inputs["noise"]
+    targets = {"noise": inputs["noise"], "clean": inputs["images"]}
+    targets["velocity"] = signal * inputs["noise"] - noise * inputs["images"]
+    y = model(inputs)
+    np.testing.assert_allclose(y["target"], targets[prediction], atol=1e-6)
+    given = {"images": noisy, "timesteps": inputs["timesteps"], "classes": inputs["classes"]}
+    np.testing.assert_allclose(y["prediction"], model.backbone(given)["prediction"], atol=1e-5)
+
+
+def test_the_loss_is_between_prediction_and_target():
+    model, inputs = denoiser(), draw()
+    model.compile("sgd", "mse")
+    expected = np.mean(np.square(inputs["noise"]))  # at first 0 is predicted
+    assert model.evaluate(inputs, batch_size=4, verbose=0) == pytest.approx(expected, rel=1e-5)
+
+
+def test_noise_and_timesteps_are_drawn_anew_and_again_from_a_seed():
+    inputs = {"images": np.zeros((2_000, 4, 4, 1), "float32")}
+    keras.utils.set_random_seed(0)
+    model = denoiser(prediction="noise")
+    first, second = (np.asarray(model(inputs)["target"]) for _ in range(2))
+    assert np.abs(first - second).max() > 1
+    assert abs(first.mean()) < 0.02 and abs(first.std() - 1) < 0.02
+    keras.utils.set_random_seed(0)
+    np.testing.assert_array_equal(denoiser(prediction="noise")(inputs)["target"], first)
+    counts = np.bincount(model._fill("timesteps", inputs), minlength=10)
+    assert len(counts) == 10 and counts.min() > 140  # of 200
+
+
+def test_classes_are_dropped_in_training_alone():
+    layer, classes = ClassDropout(0.25, 3), np.arange(4_000) % 3
+    np.testing.assert_array_equal(layer(classes), classes)
+    dropped = np.asarray(layer(classes, training=True))
+    assert abs(np.mean(dropped == 3) - 0.25) < 0.03
+    np.testing.assert_array_equal(dropped[dropped < 3], classes[dropped < 3])
+    assert np.any(np.asarray(layer(classes, training=True)) != dropped)
+    np.testing.assert_array_equal(ClassDropout(0.0, 3)(classes, training=True), classes)
+
+
+def compiled():
+    keras.utils.set_random_seed(0)
+    model = denoiser(class_dropout=0.5)
+    model.compile(training.Adam(0.01, use_ema=True), "mse")
+    return model
+
+
+def fit(model, folder, epochs, **options):
+    images = draw()["images"]
+    batch = {"images": images, "classes": np.arange(6) % 3}
+    checkpoint = training.Checkpoint(folder, **options)
+    model.fit(batch, batch_size=3, epochs=epochs, shuffle=False, verbose=0, callbacks=[checkpoint])
+    return checkpoint.history["loss"], model.get_weights()
+
+
+def test_a_checkpoint_goes_on_with_the_same_draws(tmp_path):
+    whole, weights = fit(compiled(), tmp_path / "whole", 3)
+    fit(compiled(), tmp_path / "parts", 1)
+    parts, again = fit(compiled(), tmp_path / "parts", 3, resume=True)
+    assert whole == parts and len({*whole}) == 3
+    for one, other in zip(weights, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_it_learns_to_make_its_one_image():
+    keras.utils.set_random_seed(0)
+    model = denoiser(prediction="clean", num_steps=100)
+    image = np.where(np.eye(4)[..., None] > 0, 1.0, -1.0).astype("float32")
+    model.compile(training.Adam(0.02), "mse")
+    model.fit({"images": np.stack([image] * 256)}, batch_size=64, epochs=20, verbose=0)
+    steps = generation.trajectory(model.rates, 10, "trailing")
+    noise = generation.normal_noise((5, 4, 4, 1), seed=1)
+    predict = generation.predictor(model.backbone)
+    images = generation.denoise(predict, noise, steps, prediction="clean", restrict=generation.clip)
+    assert np.abs(images - image).max() < 0.3
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match="`backbone` must be a model of `images` and `timesteps`"):
+        Denoiser(BERT.from_size("tiny", vocabulary_size=9, num_layers=1))
+    with pytest.raises(ValueError, match="`backbone` must be a model that predicts 4 channels"):
+        Denoiser(DiT.from_size("S/2", num_layers=1, dim=8, num_heads=2))
+    with pytest.raises(ValueError, match="`schedule` must be one of linear, scaled linear, sigmoid, cosine"):
+        denoiser(schedule="quadratic")
+    with pytest.raises(ValueError, match="`num_steps` must be a whole number of at least 1; it is 0"):
+        denoiser(num_steps=0)
+    with pytest.raises(ValueError, match="`prediction` must be one of noise, velocity, clean"):
+        denoiser(prediction="x")
+    with pytest.raises(ValueError, match=r"`class_dropout` must be in \[0, 1\); it is 1"):
+        denoiser(class_dropout=1)
+    with pytest.raises(ValueError, match=r"must lie in \[0, 10\); one of them is 10"):
+        denoiser()({"images": np.zeros((1, 4, 4, 1)), "timesteps": np.array([10])})
