@@ -5,7 +5,9 @@
 
 The videos are drawn by `keras_tfm.data.sources.moving_shapes`: one of 96 things does one of eight things, and
 may cross others. The decoder attends to the tubelets of a ViViT (Arnab et al. 2021). It is asked about 200
-videos of another seed.
+videos of another seed. Only a part of the training has been measured: after 8 epochs, some 15 minutes by the
+clock of one core with other work on it, the colour was right in 98 % of the captions, the action in 86 %, the
+thing in 25 %, and 9 % of the captions were exact.
 """
 
 import argparse
