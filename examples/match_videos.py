@@ -6,6 +6,9 @@
 The videos are drawn by `keras_tfm.data.sources.moving_shapes`: "the red square moves left and crosses the
 blue disc". Each frame is an image for a ViT, and blocks over the frames see their order (Luo et al. 2021,
 "seqTransf"). It is asked about a hundred videos of another seed, one for each of a hundred sentences.
+Only the beginning of the training has been measured: after 3 epochs, 6 minutes by the clock of one core with
+other work on it, the right sentence was first of a hundred for 31 % of the videos, and among the first ten
+for 95 %; the right video was first for 35 % of the sentences.
 """
 
 import argparse
@@ -40,7 +43,7 @@ def main(run: pathlib.Path, minutes: float, count: int = 6_000) -> None:
     if resume:
         task = ImageTextMatcher.load(run)
     else:
-        options = MatcherOptions("clip4clip", vocabulary_size=600, max_length=24, num_frames=FRAMES)
+        options = MatcherOptions("clip4clip", vocabulary_size=600, max_length=32, num_frames=FRAMES)
         task = ImageTextMatcher.make(train, options, SIZES)
     task.fit(train, 0.05, run=run, resume=resume, minutes=minutes, **OPTIONS)
     test = distinct(*sentence_clips(200, seed=2), count=100)
