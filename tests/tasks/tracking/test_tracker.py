@@ -241,6 +241,16 @@ def test_videos_that_are_none_are_refused(task, tmp_path):
             task.predict([source])
 
 
+def test_a_frame_that_is_cut_off_is_named(task, tmp_path):
+    for number in range(3):
+        data = tf.io.encode_png(np.random.default_rng(number).integers(0, 256, (64, 64, 3), "uint8")).numpy()
+        (tmp_path / f"{number}.png").write_bytes(data if number < 2 else data[:999])
+    options = {"box": BOX} if task.kind.needs_box else {}
+    with pytest.raises(ValueError, match=r"^row 0: .*2\.png: .*") as error:
+        task.predict([tmp_path], **options)
+    assert "\n" not in str(error.value)
+
+
 def test_options_of_the_other_kind_are_refused(one, many):
     video = np.zeros((1, 2, 32, 32, 3), "uint8")
     with pytest.raises(ValueError, match="`box` is of a family for one object"):
