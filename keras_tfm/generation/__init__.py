@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         continuous_trajectory,
         denoise,
         dynamic_threshold,
+        generate_images,
         normal_noise,
         posterior,
         predictor,

@@ -346,7 +346,11 @@ def predictor(
     [[2.0]]
     """
     require("guidance", guidance)
-    inputs, without = dict(inputs or {}), dict(without or {})
+    # Keras refuses arrays among tensors.
+    inputs, without = (
+        {name: ops.convert_to_tensor(x) for name, x in (tensors or {}).items()}
+        for tensors in (inputs, without)
+    )
     is_guided = ops.is_tensor(guidance) or guidance != 1
     if is_guided and without.keys() != inputs.keys():
         raise Refusal("without", f"the inputs {', '.join(inputs)} for no condition", without)
@@ -363,6 +367,41 @@ def predictor(
         return ops.concatenate([guided, conditional[..., channels:]], axis=-1)
 
     return predict
+
+
+def generate_images(
+    denoiser: Any,
+    count: int,
+    inputs: Mapping[str, Tensor] | None = None,
+    without: Mapping[str, Tensor] | None = None,
+    num_steps: int = 50,
+    guidance: float | Tensor = 1.0,
+    sampler: DDPM | DDIM | DPMSolver | None = None,
+    seed: int | Tensor = 0,
+) -> Tensor:
+    """`count` images (B, H, W, C), from -1 to 1, by a `keras_tfm.heads.Denoiser` that was trained.
+
+    A seed and a place in the batch determine an image. The function may be a part of a compiled graph.
+
+    Args:
+        inputs: the backbone's other inputs, `classes` (B,) for example.
+        without: what they are without a condition; for `classes` no class is the default.
+        num_steps, guidance, sampler, seed: as in `trajectory`, `predictor` and `denoise`.
+
+    >>> backbone = keras_tfm.models.DiT.from_size("tiny", num_layers=1, num_classes=10)
+    >>> denoiser = keras_tfm.heads.Denoiser(backbone)
+    >>> classes = {"classes": np.array([3, 5])}
+    >>> keras_tfm.generation.generate_images(denoiser, 2, classes, num_steps=2, guidance=2.0).shape
+    TensorShape([2, 32, 32, 3])
+    """
+    inputs, without = dict(inputs or {}), dict(without or {})
+    if "classes" in inputs:
+        without.setdefault("classes", ops.full((count,), denoiser.backbone.config.num_classes, "int32"))
+    predict = predictor(denoiser.backbone, inputs, without, guidance)
+    # The last step of the schedule first: there noise alone is what the network was trained on.
+    steps = trajectory(denoiser.rates, num_steps, "trailing")
+    noise = normal_noise((count, *denoiser.input["images"].shape[1:]), seed)
+    return denoise(predict, noise, steps, sampler, denoiser.prediction, clip, seed)
 
 
 def _joined(x, y):

@@ -16,6 +16,7 @@ from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.inputs import refuse_outside
 from keras_tfm.layers.base import Layer, SameShape
 from keras_tfm.layers.compiler.bits import keeps
+from keras_tfm.layers.masks import in_float32
 from keras_tfm.layers.noise_schedules import (
     Prediction,
     Rates,
@@ -78,7 +79,7 @@ class Denoiser(ModelWithHead):
             raise Refusal("class_dropout", "in [0, 1)", class_dropout)
         images, noise = (keras.Input(shape, name=name) for name in ("images", "noise"))
         inputs = {"images": images, "timesteps": keras.Input((), dtype="int32", name="timesteps")}
-        noising = Noising(schedule, num_steps, prediction, name="noising", dtype="float32")
+        noising = Noising(schedule, num_steps, prediction, name="noising")
         noisy, target = noising(images, noise, inputs["timesteps"])
         conditions = {
             name: keras.Input(x.shape[1:], dtype=x.dtype, name=name)
@@ -91,7 +92,7 @@ class Denoiser(ModelWithHead):
             shown["classes"] = dropout(shown["classes"])
         times = ops.cast(inputs["timesteps"], "float32")
         answer = backbone({"images": noisy, "timesteps": times, **shown})["prediction"]
-        outputs = {"prediction": ops.cast(answer, "float32"), "target": target}
+        outputs = {"prediction": answer, "target": target}
         super().__init__(backbone, {**inputs, "noise": noise, **conditions}, outputs, name=name, **kwargs)
         self.schedule = schedule
         self.num_steps = num_steps
@@ -152,7 +153,7 @@ class Noising(Layer):
     """Noisy images at `timesteps`, and what of them is to be predicted: (B, H, W, C) each."""
 
     def __init__(self, schedule: Schedule, num_steps: int, prediction: Prediction, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        super().__init__(autocast=False, **kwargs)  # rounded once, at the end
         require_kind(prediction)
         self.schedule = schedule
         self.num_steps = num_steps
@@ -162,10 +163,11 @@ class Noising(Layer):
     def call(self, images, noise, timesteps):
         """(B, H, W, C), (B, H, W, C), (B,) -> two of (B, H, W, C)."""
         refuse_outside(timesteps, self.num_steps, "timesteps")
+        images, noise = in_float32(images), in_float32(noise)
         missing = outside_is_nan(timesteps, self.num_steps, images.dtype)[:, 0]
         rates = Rates(*(ops.take(ops.cast(rate, images.dtype), timesteps) + missing for rate in self.table))
         target = prediction_of(self.prediction, images, noise, rates)
-        return add_noise(images, noise, rates), target
+        return tuple(ops.cast(x, self.compute_dtype) for x in (add_noise(images, noise, rates), target))
 
     def compute_output_shape(self, images_shape, noise_shape, timesteps_shape):
         return tuple(images_shape), tuple(images_shape)

@@ -159,16 +159,11 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     scores = in_float32(scores)
     if mask is not None:
         scores = scores + ops.cast(ops.logical_not(mask), scores.dtype) * LOWEST
-    weights = _softmax(scores)
-    return weights if mask is None else weights * ops.cast(mask, weights.dtype)
-
-
-def _softmax(scores):
     if scores.shape[-1] == 1:  # a single key weighs exp(0) = 1, and Keras would warn
-        return ops.exp(scores - scores)
-    if len(scores.shape) <= 5:
-        return ops.softmax(scores)
-    # On processors with AVX-512, TensorFlow's kernel refuses more than five axes.
-    shape = ops.shape(scores)
-    rows = ops.softmax(ops.reshape(scores, (-1, shape[-1])))  # (N, S)
-    return ops.reshape(rows, shape)
+        weights = ops.exp(scores - scores)
+    elif len(scores.shape) <= 5:
+        weights = ops.softmax(scores)
+    else:  # on processors with AVX-512, TensorFlow's kernel refuses more than five axes
+        rows = ops.softmax(ops.reshape(scores, (-1, ops.shape(scores)[-1])))  # (N, S)
+        weights = ops.reshape(rows, ops.shape(scores))
+    return weights if mask is None else weights * ops.cast(mask, weights.dtype)

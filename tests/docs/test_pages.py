@@ -25,6 +25,7 @@ SLOW = (
     "docs/guides/command_line.md",
     "docs/guides/fine_tune.md",
     "docs/guides/own_data.md",
+    "docs/guides/pictures.md",
     "docs/guides/serve.md",
 )  # each trains
 PACKAGES = (

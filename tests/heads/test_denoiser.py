@@ -108,11 +108,43 @@ def test_it_learns_to_make_its_one_image():
     image = np.where(np.eye(4)[..., None] > 0, 1.0, -1.0).astype("float32")
     model.compile(training.Adam(0.02), "mse")
     model.fit({"images": np.stack([image] * 256)}, batch_size=64, epochs=20, verbose=0)
-    steps = generation.trajectory(model.rates, 10, "trailing")
-    noise = generation.normal_noise((5, 4, 4, 1), seed=1)
-    predict = generation.predictor(model.backbone)
-    images = generation.denoise(predict, noise, steps, prediction="clean", restrict=generation.clip)
+    images = generation.generate_images(model, 5, num_steps=10, seed=1)
     assert np.abs(images - image).max() < 0.3
+
+
+def test_images_by_class_are_those_of_the_loop():
+    model, classes = denoiser(prediction="velocity"), np.array([0, 2, 2])
+    contract.randomise(model.backbone, 1)
+    none = {"classes": np.array([3, 3, 3])}
+    images = generation.generate_images(model, 3, {"classes": classes}, num_steps=5, guidance=2.0, seed=4)
+    predict = generation.predictor(model.backbone, {"classes": classes}, none, 2.0)
+    steps = generation.trajectory(model.rates, 5, "trailing")
+    assert steps.times.tolist() == [9, 7, 5, 3, 1]
+    noise = generation.normal_noise((3, 4, 4, 1), 4)
+    expected = generation.denoise(
+        predict, noise, steps, prediction="velocity", restrict=generation.clip, seed=4
+    )
+    np.testing.assert_allclose(images, expected, atol=1e-5)
+    assert np.abs(np.asarray(images[1] - images[2])).max() > 1e-3  # one class, two places
+    plain = generation.generate_images(model, 3, {"classes": classes}, num_steps=5, seed=4)
+    assert np.abs(plain - images).max() > 1e-3
+    of_none = generation.generate_images(model, 3, none, num_steps=5, seed=4)
+    np.testing.assert_allclose(generation.generate_images(model, 3, num_steps=5, seed=4), of_none, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"num_steps": 0}, "`num_steps` must be from 1 to 10, the schedule's; it is 0"),
+        ({"num_steps": 10_000}, "`num_steps` must be from 1 to 10, the schedule's; it is 10,000"),
+        ({"guidance": np.nan}, "`guidance` must be a finite number; it is nan"),
+        ({"seed": -1}, "`seed` must be at least 0; it is -1"),
+        ({"inputs": {"classes": np.array([4])}}, r"must lie in \[0, 4\); one of them is 4"),
+    ],
+)
+def test_no_images_are_made_of_wrong_numbers(options, words):
+    with pytest.raises(ValueError, match=words):
+        generation.generate_images(denoiser(), 1, **{"num_steps": 5} | options)
 
 
 def test_what_does_not_fit_is_refused():
