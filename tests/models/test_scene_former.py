@@ -84,9 +84,13 @@ def test_made_rooms_follow_the_rule_that_was_learnt():
         repeated = {table: np.tile(x, (40, 1)) for table, x in inputs.items()}
         model.fit(repeated, {"logits": np.tile(sequences[name][:, 1:], (40, 1))}, batch_size=8, verbose=0)
         networks.append(model)
-    made = make_rooms(networks, 3, 5, temperature=0.1)
+    places = SceneFormer(dataclasses.replace(FLAT, context_dim=0))  # which learnt nothing
+    made = make_rooms([*networks, places], 3, 5, temperature=0.1)
     assert made["category"].tolist() == [[0, 1, 2, 4, 3]] * 3
     assert made["orientation"].tolist() == [[1, 2, 3, 4, 4]] * 3
+    assert made["location"].shape == (3, 5, 3)
+    assert made["location"][:, :3].max() < FLAT.pad_id
+    assert (made["location"][:, 3:] == FLAT.pad_id).all()
 
 
 def test_refusals():
