@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from keras_tfm import on_demand
 
 if TYPE_CHECKING:
+    from keras_tfm.training.adversarial import Adversarial
     from keras_tfm.training.callbacks import BestWeights, FiniteLoss, Progress
     from keras_tfm.training.checkpoint import Checkpoint
     from keras_tfm.training.depth import layer_rates

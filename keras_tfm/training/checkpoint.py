@@ -334,7 +334,7 @@ class Checkpoint(keras.callbacks.Callback):
         measures = {id(variable) for variable in self.model.metrics_variables}
         variables = {
             "model": [variable for variable in self.model.variables if id(variable) not in measures],
-            "optimizer": self.model.optimizer.variables,
+            "optimizer": [x for optimizer in self.model.optimizers for x in optimizer.variables],
         }
         return {f"{kind}/{i}": variable for kind in kinds for i, variable in enumerate(variables[kind])}
 

@@ -49,14 +49,19 @@ class ExactTrainer(Base):
         super().compile(*args, **kwargs)
         is_auto = kwargs.get("jit_compile", "auto") == "auto"
         self.compiles_parts = is_auto and not self.run_eagerly and fuses(self)
-        if self.optimizer is not None:
-            clip_whole_gradients(getattr(self.optimizer, "inner_optimizer", self.optimizer))
+        for optimizer in self.optimizers:
+            clip_whole_gradients(getattr(optimizer, "inner_optimizer", optimizer))
         if not self._is_replicated:
             return
         use_own_collective_keys(self.distribute_strategy)
         loss = self._compile_loss
         if loss is not None:
             self._compile_loss = private.remade_loss(loss, GlobalCompileLoss)
+
+    @property
+    def optimizers(self) -> list[keras.optimizers.Optimizer]:
+        """All optimizers of a step, whose state a checkpoint holds: here the one, or none."""
+        return [] if self.optimizer is None else [self.optimizer]
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Like Keras's, which skips models with a `compile` method of their own."""

@@ -15,7 +15,7 @@ import numpy as np
 from tests.quick_graphs import make_graphs_quickly
 from tests.training import cluster
 from tests.training.exactness_cases import CASES, DRAWING, adam
-from tests.training.exactness_models import SIZE, data, tagger, translation, two_headed
+from tests.training.exactness_models import SIZE, adversarial, data, tagger, translation, two_headed
 
 
 def run(case, scope):
@@ -154,6 +154,23 @@ def run_denoiser(scope):
     return results | {f"history/{name}": np.array(values) for name, values in history.history.items()}
 
 
+def run_adversarial(scope):
+    """What two players and the average of one end with, for latents that are given; and their metrics."""
+    import keras
+    import tensorflow as tf
+
+    keras.utils.set_random_seed(7)
+    with scope():
+        model = adversarial(penalty=0.5, momentum=0.5)
+    rng = np.random.default_rng(0)
+    draws = {"points": rng.normal(size=(SIZE, 3)), "latents": rng.normal(size=(SIZE, 2))}
+    draws = {name: values.astype("float32") for name, values in draws.items()}
+    batches = tf.data.Dataset.from_tensor_slices(draws).batch(13)  # not the same number on each replica
+    history = model.fit(batches, epochs=2, validation_data=batches, shuffle=False, verbose=0).history
+    results = {f"weight/{i}": weight for i, weight in enumerate(model.get_weights())}
+    return results | {f"history/{name}": np.array(values) for name, values in history.items()}
+
+
 def run_weighted_classes(scope):
     """The losses and the answers of a task whose classes have weights; the last batch is a part of one."""
     import keras
@@ -267,6 +284,8 @@ def main(layouts, file, *names):
                 results = run_teacher(scope)
             elif name == "denoiser":
                 results = run_denoiser(scope)
+            elif name == "adversarial":
+                results = run_adversarial(scope)
             elif name == "weighted classes":
                 results = run_weighted_classes(scope)
             elif name.startswith("pairs "):

@@ -282,3 +282,24 @@ def clip():
     images = keras.layers.Reshape((8, 12, 1))(pixels)
     pairs = {"images": images, "token_ids": inputs, "padding_mask": keras.ops.not_equal(inputs, 0)}
     return keras_tfm.Model(inputs, heads.Contrastive(towers).learner()(pairs))
+
+
+def adversarial(width=3, rates=(0.01, 0.02), **options):
+    """A generator and a discriminator of points (B, `width`), with dense layers alone."""
+    import keras
+
+    import keras_tfm
+    from keras_tfm.training import Adversarial
+
+    def hidden(x, name):
+        inputs = keras.Input((x,), name=name)
+        return {name: inputs}, keras.layers.Dense(16, "tanh")(inputs)
+
+    latents, x = hidden(2, "latents")
+    generator = keras_tfm.Model(latents, {"points": keras.layers.Dense(width)(x)})
+    points, x = hidden(width, "points")
+    discriminator = keras_tfm.Model(points, {"scores": keras.layers.Dense(1)(x)})
+    model = Adversarial(generator, discriminator, **options)
+    optimizers = (keras.optimizers.Adam(rate, 0.5, global_clipnorm=1.0) for rate in rates)
+    model.compile(*optimizers)
+    return model

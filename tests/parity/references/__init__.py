@@ -41,6 +41,10 @@ READERS = {
     "diffusers 0.42.1 DDPMScheduler, DDIMScheduler": "diffusion.read_betas",
     "diffusers 0.42.1 UNet2DConditionModel": "unet.read_conditional",
     "diffusers 0.42.1 UNet2DModel": "unet",
+    "cy94/sceneformer separate_models/scene_shift_cat.py scene_transformer": "scene_former.read_categories",
+    "cy94/sceneformer separate_models/scene_shift_loc_col.py scene_transformer": (
+        "scene_former.read_locations"
+    ),
     "dddzg/up-detr models/updetr.py UPDETR": "up_detr",
     "ggjy/CMT.pytorch cmt.py CMT": "cmt",
     "linhezheng19/CAT src/cat.py CAT": "cat",
