@@ -359,6 +359,13 @@ def read_unlabelled_videos(
 
     Raises:
         DataError: if no video can be read.
+
+    >>> import pathlib, PIL.Image
+    >>> pathlib.Path("clip").mkdir()
+    >>> for number in range(4):
+    ...     PIL.Image.new("RGB", (8, 6)).save(f"clip/{number}.png")
+    >>> keras_tfm.data.sources.videos.read_unlabelled_videos("clip", shape=(2, 8, 8, 3)).shape
+    (1, 2, 8, 8, 3)
     """
     sources = [source for source, _ in read_videos(paths, columns)]
     if not sources:
