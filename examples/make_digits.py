@@ -8,8 +8,8 @@ Takes three minutes on 2 cores, 160 seconds of processor time. It prints
     with guidance 2.0: 100.0 % of 200 pictures are what was asked for
 
 as a support vector machine sees them, which learnt from the same digits. `docs/guides/pictures.png` shows the
-first hundred. They are no copies: a picture is on average 19.0 (Euclidean distance of grey levels, 0 to 16) from
-the nearest digit of the training without guidance and 16.9 with it, a digit 16.4 from the nearest other.
+first hundred. They are no copies: a picture is on average 19.0 (Euclidean distance of grey levels, 0 to 16)
+from the nearest digit of the training without guidance and 16.9 with it, a digit 16.4 from the nearest other.
 """
 
 import pathlib
