@@ -88,21 +88,28 @@ class DDPM(Value):
 
 class DDIM(Value):
     """Implicit sampling (Song et al. 2021, eq. 12): deterministic where `eta` is 0; 1 draws as much noise as
-    `DDPM` with the small variance.
+    `DDPM` with the small variance. Where `denoise` restricts the clean image, the noise stays as it was
+    predicted, or, if it `follows_clean`, is what that image means; with guidance the noise that was predicted
+    is too much, and some of it stays in the image.
 
     >>> keras_tfm.generation.DDIM(eta=0.5).eta
     0.5
     """
 
-    def __init__(self, eta: float = 0.0) -> None:
+    def __init__(self, eta: float = 0.0, follows_clean: bool = False) -> None:
         require("eta", eta, lambda eta: 0 <= eta <= 1, "must lie in [0, 1]")
         self.eta = eta
+        self.follows_clean = follows_clean
 
     def coefficients(self, now: Rates, then: Rates) -> Coefficients:
         """The coefficients of steps between rates (n,)."""
         variance = self.eta**2 * posterior(now, then).bounds[0]
         noise = np.sqrt(np.maximum(np.square(then.noise) - variance, 0))  # rounding may pass 0
-        return Coefficients(0.0, then.signal, noise, drawn=np.sqrt(variance))
+        steps = Coefficients(0.0, then.signal, noise, drawn=np.sqrt(variance))
+        if not self.follows_clean:
+            return steps
+        ratio = noise / now.noise  # of the noise (x - now.signal x_0) / now.noise
+        return steps._replace(x=ratio, clean=then.signal - ratio * now.signal, noise=0.0)
 
 
 class DPMSolver(Value):
@@ -218,7 +225,7 @@ def denoise(
         sampler: by default `DDIM()`.
         prediction: what `predict` gives: "noise", "velocity" or "clean".
         restrict: a function of the clean image as it seems at each step, such as `clip` or
-            `dynamic_threshold`; the noise stays as it was predicted.
+            `dynamic_threshold`.
         seed: of the noise that a sampler draws, an integer from 0 to 2^31 - 1.
 
     Raises:
@@ -386,7 +393,11 @@ def generate_images(
     Args:
         inputs: the backbone's other inputs, `classes` (B,) for example.
         without: what they are without a condition; for `classes` no class is the default.
-        num_steps, guidance, sampler, seed: as in `trajectory`, `predictor` and `denoise`.
+        num_steps, guidance, seed: as in `trajectory`, `predictor` and `denoise`.
+        sampler: by default `DDIM(follows_clean=True)`.
+
+    Raises:
+        ValueError: for inputs that are not of `count` images, and for numbers as in these functions.
 
     >>> backbone = keras_tfm.models.DiT.from_size("tiny", num_layers=1, num_classes=10)
     >>> denoiser = keras_tfm.heads.Denoiser(backbone)
@@ -394,9 +405,15 @@ def generate_images(
     >>> keras_tfm.generation.generate_images(denoiser, 2, classes, num_steps=2, guidance=2.0).shape
     TensorShape([2, 32, 32, 3])
     """
+    require("count", count, lambda count: count >= 1, "must be at least 1", whole=True)
     inputs, without = dict(inputs or {}), dict(without or {})
+    for name, value in (*inputs.items(), *without.items()):
+        length = len(value) if isinstance(value, list | tuple) else value.shape[0]
+        if not ops.is_tensor(count) and length not in (None, count):
+            raise FieldError("{} must be of {:,} images, `count`; it is of {:,}.", Field(name), count, length)
     if "classes" in inputs:
         without.setdefault("classes", ops.full((count,), denoiser.backbone.config.num_classes, "int32"))
+    sampler = DDIM(follows_clean=True) if sampler is None else sampler
     predict = predictor(denoiser.backbone, inputs, without, guidance)
     # The last step of the schedule first: there noise alone is what the network was trained on.
     steps = trajectory(denoiser.rates, num_steps, "trailing")

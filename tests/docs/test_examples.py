@@ -68,6 +68,14 @@ def test_few_examples(example, capsys, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+def test_make_digits(example, capsys, tmp_path):
+    example("make_digits").main(2, tmp_path / "digits")
+    shares = re.findall(r"with guidance (\d\.\d): ([\d.]+) % of 200", capsys.readouterr().out)
+    assert [guidance for guidance, _ in shares] == ["1.0", "2.0"]
+    assert (tmp_path / "digits" / "digits.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
 def test_dates_lstm(example, capsys, tmp_path):
     example("dates_lstm").main(tmp_path / "dates", minutes=0.2)
     assert "answers all of them as the translator does" in capsys.readouterr().out

@@ -154,6 +154,35 @@ def test_fifty_steps_compiled_whole_are_those_in_python():
     np.testing.assert_allclose(denoise(predict, x, steps, restrict=clip), z, atol=1e-4)
 
 
+@pytest.mark.parametrize("eta", [0.0, 0.7])
+def test_noise_that_follows_a_restricted_image(eta):
+    def predict(x, times):
+        return 3 * ops.tanh(x) + 0.1  # so much that much is clipped
+
+    steps, x = trajectory(rates_of_betas(linear_betas()), 20), normal_noise((3, 4), seed=1)
+    sampler = DDIM(eta, follows_clean=True)
+    z, drawn = (
+        np.asarray(x),
+        DDIM(eta).coefficients(
+            *(
+                type(steps.rates)(*(rate[part] for rate in steps.rates))
+                for part in (slice(-1), slice(1, None))
+            )
+        ),
+    )
+    for i, time in enumerate(steps.times):
+        signal, noise = (rate[i] for rate in steps.rates)
+        clean = np.clip((z - noise * np.asarray(predict(z.astype("float32"), time))) / signal, -1, 1)
+        e = (z - signal * clean) / noise
+        z = steps.rates.signal[i + 1] * clean + drawn.noise[i] * e
+        z = z + drawn.drawn[i] * np.asarray(normal_noise((3, 4), 4, i + 1))
+    y = np.asarray(denoise(predict, x, steps, sampler, restrict=clip, seed=4))
+    np.testing.assert_allclose(y, z, atol=1e-4)
+    assert np.abs(denoise(predict, x, steps, DDIM(eta), restrict=clip, seed=4) - y).max() > 0.01
+    plain = denoise(predict, x, steps, DDIM(eta), seed=4)  # without a restriction they are the same
+    np.testing.assert_allclose(denoise(predict, x, steps, sampler, seed=4), plain, rtol=1e-3, atol=1e-3)
+
+
 def test_guidance_is_one_batch_of_twice_the_size():
     calls = []
 

@@ -121,9 +121,8 @@ def test_images_by_class_are_those_of_the_loop():
     steps = generation.trajectory(model.rates, 5, "trailing")
     assert steps.times.tolist() == [9, 7, 5, 3, 1]
     noise = generation.normal_noise((3, 4, 4, 1), 4)
-    expected = generation.denoise(
-        predict, noise, steps, prediction="velocity", restrict=generation.clip, seed=4
-    )
+    sampler = generation.DDIM(follows_clean=True)
+    expected = generation.denoise(predict, noise, steps, sampler, "velocity", generation.clip, 4)
     np.testing.assert_allclose(images, expected, atol=1e-5)
     assert np.abs(np.asarray(images[1] - images[2])).max() > 1e-3  # one class, two places
     plain = generation.generate_images(model, 3, {"classes": classes}, num_steps=5, seed=4)
@@ -138,13 +137,16 @@ def test_images_by_class_are_those_of_the_loop():
         ({"num_steps": 0}, "`num_steps` must be from 1 to 10, the schedule's; it is 0"),
         ({"num_steps": 10_000}, "`num_steps` must be from 1 to 10, the schedule's; it is 10,000"),
         ({"guidance": np.nan}, "`guidance` must be a finite number; it is nan"),
+        ({"count": 0}, "`count` must be at least 1; it is 0"),
+        ({"inputs": {"classes": [1, 2]}}, "`classes` must be of 1 images, `count`; it is of 2"),
+        ({"inputs": {"class": np.array([1])}}, "takes images, timesteps, classes; it was given class"),
         ({"seed": -1}, "`seed` must be at least 0; it is -1"),
         ({"inputs": {"classes": np.array([4])}}, r"must lie in \[0, 4\); one of them is 4"),
     ],
 )
 def test_no_images_are_made_of_wrong_numbers(options, words):
     with pytest.raises(ValueError, match=words):
-        generation.generate_images(denoiser(), 1, **{"num_steps": 5} | options)
+        generation.generate_images(denoiser(), **{"count": 1, "num_steps": 5} | options)
 
 
 def test_what_does_not_fit_is_refused():
