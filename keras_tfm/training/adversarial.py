@@ -120,15 +120,27 @@ class Adversarial(Model):
         self,
         optimizer: keras.optimizers.Optimizer,
         discriminator_optimizer: keras.optimizers.Optimizer,
-        **kwargs: Any,
+        run_eagerly: bool = False,
+        steps_per_execution: int = 1,
+        jit_compile: Any = "auto",
     ) -> None:
         """`keras.Model.compile` with an optimizer for each player; `optimizer` is the generator's.
 
         Raises:
-            ValueError: for an `optimizer` with `use_ema`, since the model itself has an average.
+            ValueError: for one optimizer for both, and for `use_ema`, since the model itself has an average.
         """
+        if optimizer is discriminator_optimizer and not isinstance(optimizer, str):
+            raise ValueError(f"Each player needs an optimizer of its own; both have {optimizer!r}.")
         self.discriminator_optimizer = keras.optimizers.get(discriminator_optimizer)
-        super().compile(optimizer, **kwargs)
+        super().compile(
+            optimizer,
+            run_eagerly=run_eagerly,
+            steps_per_execution=steps_per_execution,
+            jit_compile=jit_compile,
+        )
+        wrapper = keras.optimizers.LossScaleOptimizer
+        if isinstance(self.optimizer, wrapper) and not isinstance(self.discriminator_optimizer, wrapper):
+            self.discriminator_optimizer = wrapper(self.discriminator_optimizer)  # as Keras does in float16
         for one, player in zip(self.optimizers, (self.generator, self.discriminator), strict=True):
             if getattr(one, "inner_optimizer", one).use_ema:
                 raise ValueError("`use_ema` must be False: `average` is the generator's moving average.")

@@ -98,6 +98,22 @@ def test_saving_and_loading(tmp_path):
         np.testing.assert_array_equal(weight, value)
 
 
+def test_float16_scales_the_losses_of_both_players():
+    keras.config.set_dtype_policy("mixed_float16")
+    model = linear(penalty=3.0)
+    assert {type(one).__name__ for one in model.optimizers} == {"LossScaleOptimizer"}
+    model.compile(
+        *(
+            keras.optimizers.LossScaleOptimizer(one, 8.0)
+            for one in (keras.optimizers.SGD(0.2), keras.optimizers.SGD(0.1))
+        )
+    )
+    model.train_on_batch({"points": REAL, "latents": LATENTS})
+    _, w, a, _ = by_hand("non_saturating", 3.0)
+    np.testing.assert_allclose(model.discriminator.get_weights()[0][:, 0], w, rtol=1e-2)
+    np.testing.assert_allclose(model.generator.get_weights()[0][0], a, rtol=1e-2)
+
+
 class Stop(Exception):
     """Ends a training where it should break."""
 
@@ -164,5 +180,9 @@ def test_refusals():
     model = linear()
     with pytest.raises(ValueError, match="`use_ema` must be False"):
         model.compile(keras.optimizers.SGD(0.1, use_ema=True), "sgd")
+    both = keras.optimizers.SGD(0.1)
+    with pytest.raises(ValueError, match="Each player needs an optimizer of its own"):
+        model.compile(both, both)
+    model.compile("sgd", "sgd")
     with pytest.raises(ValueError, match="A batch must hold points by name; it is latents"):
         model.fit({"latents": LATENTS}, verbose=0)
