@@ -61,7 +61,7 @@ class Adversarial(Model):
         loss: "non_saturating" or "hinge".
         penalty: the factor gamma of R1, which adds gamma / 2 times the squared norm of the scores' gradient
             by the real examples to the discriminator's loss (Mescheder, Geiger and Nowozin 2018, "Which
-            Training Methods for GANs do actually Converge?", equation 9).
+            Training Methods for GANs do actually Converge?", section 4.1).
         momentum: the share of itself that `average` keeps at each step.
 
     >>> from keras_tfm.models import ViTGAN, ViTGANDiscriminator

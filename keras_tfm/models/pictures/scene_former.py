@@ -166,7 +166,7 @@ def make_rooms(
     return room
 
 
-# Wang et al. 2021, section 4: eight blocks of width 256; locations in 201 steps, orientations in degrees,
+# Wang et al. 2021: eight blocks of width 256; locations in 201 steps, orientations in degrees,
 # sizes in 81 steps. 50 categories stand in for the data's, which differ from one kind of room to another.
 _OBJECT: dict[str, int] = {"category": 53, "orientation": 364}
 _PLACE = dict.fromkeys(AXES, 204)
