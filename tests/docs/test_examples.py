@@ -101,3 +101,11 @@ def test_follow_shapes(example, capsys, tmp_path):
     for epochs in (1, 2):  # the second one goes on
         module.main("transt", tmp_path / "run", count=10, tested=2, epochs=epochs, schedule="constant")
     assert capsys.readouterr().out.count("auc_of_a_still_box") == 2
+
+
+@pytest.mark.slow
+def test_draw_digits(example, capsys, tmp_path):
+    example("draw_digits").main(tmp_path, 1, 100)
+    shares, confidence = capsys.readouterr().out.splitlines()[-2:]
+    assert 0.1 < float(confidence.split()[-1]) <= 1
+    assert (tmp_path / "drawn.png").exists() and len(shares.split(",")) == 10
