@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from keras_tfm.heads.patch_detector import PatchDetectionLoss, PatchDetector, PatchQueries, own_queries
     from keras_tfm.heads.pooling import pooled_tokens
     from keras_tfm.heads.reidentification import ReidentificationLoss, Reidentifier
+    from keras_tfm.heads.relation_detector import RelationDetector
     from keras_tfm.heads.segmentation import SegmentationLoss, SemanticSegmenter
     from keras_tfm.heads.self_distillation import ProjectionHead, SelfDistillation, SelfDistillationLoss
     from keras_tfm.heads.set_prediction import (

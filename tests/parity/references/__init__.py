@@ -65,6 +65,7 @@ READERS = {
     "ppriyank/Video-Action-Transformer-Network-Pytorch- transformer_v2.py Tail": "action_transformer",
     "researchmm/STTN model/sttn.py InpaintGenerator": "sttn",
     "researchmm/TTSR model/MainNet.py MainNet": "ttsr",
+    "yrcong/RelTR models/reltr.py RelTR": "reltr",
     "researchmm/TTSR model/SearchTransfer.py SearchTransfer": "ttsr.read_transfer",
     "timm.layers.bottleneck_attn.BottleneckAttn": "botnet.read_attention",
     "timm.models.byobnet.ByobNet": "botnet",
