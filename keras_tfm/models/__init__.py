@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from keras_tfm.models.detection.conditional_detr import ConditionalDETR, ConditionalDETRConfig
     from keras_tfm.models.detection.deformable_detr import DeformableDETR, DeformableDETRConfig
     from keras_tfm.models.detection.detr import DETR, DETRConfig
+    from keras_tfm.models.detection.istr import ISTR, ISTRConfig
     from keras_tfm.models.detection.lstr import LSTR, LSTRConfig
     from keras_tfm.models.detection.mask2former import Mask2Former, Mask2FormerConfig
     from keras_tfm.models.detection.mask_former import MaskFormer, MaskFormerConfig

@@ -49,6 +49,8 @@ READERS = {
     "ggjy/CMT.pytorch cmt.py CMT": "cmt",
     "linhezheng19/CAT src/cat.py CAT": "cat",
     "piergiaj/pytorch-i3d pytorch_i3d.py InceptionI3d": "i3d",
+    "hujiecpp/ISTR projects/ISTR/istr/head.py DynamicHead": "istr",
+    "hujiecpp/ISTR projects/ISTR/istr/maskencoding.py Encoder": "istr.read_codes",
     "imagen_pytorch.py GaussianDiffusionContinuousTimes": "diffusion.read_continuous",
     "imagen_pytorch.py Unet": "imagen",
     "microsoft/MeshTransformer metro/modeling/bert/modeling_metro.py METRO": "metro",
