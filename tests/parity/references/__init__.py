@@ -26,6 +26,8 @@ READERS = {
     "PeizeSun/TransTrack models/deformable_detrtrack_test.py DeformableDETR": "transtrack",
     "PeizeSun/TransTrack models/tracker.py Tracker": "tracking.read_tracks",
     "chenxin-dlut/TransT pysot_toolkit/trackers/tracker.py Tracker": "tracking.read_target",
+    "Edward-Sun/TSP-Detection fcos/my_fcos.py MyFCOS": "tsp_fcos",
+    "Edward-Sun/TSP-Detection rcnn/mybox_head.py MyFastRCNNTransformerHead": "tsp_rcnn",
     "ceit_model.py CeIT": "ceit",
     "facebookresearch/vilbert-multi-task vilbert/vilbert.py BertConnectionLayer": "vilbert.read_connection",
     "facebookresearch/vilbert-multi-task vilbert/vilbert.py BertEncoder": "vilbert",
