@@ -17,8 +17,8 @@ def _every_place(x):
     return ops.ones_like(x[..., 0])
 
 
-def _every_frame(videos):
-    return ops.ones_like(videos[:, :, 0, 0, 0])
+def _every_map(maps):
+    return ops.ones_like(maps[:, :, 0, 0, 0])
 
 
 # {the end of an optional input's name: (the input beside it, the function of that one which is the default)}
@@ -28,7 +28,8 @@ OPTIONAL = {
     "mask_positions": ("token_ids", every_position),
     "video_mask": ("videos", _every_place),
     "pixel_mask": ("images", _every_place),
-    "frame_mask": ("videos", _every_frame),
+    "frame_mask": ("videos", _every_map),
+    "region_mask": ("regions", _every_map),
     "image_mask": ("image_tokens", _every_place),
     "text_mask": ("text_tokens", _every_place),
 }

@@ -31,6 +31,12 @@ if TYPE_CHECKING:
     from keras_tfm.heads.logit_laplace import LogitLaplace, logit_laplace_loss
     from keras_tfm.heads.map_decoders import MLPDecoder, MultiLevelDecoder, NaiveDecoder, ProgressiveDecoder
     from keras_tfm.heads.mask_classifier import MaskClassifier, PointMaskClassifier, class_maps
+    from keras_tfm.heads.mask_codes import (
+        MaskAutoencoder,
+        PrincipalMaskCode,
+        cosine_code,
+        masks_of_cosines,
+    )
     from keras_tfm.heads.mask_losses import dice_loss, focal_loss
     from keras_tfm.heads.mask_set_losses import MaskMatchingLoss, MaskSetLoss, PointMaskSetLoss
     from keras_tfm.heads.masked_autoencoder import MaskedAutoencoder, MaskedVideoAutoencoder, patch_loss
@@ -50,6 +56,7 @@ if TYPE_CHECKING:
     from keras_tfm.heads.patch_detector import PatchDetectionLoss, PatchDetector, PatchQueries, own_queries
     from keras_tfm.heads.pooling import pooled_tokens
     from keras_tfm.heads.reidentification import ReidentificationLoss, Reidentifier
+    from keras_tfm.heads.relation_detector import RelationDetector
     from keras_tfm.heads.segmentation import SegmentationLoss, SemanticSegmenter
     from keras_tfm.heads.self_distillation import ProjectionHead, SelfDistillation, SelfDistillationLoss
     from keras_tfm.heads.set_prediction import (

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         NormalizedDense,
         StandardizedConvolution,
     )
+    from keras_tfm.layers.dynamic_convolution import DynamicConvolution
     from keras_tfm.layers.embeddings import TokenAndPositionEmbedding, TokenEmbedding
     from keras_tfm.layers.feedforward import FeedForward
     from keras_tfm.layers.grid import FourierPositions, MapAttention, OnGrid

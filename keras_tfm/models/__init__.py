@@ -16,13 +16,17 @@ if TYPE_CHECKING:
     from keras_tfm.models.detection.conditional_detr import ConditionalDETR, ConditionalDETRConfig
     from keras_tfm.models.detection.deformable_detr import DeformableDETR, DeformableDETRConfig
     from keras_tfm.models.detection.detr import DETR, DETRConfig
+    from keras_tfm.models.detection.istr import ISTR, ISTRConfig
     from keras_tfm.models.detection.lstr import LSTR, LSTRConfig
     from keras_tfm.models.detection.mask2former import Mask2Former, Mask2FormerConfig
     from keras_tfm.models.detection.mask_former import MaskFormer, MaskFormerConfig
     from keras_tfm.models.detection.max_deeplab import MaxDeepLab, MaxDeepLabConfig
     from keras_tfm.models.detection.medt import GatedAxialUNet, MedT, MedTConfig
+    from keras_tfm.models.detection.reltr import RelTR, RelTRConfig
     from keras_tfm.models.detection.rt_detr import RTDETR, RTDETRConfig
     from keras_tfm.models.detection.smca import SMCA, SMCAConfig
+    from keras_tfm.models.detection.tsp_fcos import TSPFCOS, TSPFCOSConfig
+    from keras_tfm.models.detection.tsp_rcnn import TSPRCNNHead, TSPRCNNHeadConfig
     from keras_tfm.models.multimodal.clip import CLIP, CLIPConfig
     from keras_tfm.models.multimodal.clip4clip import CLIP4Clip, CLIP4ClipConfig
     from keras_tfm.models.multimodal.siglip import SigLIP, SigLIPConfig

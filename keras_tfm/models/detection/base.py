@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_tfm.configs import Between, Depth, Heads, InWeights, Rate, Refusal, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import Layer, copy_of
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.feedforward import FeedForward
@@ -168,18 +168,20 @@ def inverse_sigmoid(x):
 class ObjectQueries(Layer):
     """A learned vector for each of `num_queries` objects: of a `context` (B, N, D) it gives (B, Q, `dim`).
 
-    `dim` is by default D.
+    `dim` is by default D, and the `initializer` by default normal, of deviation 1.
     """
 
-    def __init__(self, num_queries, dim=None, **kwargs):
+    def __init__(self, num_queries, dim=None, initializer=None, **kwargs):
         super().__init__(**kwargs)
         if num_queries < 1:
             raise Refusal("num_queries", "at least 1", num_queries)
         self.num_queries = num_queries
         self.dim = dim
+        self.initializer = initializer
 
     def build(self, context_shape):
-        initializer = keras.initializers.RandomNormal(stddev=1.0)  # torch.nn.Embedding's
+        initializer = copy_of(self.initializer)
+        initializer = initializer or keras.initializers.RandomNormal(stddev=1.0)  # torch.nn.Embedding's
         shape = (self.num_queries, self.dim or context_shape[-1])
         self.table = self.add_weight(shape, initializer, name="table")
 

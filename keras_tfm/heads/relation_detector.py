@@ -1,0 +1,105 @@
+"""The head of a scene graph: entities, and triplets of a subject, a predicate and an object.
+
+Cong et al. 2023, "RelTR: Relation Transformer for Scene Graph Generation", sections 3.2 and 3.3.
+"""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_tfm.heads.base import ModelWithHead
+from keras_tfm.heads.object_detector import check_classes
+from keras_tfm.layers.chain import Chain
+from keras_tfm.layers.convolution import BatchNormalization, Convolution
+from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.pooling import MaxPooling
+from keras_tfm.layers.resizing import resize_nearest
+from keras_tfm.layers.signatures import Backbone
+
+SIDE = 28  # of the maps of a subject and its object, of whatever size the encoded map is
+PLACES = ("subject", "object")
+
+
+class RelationDetector(ModelWithHead):
+    """A `RelTR` and its heads: images in, Q entities and T triplets out.
+
+    Outputs, of the last block: `logits` (B, Q, num_classes + 1), whose last class is "no object", and `boxes`
+    (B, Q, 4), (x, y, width, height) around the centre as parts of the image's sides, of the entities;
+    `subject_logits`, `subject_boxes`, `object_logits` and `object_boxes` of the triplets, (B, T, .); and
+    `predicate_logits` (B, T, num_predicates + 1), the last one for none. The predicate is read from the
+    states of both and from the maps of where they look, through which no gradient passes. `predictions` are
+    the same of all L blocks, (B, L, ., .). The loss of the paper, of two matchings, is missing.
+
+    Args:
+        map_filters: the channels of the two convolutions of the maps.
+        map_widths: the widths of the two dense layers after them.
+
+    >>> backbone = keras_tfm.models.RelTR.from_size("tiny", image_size=32)
+    >>> model = keras_tfm.heads.RelationDetector(backbone, num_classes=5, num_predicates=3)
+    >>> model({"images": np.zeros((1, 32, 32, 3))})["predicate_logits"].shape
+    TensorShape([1, 16, 4])
+    """
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        num_classes: int,
+        num_predicates: int,
+        map_filters: tuple[int, int] = (64, 32),
+        map_widths: tuple[int, int] = (512, 128),
+        name: str = "relation_detector",
+        **kwargs: Any,
+    ) -> None:
+        check_classes(num_classes)
+        if num_predicates < 1:
+            raise ValueError(f"`num_predicates` must be at least 1; it is {num_predicates}.")
+        features = backbone.output
+        triplets = features["triplet_outputs"]  # (B, L, T, 2, D)
+        dim = triplets.shape[-1]
+        states = {"": features["decoder_outputs"]}
+        states |= {f"{place}_": triplets[..., i, :] for i, place in enumerate(PLACES)}
+        predictions = {}
+        for prefix, x in states.items():
+            predictions[f"{prefix}logits"] = Dense(num_classes + 1, name=f"{prefix}class_head")(x)
+            predictions[f"{prefix}boxes"] = _mlp([dim, dim, 4], "sigmoid", f"{prefix}box_head")(x)
+        _, num_blocks, num_triplets = triplets.shape[:3]
+        maps = ops.stop_gradient(features["triplet_maps"])  # (B, L, T, 2, rows, columns)
+        maps = ops.moveaxis(ops.reshape(maps, (-1, *maps.shape[3:])), 1, 3)  # (B L T, rows, columns, 2)
+        seen = _map_head(map_filters, map_widths)(resize_nearest(maps, (SIDE, SIDE)))
+        seen = ops.reshape(seen, (-1, num_blocks, num_triplets, map_widths[-1]))
+        both = ops.reshape(triplets, (-1, num_blocks, num_triplets, 2 * dim))
+        seen = ops.cast(seen, both.dtype)
+        head = _mlp([dim, num_predicates + 1], None, "predicate_head")
+        predictions["predicate_logits"] = head(ops.concatenate([both, seen], axis=-1))
+        outputs = {key: x[:, -1] for key, x in predictions.items()}
+        super().__init__(backbone, backbone.input, outputs, name=name, **kwargs)
+        self.num_classes = num_classes
+        self.num_predicates = num_predicates
+        self.map_filters = tuple(map_filters)
+        self.map_widths = tuple(map_widths)
+        self.predictions = predictions
+        self.map_features = seen
+
+
+def _mlp(widths, activation, name):
+    hidden = [Dense(width, "relu") for width in widths[:-1]]
+    return Chain([*hidden, Dense(widths[-1], activation)], name=name)
+
+
+def _map_head(filters, widths):
+    """What pairs of maps (B, 28, 28, 2) say of a predicate: (B, `widths[-1]`)."""
+    first, second = filters
+    return Chain(
+        [
+            Convolution(first, 3, 2, padding=3, activation="relu"),
+            BatchNormalization(),
+            MaxPooling(3, 2, 1),
+            Convolution(second, 3, activation="relu"),
+            BatchNormalization(),
+            keras.layers.Flatten(),
+            Dense(widths[0], "relu"),
+            Dense(widths[1]),
+        ],
+        name="map_head",
+    )
