@@ -34,6 +34,7 @@ def test_numbers_are_found():
         "TEXT",
         "RUN",
         "FOLDER",
+        "X,Y,W,H",
     }
 
 

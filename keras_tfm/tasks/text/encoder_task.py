@@ -41,6 +41,7 @@ HEAD_ARGUMENTS: dict[str, Any] = {
     "input_dropout": Rate,
     "kernel_initializer": Literal["glorot_uniform", "zeros"],
     "norm_epsilon": Rate | None,
+    "use_bias": bool,
 }
 VOCABULARY_TEXTS = 200_000  # a vocabulary of thousands of pieces hardly changes with more
 
