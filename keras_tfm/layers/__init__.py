@@ -65,7 +65,7 @@ if TYPE_CHECKING:
         StandardizedConvolution,
     )
     from keras_tfm.layers.dynamic_convolution import DynamicConvolution
-    from keras_tfm.layers.embeddings import TokenAndPositionEmbedding, TokenEmbedding
+    from keras_tfm.layers.embeddings import LearnedVectors, TokenAndPositionEmbedding, TokenEmbedding
     from keras_tfm.layers.feedforward import FeedForward
     from keras_tfm.layers.grid import FourierPositions, MapAttention, OnGrid
     from keras_tfm.layers.image_positions import GridPositionEmbedding, GridSines, SineGridPositionEncoding

@@ -12,6 +12,45 @@ from keras_tfm.layers.positions import PositionEmbedding, outside_is_nan
 from keras_tfm.layers.signatures import Initializer
 
 
+class LearnedVectors(Layer):
+    """`count` learned vectors, the same for each example: of a `context` (B, ...) it gives (B, N, D).
+
+    Object queries are such vectors, and so are positions that a decoder begins with.
+
+    Args:
+        count: N, how many there are.
+        dim: D, by default the width of the context.
+        initializer: by default normal, of deviation 1, as torch.nn.Embedding's.
+
+    >>> keras_tfm.layers.LearnedVectors(count=3)(np.ones((2, 5, 8))).shape
+    TensorShape([2, 3, 8])
+    """
+
+    def __init__(
+        self, count: int, dim: int | None = None, initializer: Initializer | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        require_sizes(count=count)
+        self.count = count
+        self.dim = dim
+        self.initializer = initializer
+
+    def build(self, context_shape):
+        initializer = copy_of(self.initializer) or keras.initializers.RandomNormal(stddev=1.0)
+        self.table = self.add_weight((self.count, self.dim or context_shape[-1]), initializer, name="table")
+
+    def call(self, context):
+        """Only the batch's size is read of the `context`."""
+        shape = (ops.shape(context)[0], *self.table.shape)
+        return ops.broadcast_to(ops.cast(self.table, context.dtype), shape)  # (B, N, D)
+
+    def compute_output_shape(self, context_shape):
+        return (context_shape[0], self.count, self.dim or context_shape[-1])
+
+    def compute_mask(self, context, previous_mask=None):
+        return None
+
+
 class TokenEmbedding(Layer):
     """Token embeddings without positions: ids (B, T) -> vectors (B, T, D).
 

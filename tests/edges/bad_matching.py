@@ -55,7 +55,7 @@ BAD = [
     Bad("query of no index", QUERY, "no index of images, it has no index.json"),
     Bad("query of a damaged index", QUERY, "index.json: IndexConfig needs", {"index/index.json": "{}"}),
     Bad("query by a model that is gone", QUERY, "its model is no longer at /none/at/all", DESCRIBED),
-    Bad("query by nothing", QUERY.partition(" --")[0], "one of the arguments --text --image is required"),
+    Bad("query by nothing", QUERY.partition(" --")[0], "arguments --text --image/--video is required"),
     Bad(
         "query by another model",
         f"{QUERY} --model {{run}}",

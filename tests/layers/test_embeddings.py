@@ -9,7 +9,7 @@ from keras import ops
 from keras_tfm import layers
 from keras_tfm.training.quantization import quantize
 from tests import contract
-from tests.contract import Case, ids
+from tests.contract import Case, floats, ids
 from tests.layers import reference
 
 Embedding = layers.TokenAndPositionEmbedding
@@ -21,6 +21,8 @@ test_contract = contract.check(
     Case("segments_scaled_sine",
          lambda: Embedding(11, 9, 6, num_segments=2, scale=True, position=layers.SinePositionEncoding()),
          {"token_ids": ids("T", 11), "segment_ids": ids("T", 2)}, reference=reference.embedding),
+    Case("learned_vectors", lambda: layers.LearnedVectors(5), {"context": floats("T", 8)},
+         reference=lambda layer, context: np.tile(layer.table.numpy(), (len(context), 1, 1))),
 )  # fmt: skip
 
 

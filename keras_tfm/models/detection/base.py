@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_tfm.configs import Between, Depth, Heads, InWeights, Rate, Refusal, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.base import Layer, copy_of
+from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.feedforward import FeedForward
@@ -163,38 +163,6 @@ def inverse_sigmoid(x):
     """log(x / (1 - x)) of x from 0 to 1, both kept above 1e-5."""
     x = ops.clip(x, 0.0, 1.0)
     return ops.log(ops.maximum(x, 1e-5) / ops.maximum(1 - x, 1e-5))
-
-
-class ObjectQueries(Layer):
-    """A learned vector for each of `num_queries` objects: of a `context` (B, N, D) it gives (B, Q, `dim`).
-
-    `dim` is by default D, and the `initializer` by default normal, of deviation 1.
-    """
-
-    def __init__(self, num_queries, dim=None, initializer=None, **kwargs):
-        super().__init__(**kwargs)
-        if num_queries < 1:
-            raise Refusal("num_queries", "at least 1", num_queries)
-        self.num_queries = num_queries
-        self.dim = dim
-        self.initializer = initializer
-
-    def build(self, context_shape):
-        initializer = copy_of(self.initializer)
-        initializer = initializer or keras.initializers.RandomNormal(stddev=1.0)  # torch.nn.Embedding's
-        shape = (self.num_queries, self.dim or context_shape[-1])
-        self.table = self.add_weight(shape, initializer, name="table")
-
-    def call(self, context):
-        """Only the batch's size is read of the `context`."""
-        shape = (ops.shape(context)[0], *self.table.shape)
-        return ops.broadcast_to(ops.cast(self.table, context.dtype), shape)
-
-    def compute_output_shape(self, context_shape):
-        return (context_shape[0], self.num_queries, self.dim or context_shape[-1])
-
-    def compute_mask(self, context, previous_mask=None):
-        return None
 
 
 class CoordinateSines(Layer):

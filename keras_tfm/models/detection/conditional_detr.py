@@ -23,13 +23,13 @@ from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.cache import Keys
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.embeddings import LearnedVectors
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.masks import combine_masks
 from keras_tfm.models.detection.base import (
     EPSILON,
     CoordinateSines,
     LearnedQueries,
-    ObjectQueries,
     SetDetector,
     SetDetectorConfig,
     about_queries,
@@ -66,7 +66,7 @@ class ConditionalDETR(SetDetector):
         encoder = encoded_map(config, backbone, pixel_mask, trace)
         decoder = [_decoder_block(config, i) for i in range(config.decoder_sizes[0])]
 
-        queries = ObjectQueries(config.num_queries, name="decoder_queries")(encoder.context["context"])
+        queries = LearnedVectors(config.num_queries, name="decoder_queries")(encoder.context["context"])
         references = Chain([Dense(config.dim, "relu"), Dense(2)], name="decoder_references")(queries)
         points = ops.sigmoid(references)  # (B, Q, 2)
         places = CoordinateSines(config.dim // 2, name="decoder_sines")(ops.flip(points, axis=-1))

@@ -25,6 +25,7 @@ from keras_tfm.layers.attention.deformable import DeformableAttention
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.embeddings import LearnedVectors
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.image_positions import SineGridPositionEncoding
 from keras_tfm.layers.normalization import LayerNormalization
@@ -34,7 +35,6 @@ from keras_tfm.models.detection.backbones import TINY
 from keras_tfm.models.detection.base import (
     EPSILON,
     CoordinateSines,
-    ObjectQueries,
     Queries,
     SetDetector,
     SetDetectorConfig,
@@ -115,7 +115,7 @@ class DeformableDETR(SetDetector):
         if config.proposes:
             queries, x, references, outputs["proposals"] = _proposals(config, encoded, centres, cells, grids)
         else:
-            table = ObjectQueries(config.num_queries, 2 * config.dim, name="decoder_queries")(encoded)
+            table = LearnedVectors(config.num_queries, 2 * config.dim, name="decoder_queries")(encoded)
             # What is added to queries, and what the decoder begins with.
             queries, x = ops.split(table, 2, axis=-1)
             logits = Dense(2, name="decoder_references")(queries)

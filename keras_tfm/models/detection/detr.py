@@ -12,9 +12,9 @@ from typing import Any
 
 from keras import ops
 
+from keras_tfm.layers.embeddings import LearnedVectors
 from keras_tfm.models.detection.backbones import TINY
 from keras_tfm.models.detection.base import (
-    ObjectQueries,
     SetDetector,
     SetDetectorConfig,
     about_queries,
@@ -50,7 +50,7 @@ class DETR(SetDetector):
         backbone, pixel_mask, trace = start_of(config)
         encoder = encoded_map(config, backbone, pixel_mask, trace)
         decoder = [detr_block(config, "decoder", i) for i in range(config.decoder_sizes[0])]
-        queries = ObjectQueries(config.num_queries, name="decoder_queries")(encoder.context["context"])
+        queries = LearnedVectors(config.num_queries, name="decoder_queries")(encoder.context["context"])
         trace.run("decoder", decoder, ops.zeros_like(queries), **about_queries(queries, encoder.context))
         super().__init__(config, backbone, pixel_mask, outputs_of(trace), trace, name=name, **kwargs)
         self.context = encoder.context

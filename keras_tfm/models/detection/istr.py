@@ -27,10 +27,11 @@ from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.dynamic_convolution import DynamicConvolution
+from keras_tfm.layers.embeddings import LearnedVectors
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.models.detection.backbones import TINY, AroundBackbone, ModelAroundBackbone
-from keras_tfm.models.detection.base import EPSILON, LearnedQueries, ObjectQueries, start_of
+from keras_tfm.models.detection.base import EPSILON, LearnedQueries, start_of
 from keras_tfm.models.detection.pyramid import PyramidRoIAlign, pyramid_of, strides_of
 
 DELTA_WEIGHTS = (2.0, 2.0, 1.0, 1.0)  # what a correction of (x, y, width, height) is divided by
@@ -84,10 +85,10 @@ class ISTR(ModelAroundBackbone):
         backbone, pixel_mask, trace = start_of(config)
         levels = pyramid_of(backbone.maps, config.dim)
         strides = strides_of(levels, pixel_mask.shape[1])
-        x = ObjectQueries(config.num_queries, name="decoder_queries")(levels[-1][:, 0])
+        x = LearnedVectors(config.num_queries, name="decoder_queries")(levels[-1][:, 0])
         extent = extent_of(pixel_mask)
         whole = keras.initializers.Constant([0.5, 0.5, 1.0, 1.0])
-        boxes = ObjectQueries(config.num_queries, 4, whole, autocast=False, name="decoder_boxes")(extent)
+        boxes = LearnedVectors(config.num_queries, 4, whole, autocast=False, name="decoder_boxes")(extent)
         outputs = stages(config, trace, levels, strides, x, boxes, extent)
         inputs = {"images": backbone.input["images"], "pixel_mask": pixel_mask}
         super().__init__(config, inputs, outputs, trace, name=name, **kwargs)

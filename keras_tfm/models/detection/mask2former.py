@@ -31,6 +31,7 @@ from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.embeddings import LearnedVectors
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.image_positions import SineGridPositionEncoding
 from keras_tfm.layers.normalization import LayerNormalization
@@ -39,7 +40,7 @@ from keras_tfm.layers.positioned_block import PositionedAttention
 from keras_tfm.layers.resizing import resize_bilinear
 from keras_tfm.models.base import ConfiguredModel
 from keras_tfm.models.detection.backbones import SWINS, TINY, AroundBackbone
-from keras_tfm.models.detection.base import EPSILON, LearnedQueries, ObjectQueries, about_queries
+from keras_tfm.models.detection.base import EPSILON, LearnedQueries, about_queries
 from keras_tfm.models.detection.deformable_detr import LevelPositionEncoding
 from keras_tfm.models.detection.mask_former import NUM_GROUPS, merged, normalized, normalized_maps
 from keras_tfm.models.detection.refinement import centres_of, on_levels
@@ -115,10 +116,10 @@ class Mask2Former(ConfiguredModel):
         features = Convolution(config.mask_dim, 1, name="mask_features")(features)
         contexts = [decoder_context(config, level, features, i) for i, level in enumerate(levels)]
 
-        sizes = {"num_queries": config.num_queries, "dim": config.dim}
+        sizes = {"count": config.num_queries, "dim": config.dim}
         encoded = trace.hidden_states["encoder"][-1]
-        x = ObjectQueries(**sizes, name="decoder_queries")(encoded)
-        position = ObjectQueries(**sizes, name="decoder_positions")(encoded)
+        x = LearnedVectors(**sizes, name="decoder_queries")(encoded)
+        position = LearnedVectors(**sizes, name="decoder_positions")(encoded)
         norm = LayerNormalization(EPSILON, name="decoder_norm")
         mask_head = Chain(
             [Dense(config.dim, "relu"), Dense(config.dim, "relu"), Dense(config.mask_dim)], name="mask_head"

@@ -17,13 +17,14 @@ from keras import ops
 
 from keras_tfm.configs import Depth, Heads, Rate, Size
 from keras_tfm.layers.convolution import Convolution
+from keras_tfm.layers.embeddings import LearnedVectors
 from keras_tfm.layers.image_positions import SineGridPositionEncoding
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import flatten_map
 from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.models.base import ConfiguredModel
 from keras_tfm.models.detection.backbones import SWINS, TINY, AroundBackbone
-from keras_tfm.models.detection.base import EPSILON, LearnedQueries, ObjectQueries, about_queries, detr_block
+from keras_tfm.models.detection.base import EPSILON, LearnedQueries, about_queries, detr_block
 from keras_tfm.models.vision.images import Side
 
 NORMALIZED = ("Swin",)  # whose last block's sum is not normalised
@@ -91,7 +92,7 @@ class MaskFormer(ConfiguredModel):
             x = Convolution(config.dim, 1, name="decoder_projection")(x)
         position = SineGridPositionEncoding(normalize=True, name="decoder_position")(ops.zeros_like(x))
         context, position = flatten_map(x), flatten_map(position)  # (B, N, D)
-        queries = ObjectQueries(config.num_queries, name="decoder_queries")(context)
+        queries = LearnedVectors(config.num_queries, name="decoder_queries")(context)
         decoder = [detr_block(config, "decoder", i) for i in range(config.num_layers)]
         tensors = about_queries(queries, {"context": context, "context_position": position})
         trace = config.trace_of(backbone)

@@ -31,11 +31,12 @@ from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.bottleneck import ShortcutBlock
 from keras_tfm.layers.cache import Keys
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
+from keras_tfm.layers.embeddings import LearnedVectors
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.patches import flatten_map
 from keras_tfm.models.base import ConfiguredModel
 from keras_tfm.models.detection.backbones import AroundBackbone
-from keras_tfm.models.detection.base import EPSILON, ObjectQueries
+from keras_tfm.models.detection.base import EPSILON
 from keras_tfm.models.detection.mask_former import feature_pyramid, normalized_maps
 from keras_tfm.models.detection.medt import axial_branch
 from keras_tfm.models.vision.images import Side
@@ -106,7 +107,7 @@ class MaxDeepLab(ConfiguredModel):
         backbone = config.new_backbone()
         maps = normalized_maps(config, backbone)
         x = maps[-1]
-        memory = ObjectQueries(config.num_queries, config.dim, name="memory")(flatten_map(x))
+        memory = LearnedVectors(config.num_queries, config.dim, name="memory")(flatten_map(x))
         trace = config.trace_of(backbone)
         for stage, depth in enumerate(config.depths):
             rows, columns, width = maps[-1].shape[1:]

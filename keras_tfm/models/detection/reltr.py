@@ -20,13 +20,13 @@ from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.attention.tap import recording
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.embeddings import LearnedVectors
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.positioned_block import PositionedAttention
 from keras_tfm.models.detection.backbones import TINY
 from keras_tfm.models.detection.base import (
     EPSILON,
     LearnedQueries,
-    ObjectQueries,
     SetDetector,
     SetDetectorConfig,
     about_queries,
@@ -62,11 +62,11 @@ class RelTR(SetDetector):
         backbone, pixel_mask, trace = start_of(config)
         encoder = encoded_map(config, backbone, pixel_mask, trace)
         context = encoder.context["context"]
-        queries = ObjectQueries(config.num_queries, 2 * config.dim, name="decoder_queries")(context)
+        queries = LearnedVectors(config.num_queries, 2 * config.dim, name="decoder_queries")(context)
         entity_position, entities = ops.split(queries, 2, axis=-1)  # (B, Q, D)
-        queries = ObjectQueries(config.num_triplets, 3 * config.dim, name="triplet_queries")(context)
+        queries = LearnedVectors(config.num_triplets, 3 * config.dim, name="triplet_queries")(context)
         position, *sides = ops.split(queries, 3, axis=-1)  # (B, T, D)
-        roles = ObjectQueries(2, name="triplet_roles")(context)  # (B, 2, D)
+        roles = LearnedVectors(2, name="triplet_roles")(context)  # (B, 2, D)
         tensors = {
             "position": position,
             "pair_position": ops.concatenate([position + roles[:, i : i + 1] for i in range(2)], axis=1),

@@ -27,6 +27,7 @@ from keras_tfm.layers.bottleneck import ShortcutBlock
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.embeddings import LearnedVectors
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.image_positions import GridSines
 from keras_tfm.layers.normalization import LayerNormalization
@@ -37,7 +38,6 @@ from keras_tfm.models.base import Trace
 from keras_tfm.models.detection.backbones import BACKBONES, TINY
 from keras_tfm.models.detection.base import (
     EPSILON,
-    ObjectQueries,
     Queries,
     SetDetector,
     SetDetectorConfig,
@@ -274,7 +274,7 @@ def _proposals(config, cells_of_maps, cells, grids, centres):
     x, scores, boxes = best_of(likely, config.num_queries, x, scores, boxes)
     queries = ops.stop_gradient(x)
     if config.learns_queries:
-        queries = ObjectQueries(config.num_queries, name="decoder_queries")(x)
+        queries = LearnedVectors(config.num_queries, name="decoder_queries")(x)
     return queries, ops.stop_gradient(boxes), ops.concatenate([scores, boxes], axis=-1)
 
 

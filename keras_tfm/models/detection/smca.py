@@ -19,10 +19,10 @@ from keras_tfm.configs import Between, Positive, Size
 from keras_tfm.layers.attention.gaussian import GaussianBias
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.embeddings import LearnedVectors
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.models.detection.base import (
     EPSILON,
-    ObjectQueries,
     SetDetector,
     SetDetectorConfig,
     about_queries,
@@ -65,7 +65,7 @@ class SMCA(SetDetector):
         num_layers, num_heads, _ = config.decoder_sizes
         decoder = [detr_block(config, "decoder", i) for i in range(num_layers)]
 
-        queries = ObjectQueries(config.num_queries, name="decoder_queries")(encoder.context["context"])
+        queries = LearnedVectors(config.num_queries, name="decoder_queries")(encoder.context["context"])
         x = ops.zeros_like(queries)
         for i, block in enumerate(decoder):
             content = LayerNormalization(EPSILON, name=f"decoder_place_norm_{i}")(x + queries)

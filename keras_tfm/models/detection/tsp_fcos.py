@@ -24,13 +24,14 @@ from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.embeddings import LearnedVectors
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.image_positions import SineGridPositionEncoding
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.positioned_block import PositionedAttention
 from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.models.detection.backbones import TINY, AroundBackbone, ModelAroundBackbone
-from keras_tfm.models.detection.base import EPSILON, ObjectQueries, Queries, start_of
+from keras_tfm.models.detection.base import EPSILON, Queries, start_of
 from keras_tfm.models.detection.pyramid import pyramid_of, strides_of
 from keras_tfm.models.detection.refinement import best_of
 
@@ -105,7 +106,7 @@ def chosen_cells(config, trace, levels, masks, strides):
         config.num_classes, 3, padding="same", bias_initializer=bias, name="dense_class_head"
     )
     sines = SineGridPositionEncoding(normalize=True, name="position")
-    of_levels = ObjectQueries(len(levels), config.dim, "ones", name="level_position")
+    of_levels = LearnedVectors(len(levels), config.dim, "ones", name="level_position")
     grids = [level.shape[1:3] for level in levels]
     of_class = [class_tower(level) for level in levels]
     dense = _flat([scores(x) for x in of_class])  # (B, N, C)
@@ -129,7 +130,7 @@ def chosen_cells(config, trace, levels, masks, strides):
     x = trace.run("encoder", blocks, x, attention={"position": position})
     x = LayerNormalization(EPSILON, name="norm")(x)
     level = ops.cast(places[..., 3:], "int32")  # (B, Q, 1)
-    scale = ObjectQueries(len(levels), 1, "ones", name="level_scale")(x)  # (B, L, 1)
+    scale = LearnedVectors(len(levels), 1, "ones", name="level_scale")(x)  # (B, L, 1)
     scale = ops.take_along_axis(scale, level, axis=1)  # (B, Q, 1)
     return {
         "sequence_output": x,

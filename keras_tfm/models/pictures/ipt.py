@@ -20,6 +20,7 @@ from keras_tfm.layers.blocks import Block, Residual, residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.embeddings import LearnedVectors
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.patches import (
     PixelShuffle,
@@ -30,7 +31,6 @@ from keras_tfm.layers.patches import (
 )
 from keras_tfm.layers.positioned_block import PositionedAttention
 from keras_tfm.models.base import ConfiguredModel, Trace
-from keras_tfm.models.detection.base import ObjectQueries
 from keras_tfm.models.vision.images import Side
 from keras_tfm.training.model import Model
 
@@ -120,7 +120,7 @@ class Body:
         rows, columns = patch_grid(height_and_width(config.image_size), config.patch_size)
         self.config, self.trace, self.count = config, trace, rows * columns
         self.embedding = Residual(Dense(config.dim), name="embedding")
-        self.positions = ObjectQueries(self.count, name="positions")
+        self.positions = LearnedVectors(self.count, name="positions")
         stacks = ("encoder", "decoder")
         self.blocks = {x: [block_of(config, x, i) for i in range(config.num_layers)] for x in stacks}
         mlp = FeedForward(config.mlp_ratio * config.dim, dropout=config.dropout)
@@ -132,7 +132,7 @@ class Body:
         x = self.embedding(extract_patches(x, self.config.patch_size))  # (B, N, D)
         position = {"position": self.positions(x)}
         x = self.trace.run("encoder", self.blocks["encoder"], x, attention=position)
-        query = {"position": ObjectQueries(self.count, name=f"{task}_query")(x)}
+        query = {"position": LearnedVectors(self.count, name=f"{task}_query")(x)}
         context = query | {"context": x, "context_position": position["position"]}
         x = self.trace.run("decoder", self.blocks["decoder"], x, attention=query, context_attention=context)
         return combine_patches(self.output(x), self.config.patch_size, size)

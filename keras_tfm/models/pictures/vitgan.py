@@ -22,6 +22,7 @@ from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.embeddings import LearnedVectors
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.modulated_block import ModulatedBlock
 from keras_tfm.layers.normalization import LayerNormalization, ModulatedNormalization
@@ -30,7 +31,6 @@ from keras_tfm.layers.patches import combine_patches, flatten_map, height_and_wi
 from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.layers.spectral import SpectralConvolution, SpectralDense
 from keras_tfm.models.base import ConfiguredModel, Trace
-from keras_tfm.models.detection.base import ObjectQueries
 from keras_tfm.models.vision.images import Side, image_input
 
 
@@ -77,7 +77,7 @@ class ViTGAN(ConfiguredModel):
         rows, columns = patch_grid(height_and_width(config.image_size, "image_size"), config.patch_size)
         latents = keras.Input((config.latent_dim,), name="latents")
         w = self.modulation(config, latents, rows * columns)
-        x = ObjectQueries(rows * columns, config.dim, name="positions")(latents)  # (B, N, D)
+        x = LearnedVectors(rows * columns, config.dim, name="positions")(latents)  # (B, N, D)
         trace = Trace()
         x = trace.run("generator", [self.block(config, i) for i in range(config.num_layers)], x, w=w)
         x = ModulatedNormalization(config.epsilon, name="norm")(x, w)

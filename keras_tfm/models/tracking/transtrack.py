@@ -21,8 +21,9 @@ from keras import ops
 from keras_tfm.configs import Refusal, Size
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.embeddings import LearnedVectors
 from keras_tfm.models.detection.backbones import TINY, ModelAroundBackbone, on_images
-from keras_tfm.models.detection.base import LearnedQueries, ObjectQueries, about_queries, start_of
+from keras_tfm.models.detection.base import LearnedQueries, about_queries, start_of
 from keras_tfm.models.detection.deformable_detr import (
     GROUPS,
     DeformableDETRConfig,
@@ -100,7 +101,7 @@ def tracked(config, trace, maps, previous_maps, pixel_mask, track_states, track_
     encoder = encoded_levels(config, levels, pixel_mask, trace)
     numbers = range(config.decoder_sizes[0])
     decoder = [decoder_block(config, encoder.grids, i) for i in numbers]
-    table = ObjectQueries(config.num_queries, 2 * config.dim, name="decoder_queries")(encoder.x)
+    table = LearnedVectors(config.num_queries, 2 * config.dim, name="decoder_queries")(encoder.x)
     places, x = ops.split(table, 2, axis=-1)  # where the queries look first, and what they begin with
     references, heads = ops.sigmoid(Dense(2, name="decoder_references")(places)), box_heads(config)
     states, boxes = refined(

@@ -16,11 +16,11 @@ from keras import ops
 
 from keras_tfm.configs import Between, Refusal
 from keras_tfm.layers.convolution import Convolution
+from keras_tfm.layers.embeddings import LearnedVectors
 from keras_tfm.layers.patches import height_and_width
 from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.models.detection.backbones import TINY, ModelAroundBackbone, on_images
 from keras_tfm.models.detection.base import (
-    ObjectQueries,
     SetDetectorConfig,
     about_queries,
     detr_block,
@@ -69,7 +69,7 @@ class VisTR(ModelAroundBackbone):
         x, cells = (ops.reshape(y, (-1, config.num_frames, *y.shape[1:])) for y in (x, cells))
         encoder = encoded_cells(config, x, cells, trace)  # (B, F N, D)
         decoder = [detr_block(config, "decoder", i) for i in range(config.decoder_sizes[0])]
-        queries = ObjectQueries(config.num_queries, name="decoder_queries")(encoder.context["context"])
+        queries = LearnedVectors(config.num_queries, name="decoder_queries")(encoder.context["context"])
         trace.run("decoder", decoder, ops.zeros_like(queries), **about_queries(queries, encoder.context))
         inputs = {"videos": videos, "video_mask": video_mask}
         super().__init__(config, inputs, outputs_of(trace), trace, name=name, **kwargs)
