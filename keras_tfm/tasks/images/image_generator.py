@@ -59,7 +59,7 @@ class ImageGeneratorConfig(Preprocessing):
     """
 
     class_names: tuple[str, ...] = ()
-    schedule: Annotated[Schedule, Option("how noise grows, in 1,000 steps")] = "cosine"
+    noise_schedule: Annotated[Schedule, Option("how noise grows, in 1,000 steps")] = "cosine"
     prediction: Annotated[Prediction, Option("what the model predicts of a noisy image")] = "velocity"
     class_dropout: Annotated[
         Rate, Option("share of the classes that training hides, so that pictures can be guided")
@@ -148,7 +148,9 @@ class ImageGenerator(TrainableTask):
             wanted = f"a model of {count} classes, `class_names`, that reads nothing else"
             raise Refusal("backbone", wanted, f"one of {backbone.config.num_classes}{others}")
         resized = with_image_size(backbone, config.image_size)
-        self.model = Denoiser(resized, config.schedule, NUM_STEPS, config.prediction, config.class_dropout)
+        self.model = Denoiser(
+            resized, config.noise_schedule, NUM_STEPS, config.prediction, config.class_dropout
+        )
         self.image_shape: tuple[int, int, int] = tuple(resized.input["images"].shape[1:])
         check_channels(config, self.image_shape[-1])
         self._makers: dict[tuple, Any] = {}
