@@ -22,8 +22,7 @@ from keras_tfm.data.sources.lines import files_of
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.sources.rows import is_table, parse_layout
 from keras_tfm.generation.diffusion import generate_images
-from keras_tfm.heads.denoiser import Denoiser, Schedule
-from keras_tfm.layers.noise_schedules import Prediction
+from keras_tfm.heads.denoiser import Denoiser, Prediction, Schedule
 from keras_tfm.log import Bar
 from keras_tfm.models import DiffusionUNet, DiT
 from keras_tfm.serving.examples import as_columns, check_column, not_id, not_text, refuse_single
