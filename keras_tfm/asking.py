@@ -7,10 +7,16 @@ It stands apart from the tasks, whose import takes seconds, so that `--help` ans
 import dataclasses
 from typing import Annotated, Any, NamedTuple
 
-from keras_tfm.configs import Between, Config, Count, Option
+from keras_tfm.configs import Between, Config, Count, Natural, Option
 
 TASKS: dict[str, Any] = {}  # {name: class} of the tasks that are imported, users' tasks too
 ITEMS = 10  # that are recommended to a user by default
+Draw = Annotated[
+    str | None,
+    Option("folder for pictures, new ones or with boxes or masks drawn", default="none", metavar="FOLDER"),
+]
+Steps = Annotated[int, Between(1, 1_000)]
+Guidance = Annotated[float, Between(0, 100)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,9 +51,7 @@ class Finding(Batched):
         Annotated[float, Between(0, 1)] | None,
         Option("lowest score of the objects or segments that are printed", default="the task's"),
     ] = None
-    draw: Annotated[
-        str | None, Option("folder for pictures with boxes or masks drawn", default="none", metavar="FOLDER")
-    ] = None
+    draw: Draw = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,12 +84,26 @@ class Following(Asking):
         Annotated[float, Between(0, 1)] | None,
         Option("lowest score of the objects or segments that are printed", default="the task's"),
     ] = None
-    draw: Annotated[
-        str | None, Option("folder for pictures with boxes or masks drawn", default="none", metavar="FOLDER")
-    ] = None
+    draw: Draw = None
     tracks: Annotated[
         str | None, Option("folder for answers in MOT's format", default="none", metavar="FOLDER")
     ] = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Making(Batched):
+    """For tasks that make pictures. On the command line `seed` is the option of decoding."""
+
+    batch_size: Annotated[Count, Option("number of inputs that are processed at once")] = 16
+    draw: Draw = None
+    steps: Annotated[
+        Steps | None, Option("steps from noise to a picture, of at most 1,000", default="the task's")
+    ] = None
+    guidance: Annotated[
+        Guidance | None,
+        Option("how far pictures are led to their class; 1 is not at all", default="the task's"),
+    ] = None
+    seed: Natural = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,6 +242,12 @@ ASKED = {
         Following(),
         TRACKED,
         "train a model that follows objects through videos, all or one",
+    ),
+    "generate-images": Asked(
+        "images.image_generator:ImageGenerator",
+        Making(),
+        "lines with the class of a picture each; for a model without classes any line for a picture",
+        "train a diffusion model that makes pictures, of classes where its images have some",
     ),
     "image-vectors": Asked("images.image_encoder:ImageEncoder", Batched(), IMAGES),
     "pretrain-images": Asked(

@@ -189,7 +189,7 @@ def answer_all(task: Any, arguments: argparse.Namespace, writer: "Writer") -> No
         if reasons := task.refusals([text], **writer.decoding) | blanks([text]):
             raise ValueError(f"the text gets no answer: {reasons[0]}")
         writer.answer([(text, "the text")], is_all=True)
-    elif arguments.data == "-" and task.reads_lines:
+    elif arguments.data == "-" and task.reads_lines and not writer.folders:
         answer_standard_input(arguments, writer)
     else:
         inputs = task.read_inputs(arguments.data, layout_of(arguments.columns, arguments))
@@ -250,7 +250,7 @@ class Writer:
 
     def __init__(self, task: Any, arguments: argparse.Namespace, brief: Any = contextlib.nullcontext):
         self.task, self.arguments, self.brief = task, arguments, brief
-        self.decoding = decoding_of(arguments, task.name, task.writes_texts)
+        self.decoding = decoding_of(arguments, task.name, task.writes_texts, type(task.asking))
         if (draft := given(arguments, Drafting).get("draft")) is not None:
             if task.name != "generate":
                 raise ValueError(f"--draft: the task {task.name!r} takes no drafts")

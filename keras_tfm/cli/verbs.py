@@ -9,7 +9,7 @@ import sys
 from inspect import signature
 from typing import Annotated, Any
 
-from keras_tfm.asking import ASKED
+from keras_tfm.asking import ASKED, Asking
 from keras_tfm.cli.columns import add_table_options, check_columns, layout_of
 from keras_tfm.cli.console import quiet_tensorflow, say, tell_untrained, uncollected
 from keras_tfm.cli.explained import ERROR_COLUMNS, class_lines, confusion_lines, write_errors
@@ -17,7 +17,7 @@ from keras_tfm.cli.generated import add_options, flag_of, given, in_flags
 from keras_tfm.cli.outputs import refuse_file, refuse_folder
 from keras_tfm.cli.refusals import refuse_missing, task_in
 from keras_tfm.cli.tables import check_suffix, new_table
-from keras_tfm.configs import Between, Config, Count, Length, Option
+from keras_tfm.configs import Between, Config, Count, Length, Option, kinds_of
 
 Share = Annotated[float, Between(0, 1, is_above=True)]
 
@@ -173,11 +173,15 @@ def add_decoding(verb: argparse.ArgumentParser) -> None:
     add_options(verb.add_argument_group("decoding", Decoding.__doc__), Decoding)
 
 
-def decoding_of(arguments: argparse.Namespace, name: str, decodes: bool) -> dict[str, Any]:
-    """The given options of text generation; ValueError unless what is asked of the task `name` `decodes`."""
+def decoding_of(
+    arguments: argparse.Namespace, name: str, decodes: bool, asking: Any = Asking
+) -> dict[str, Any]:
+    """The given options of text generation; ValueError unless what is asked of the task `name` `decodes`, or
+    its `asking` has a field of that name.
+    """
     options = given(arguments, Decoding)
-    if options and not decodes:
-        flags = ", ".join(flag_of(Decoding, name) for name in options)
+    if not decodes and (others := options.keys() - kinds_of(asking).keys()):
+        flags = ", ".join(flag_of(Decoding, name) for name in options if name in others)
         raise ValueError(f"{flags}: the task {name!r} does not generate text")
     return options
 
@@ -188,7 +192,7 @@ def refuse_task(arguments: argparse.Namespace) -> str:
     """
     name = task_in(arguments.task_folder)
     if name in ASKED:
-        decoding_of(arguments, name, ASKED[name].writes)
+        decoding_of(arguments, name, ASKED[name].writes, type(ASKED[name].asking))
     return name
 
 

@@ -291,12 +291,14 @@ def learned_deviation(fraction: Tensor, log_small: Tensor, log_large: Tensor) ->
 
 def normal_noise(shape: tuple, seed: int | Tensor, number: int | Tensor = 0) -> Tensor:
     """Normal numbers, float32, which depend on the seed, on the `number` of the draw and on their place
-    alone, in a compiled graph as outside one (Box and Muller 1958).
+    alone, in a compiled graph as outside one (Box and Muller 1958). With seeds (B,) each row has its own.
 
     >>> keras_tfm.generation.normal_noise((2, 3), seed=1).shape
     TensorShape([2, 3])
     """
     seed = ops.cast(seed, "uint32")
+    if len(seed.shape):
+        return ops.map(lambda one: normal_noise(shape[1:], one, number), seed)
     first = fold_in(ops.stack([seed, seed]), number)
     radii, angles = (uniform_bits(shape, fold_in(first, i)) for i in (0, 1))
     radii = (ops.cast(radii, "float32") + 1) * np.float32(2**-24)  # in (0, 1]
@@ -388,7 +390,8 @@ def generate_images(
 ) -> Tensor:
     """`count` images (B, H, W, C), from -1 to 1, by a `keras_tfm.heads.Denoiser` that was trained.
 
-    A seed and a place in the batch determine an image. The function may be a part of a compiled graph.
+    A seed and a place in the batch determine an image, or its own seed alone, if `seed` is a tensor (count,).
+    The function may be a part of a compiled graph.
 
     Args:
         inputs: the backbone's other inputs, `classes` (B,) for example.

@@ -151,7 +151,8 @@ class SavedModel:
         """The answers to all `examples`, in one batch: of a forecaster rows of numbers, of a recommender
         users, for videos clips of the model's size or lists of their frames' image files, of any other task
         what `Served` takes. All texts to choose for need as many choices. An example may also be {input:
-        value} of the signature serving_default, as a tracker needs.
+        value} of the signature serving_default, as a tracker and a generator of images need; the latter's
+        "png" are bytes.
         """
         examples = listed(examples)
         if not examples:
@@ -161,12 +162,14 @@ class SavedModel:
         signature = self._signatures[arrays[0] if are_arrays else "serving_default"]
         inputs = inputs_of(signature.structured_input_signature[1], examples)
         answers = signature(**{name: self._constant(x) for name, x in inputs.items()})
-        return {name: _decoded(x.numpy()) for name, x in answers.items()}
+        return {name: x.numpy() if name == "png" else _decoded(x.numpy()) for name, x in answers.items()}
 
 
 def inputs_of(names, examples):
     """{input: values} for a SavedModel's signature whose inputs have these `names`."""
-    if {"boxes", "track_boxes"} & set(names) or any(isinstance(example, Mapping) for example in examples):
+    if {"boxes", "track_boxes", "seed"} & set(names) or any(
+        isinstance(example, Mapping) for example in examples
+    ):
         refuse_rows(reasons(examples, lambda example: not_named(example, names)))
         return {name: [example[name] for example in examples] for name in names}
     if "images" in names:

@@ -21,6 +21,7 @@ Tracker               track             (videos, boxes)            videos -> tra
 ImagePretrainer       pretrain-images   images                     images -> vectors (images, labels)
 VideoPretrainer       pretrain-videos   videos                     videos -> vectors (videos, labels)
 ImageEncoder          image-vectors     -                          images -> vectors -
+ImageGenerator        generate-images   images, or with labels     names -> pictures as for fit
 ImageTextMatcher      match-images      (images, texts)            images -> vectors (images, texts)
 VideoTextMatcher      match-images      (videos, texts)            videos -> vectors (videos, texts)
 Captioner             caption           (images, texts)            images -> texts   (images, texts)
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from keras_tfm.tasks.images.image_classifier import ImageClassifier, ImageClassifierConfig
     from keras_tfm.tasks.images.image_encoder import ImageEncoder, ImageEncoderConfig
     from keras_tfm.tasks.images.image_families import FAMILIES as IMAGE_FAMILIES
+    from keras_tfm.tasks.images.image_generator import ImageGenerator, ImageGeneratorConfig
     from keras_tfm.tasks.images.image_pretrainer import ImagePretrainer
     from keras_tfm.tasks.images.pretraining import ImagePretrainerConfig
     from keras_tfm.tasks.images.probes import linear_probe, nearest_neighbours

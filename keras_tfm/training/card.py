@@ -27,6 +27,7 @@ HUB_TASKS = {
     "classify-images": "image-classification",
     "pretrain-images": "image-feature-extraction",
     "image-vectors": "image-feature-extraction",
+    "generate-images": "unconditional-image-generation",
     "detect": "object-detection",
     "segment": "image-segmentation",
     "match-images": "zero-shot-image-classification",

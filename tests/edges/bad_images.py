@@ -17,6 +17,7 @@ def image(kind="PNG"):
 
 
 PNG, JPEG = image(), image("JPEG")
+GENERATE = IMAGES.replace("classify-images", "generate-images")
 PRETRAIN = IMAGES.replace("classify-images", "pretrain-images")
 BOMB = PNG[:16] + (2**20).to_bytes(4, "big") * 2 + PNG[24:]
 TWO = {"a/1.png": PNG, "b/1.png": PNG}
@@ -205,6 +206,13 @@ BAD = [
         {"1.png": PNG},
         "classify",
     ),
+    Bad("no pictures to learn", GENERATE, "expected images, the folder is empty", {".x": b""}),
+    Bad("a family that makes none", f"{GENERATE} --family vit", "There is no family 'vit'", {"1.png": PNG}),
+    option("--class-dropout 1", "must be below 1", GENERATE),
+    option("--guidance nan", "must be a number", GENERATE),
+    option("--steps 10000", "must be at most 1,000", GENERATE),
+    option("--steps 0", "must be at least 1", "predict {run}"),
+    option("--guidance inf", "must be a number", "predict {run}"),
     Bad("no images to pre-train on", PRETRAIN, "expected images, the folder is empty", {".x": b""}),
     Bad("a method", f"{PRETRAIN} --method simclr", "invalid choice: 'simclr'"),
     Bad(

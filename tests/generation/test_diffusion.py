@@ -211,6 +211,9 @@ def test_noise_depends_on_seed_number_and_place_alone():
     np.testing.assert_allclose(normal_noise((10, 3, 5), seed=1), x[:10], atol=1e-6)
     for other in (normal_noise((1000, 3, 5), seed=2), normal_noise((1000, 3, 5), 1, number=1)):
         assert abs(np.corrcoef(np.ravel(x), np.ravel(other))[0, 1]) < 0.03
+    each = normal_noise((3, 5, 2), seed=tf.constant([1, 9, 2]), number=4)
+    for row, seed in enumerate((1, 9, 2)):
+        np.testing.assert_allclose(each[row], normal_noise((5, 2), seed, number=4), atol=1e-6)
     traced = tf.function(lambda seed: normal_noise((10, 3, 5), seed))(tf.constant(1))
     np.testing.assert_allclose(traced, x[:10], atol=1e-6)
 

@@ -52,6 +52,7 @@ INPUTS = {
     "pretrain-images": drawn(3, 8, 8, 1),
     "pretrain-videos": drawn(3, 4, 8, 8, 1),
     "image-vectors": drawn(3, 8, 8, 1),
+    "generate-images": ["the cat", "the dog"],
     "detect": drawn(2, 16, 16, 1),
     "segment": drawn(2, 8, 8, 1),
     "instances": drawn(2, 16, 16, 1),
@@ -65,10 +66,11 @@ FRAME = tf.io.encode_png(drawn(20, 24, 1)).numpy()
 CORNERS = np.array([4, 6, 16, 14], "float32")
 # What exports are asked, where that is not INPUTS.
 SERVED = {
+    "generate-images": [{"classes": "the cat", "seed": 0}, {"classes": "the dog", "seed": 1}],
     "track": [
         {"template_bytes": FRAME, "template_boxes": CORNERS, "image_bytes": FRAME, "boxes": CORNERS + move}
         for move in (0, 2)
-    ]
+    ],
 }
 ASKED = {  # of `predict`
     "track": {"box": "4,6,12,8"},
@@ -124,6 +126,8 @@ def plain(answer):
             return [plain(value) for value in answer]
         case np.ndarray() | np.generic():
             return plain(answer.tolist())
+        case bytes():
+            return plain(tf.io.decode_png(answer).numpy())
         case float():
             return float(f"{answer:.7g}")
     return answer

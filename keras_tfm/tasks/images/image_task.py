@@ -67,16 +67,7 @@ class ImageTask(MediaTask):
 
     def check_images(self, images: Any) -> np.ndarray | ImageFiles:
         """The images as an array, or as files of the model's shape; ValueError for anything else."""
-        if is_file(images):
-            images = [images]
-        if isinstance(images, ImageFiles):
-            return ImageFiles(images.sources, self.image_shape, self.preprocessing, images.places)
-        if isinstance(images, list | tuple) and images:
-            check_column(images, "images", not_image)
-            if all(map(is_file, images)):
-                return ImageFiles(images, self.image_shape, self.preprocessing)
-            refuse_unlike(images)
-        return check_images(images, self.image_shape[-1])
+        return checked_images(images, self.image_shape, self.preprocessing)
 
     @property
     def own_reader(self) -> Reader:
@@ -126,6 +117,22 @@ class ImageTask(MediaTask):
             answers=answers,
             examples=list(examples),
         )
+
+
+def checked_images(
+    images: Any, shape: tuple[int, int, int], preprocessing: Preprocessing
+) -> np.ndarray | ImageFiles:
+    """Images as an array, or as files of the `shape` of a model's; ValueError for anything else."""
+    if is_file(images):
+        images = [images]
+    if isinstance(images, ImageFiles):
+        return ImageFiles(images.sources, shape, preprocessing, images.places)
+    if isinstance(images, list | tuple) and images:
+        check_column(images, "images", not_image)
+        if all(map(is_file, images)):
+            return ImageFiles(images, shape, preprocessing)
+        refuse_unlike(images)
+    return check_images(images, shape[-1])
 
 
 def check_channels(config: Preprocessing, channels: int) -> None:
