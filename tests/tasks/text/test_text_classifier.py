@@ -1,5 +1,6 @@
 """Classifying whole: one class, several labels, numbers, pairs; kept, resumed, exported, given to others."""
 
+import inspect
 import json
 
 import keras
@@ -9,8 +10,10 @@ import tensorflow as tf
 
 from keras_tfm import tasks
 from keras_tfm.convert import CheckpointError
+from keras_tfm.heads import ClassificationHead
 from keras_tfm.models import BERT
 from keras_tfm.tasks import TextClassifier, TextClassifierConfig
+from keras_tfm.tasks.text.encoder_task import HEAD_ARGUMENTS
 from keras_tfm.training.low_rank import adapted_layers
 from tests.fresh_process import ask
 from tests.tasks.tiny import TINY
@@ -254,3 +257,9 @@ def test_bad_input(learnt):
     ):
         with pytest.raises(ValueError, match=message):
             TextClassifierConfig(**options)
+
+
+def test_a_configuration_may_hold_all_that_a_head_takes():
+    """A folder of transformers is read with the arguments that its head has, and they are kept."""
+    taken = inspect.signature(ClassificationHead).parameters.keys() - {"num_classes", "kwargs"}
+    assert HEAD_ARGUMENTS.keys() == taken
