@@ -52,10 +52,11 @@ if TYPE_CHECKING:
         VideoTextMatcher,
     )
     from keras_tfm.tasks.images.detector import Detector, DetectorConfig
+    from keras_tfm.tasks.images.generator_options import ImageGeneratorConfig
     from keras_tfm.tasks.images.image_classifier import ImageClassifier, ImageClassifierConfig
     from keras_tfm.tasks.images.image_encoder import ImageEncoder, ImageEncoderConfig
     from keras_tfm.tasks.images.image_families import FAMILIES as IMAGE_FAMILIES
-    from keras_tfm.tasks.images.image_generator import ImageGenerator, ImageGeneratorConfig
+    from keras_tfm.tasks.images.image_generator import ImageGenerator
     from keras_tfm.tasks.images.image_pretrainer import ImagePretrainer
     from keras_tfm.tasks.images.pretraining import ImagePretrainerConfig
     from keras_tfm.tasks.images.probes import linear_probe, nearest_neighbours

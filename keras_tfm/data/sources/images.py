@@ -123,6 +123,25 @@ def read_unlabelled_images(
     return readable(ImageFiles(images, shape, preprocessing, places))[0]
 
 
+def have_classes(path: Paths, columns: ColumnNames = None) -> bool:
+    """Whether the images in these files have classes, as `read_labelled_images` reads them: arrays do beside
+    labels, tables unless `columns` name one column alone, folders if there are two in them or more.
+
+    >>> np.savez("digits.npz", images=np.zeros((3, 28, 28), "uint8"))
+    >>> keras_tfm.data.sources.images.have_classes("digits.npz")
+    False
+    """
+    files, layout = files_of(path), parse_layout(columns, counts=(1, 2))
+    if layout.columns is not None and len(layout.columns) == 1:
+        return False
+    if all(map(is_table, files)):
+        return True
+    if all(map(image_arrays.is_array_file, files)):
+        return image_arrays.read_arrays(files[0], layout.names_in(files[0])).labels is not None
+    folders = [entry for file in files if os.path.isdir(file) for entry in visible(pathlib.Path(file))]
+    return len({entry.name for entry in folders if entry.is_dir()}) > 1
+
+
 def _labelled(images: Any, labels: np.ndarray, path: str, in_memory: bool = True) -> LabelledImages:
     """The images with their classes in order, numbers by value."""
     if isinstance(images, ImageFiles):

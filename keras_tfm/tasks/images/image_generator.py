@@ -3,31 +3,31 @@
 import dataclasses
 import logging
 import os
-import pathlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Self
+from typing import Any, Self
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.asking import Guidance, Making, Steps
-from keras_tfm.configs import Option, Rate, Refusal
+from keras_tfm.asking import Making
+from keras_tfm.configs import Refusal
 from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.batches.noisy_images import NoisyImageBatches
-from keras_tfm.data.sources.image_arrays import is_array_file, read_arrays
 from keras_tfm.data.sources.image_files import ImageFiles
-from keras_tfm.data.sources.images import read_labelled_images, read_unlabelled_images, visible
-from keras_tfm.data.sources.lines import files_of
+from keras_tfm.data.sources.images import have_classes, read_labelled_images, read_unlabelled_images
 from keras_tfm.data.sources.preprocessing import Preprocessing
-from keras_tfm.data.sources.rows import is_table, parse_layout
 from keras_tfm.generation.diffusion import generate_images
-from keras_tfm.heads.denoiser import Denoiser, Prediction, Schedule
+from keras_tfm.heads.denoiser import Denoiser
 from keras_tfm.log import Bar
-from keras_tfm.models import DiffusionUNet, DiT
 from keras_tfm.serving.examples import as_columns, check_column, not_id, not_text, refuse_single
 from keras_tfm.tasks.baselines import MEAN, Baselines
 from keras_tfm.tasks.images.drawing import Pictures, new_pictures
+from keras_tfm.tasks.images.generator_options import (
+    GeneratorOptions,
+    GeneratorTraining,
+    ImageGeneratorConfig,
+)
 from keras_tfm.tasks.images.image_task import (
     check_channels,
     checked_images,
@@ -36,76 +36,14 @@ from keras_tfm.tasks.images.image_task import (
     shape_and_preprocessing,
     with_image_size,
 )
-from keras_tfm.tasks.learning import ModelOptions, columns_of, family_among
+from keras_tfm.tasks.learning import columns_of
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import load_any
 from keras_tfm.tasks.trainable import TrainableTask
 from keras_tfm.training.folder import Path, new_file
-from keras_tfm.training.options import ImagesInBatch, Training
 
 LOG = logging.getLogger(__name__)
-FAMILIES = {"dit": DiT, "diffusion-unet": DiffusionUNet}
 NUM_STEPS = 1000  # of the schedule, as many as the schedules but "cosine" are made for
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ImageGeneratorConfig(Preprocessing):
-    """What an `ImageGenerator` learns, and how it makes pictures unless it is asked otherwise.
-
-    Args:
-        class_names: strings, in the order of the model's classes; () for images without classes.
-        steps, guidance: as in `ImageGenerator.generate`.
-    """
-
-    class_names: tuple[str, ...] = ()
-    noise_schedule: Annotated[Schedule, Option("how noise grows, in 1,000 steps")] = "cosine"
-    prediction: Annotated[Prediction, Option("what the model predicts of a noisy image")] = "velocity"
-    class_dropout: Annotated[
-        Rate, Option("share of the classes that training hides, so that pictures can be guided")
-    ] = 0.1
-    steps: Annotated[Steps, Option("steps from noise to a picture, unless `predict` is asked for others")] = (
-        50
-    )
-    guidance: Annotated[
-        Guidance,
-        Option("how far pictures are led to their class, unless `predict` is asked; 1 is not at all"),
-    ] = 2.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if len(set(self.class_names)) < len(self.class_names):
-            raise Refusal("class_names", "different strings", self.class_names)
-        if (self.mean, self.std) != ((0.5,), (0.5,)):
-            raise Refusal("mean", "0.5, and `std` too: a picture is from -1 to 1", self.mean)
-
-
-@dataclasses.dataclass(frozen=True)
-class GeneratorOptions(ModelOptions):
-    """A diffusion model with fresh weights, for the images themselves."""
-
-    set_here: ClassVar[Mapping[str, str]] = {"num_classes": "--data"}
-    family: Annotated[str, Option(f"kind of model: {', '.join(FAMILIES)}")] = "dit"
-    size: Annotated[
-        str, Option("a published size of the family, or tiny, for images of about 32 x 32 pixels")
-    ] = "tiny"
-
-    @property
-    def model_class(self) -> Any:
-        """The class of the family; ValueError for an unknown family."""
-        return family_among(FAMILIES, self.family, ("image_size", "num_channels", "num_classes"))
-
-    def base(self) -> Any:
-        """The size for images in colour; published ones may be for an autoencoder's maps."""
-        config = self.model_class.config_of_size(self.size)
-        return dataclasses.replace(config, num_channels=3, output_channels=None, num_classes=0)
-
-
-@dataclasses.dataclass(frozen=True)
-class GeneratorTraining(Training):
-    """By default the warm-up takes a tenth of the steps."""
-
-    batch_size: ImagesInBatch = 64
-    flip: Annotated[bool, Option("mirror images at random, where a mirrored one is as likely")] = False
 
 
 class ImageGenerator(TrainableTask):
@@ -252,10 +190,23 @@ class ImageGenerator(TrainableTask):
 
     def baselines(self, examples: Any, validation: Any, seed: int) -> Baselines:
         noising = self.model.get_layer("noising")
-        names = "images", "noise", "timesteps"
-        batches = self.batches(validation, self.training, is_validation=True).dataset()
-        targets = [noising(*(inputs[name] for name in names))[1].numpy() for (inputs,) in batches]
-        return Baselines("val_loss", "min", {MEAN: spread(targets)}, len(columns_of(validation)[0]))
+
+        def run(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+            target = noising(inputs["images"], inputs["noise"], inputs["timesteps"])[1]
+            return {"target": target, "prediction": target}
+
+        rules = {MEAN: self._losses(validation, run)[1]}
+        return Baselines("val_loss", "min", rules, len(columns_of(validation)[0]))
+
+    def _losses(self, examples: Any, run: Any) -> tuple[float, float]:
+        """The mean squared errors of the outputs of `run`, and of predicting the mean of all targets."""
+        sums = np.zeros(4)
+        for (inputs,) in self.batches(examples, self.training, is_validation=True).dataset():
+            outputs = run(inputs)
+            target, answer = (np.asarray(outputs[name], "float64") for name in ("target", "prediction"))
+            sums += ((answer - target) ** 2).sum(), (target**2).sum(), target.sum(), target.size
+        loss, square, mean, _ = sums / sums[-1]
+        return float(loss), float(square - mean**2)
 
     def measure(self, examples: Any) -> dict[str, Any]:
         """ "loss", the mean squared error of what is predicted of noisy images, with the same noise in each
@@ -263,11 +214,7 @@ class ImageGenerator(TrainableTask):
         pictures look it does not say.
         """
         run = tf.function(lambda inputs: self.model(inputs, training=False), autograph=False)
-        batches = self.batches(examples, self.training, is_validation=True).dataset()
-        outputs = [run(inputs) for (inputs,) in batches]
-        targets, answers = ([x[name].numpy() for x in outputs] for name in ("target", "prediction"))
-        errors = [np.mean(np.square(x - y), axis=(1, 2, 3)) for x, y in zip(answers, targets, strict=True)]
-        loss, baseline = float(np.mean(np.concatenate(errors))), spread(targets)
+        loss, baseline = self._losses(examples, run)
         return {"loss": loss, "mean_loss": baseline, "percent_of_mean": 100 * loss / baseline}
 
     def generate(
@@ -387,8 +334,11 @@ class ImageGenerator(TrainableTask):
             places = tf.zeros_like(seed)
             if classes is not None:
                 is_class = classes[:, None] == tf.constant(names)
-                known = tf.debugging.Assert(tf.reduce_all(tf.reduce_any(is_class, 1)), [UNKNOWN, classes])
-                with tf.control_dependencies([known]):
+                are_known, problem = (
+                    tf.reduce_all(tf.reduce_any(is_class, 1)),
+                    "Expected names of classes, got",
+                )
+                with tf.control_dependencies([tf.debugging.Assert(are_known, [problem, classes])]):
                     places = tf.argmax(is_class, 1, tf.int32)
             return {"png": tf.map_fn(tf.io.encode_png, make(places, seed), fn_output_signature=tf.string)}
 
@@ -396,26 +346,3 @@ class ImageGenerator(TrainableTask):
             return {"serving_default": (answer, specs)}
         specs = [tf.TensorSpec([None], tf.string, "classes"), *specs]
         return {"serving_default": (lambda classes, seed: answer(seed, classes), specs)}
-
-
-UNKNOWN = "Expected names of classes, got"
-
-
-def have_classes(paths: Sequence[Path], columns: ColumnNames = None) -> bool:
-    """Whether the images in these files have classes: arrays beside labels, tables unless `columns` name one
-    alone, folders with two folders or more.
-    """
-    files, layout = files_of(paths), parse_layout(columns, counts=(1, 2))
-    if layout.columns is not None and len(layout.columns) == 1:
-        return False
-    if all(map(is_table, files)):
-        return True
-    if all(map(is_array_file, files)):
-        return read_arrays(files[0], layout.names_in(files[0])).labels is not None
-    folders = [file for file in files if os.path.isdir(file)]
-    return len({path.name for file in folders for path in visible(pathlib.Path(file)) if path.is_dir()}) > 1
-
-
-def spread(targets: Sequence[np.ndarray]) -> float:
-    """The variance of the targets (B, H, W, C) together: the loss of predicting their mean."""
-    return float(np.concatenate([x.astype("float64").ravel() for x in targets]).var())

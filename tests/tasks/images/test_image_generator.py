@@ -14,7 +14,8 @@ from keras_tfm.data import Preprocessing
 from keras_tfm.data.batches.noisy_images import NoisyImageBatches
 from keras_tfm.models import DiT
 from keras_tfm.tasks import ImageGenerator
-from keras_tfm.tasks.images.image_generator import GeneratorOptions
+from keras_tfm.tasks.images.generator_options import GeneratorOptions
+from tests.tasks.interrupting import interrupted_at
 
 SMALL = {
     "image_size": 8,
@@ -239,6 +240,23 @@ def test_what_is_wrong_is_refused_in_a_line(task, call, message):
     with pytest.raises(ValueError, match=message) as caught:
         call(task)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.slow
+def test_an_interrupted_training_goes_on_as_if_it_had_not_been(tmp_path):
+    def trained(name, **options):
+        keras.utils.clear_session()  # a checkpoint names seed generators, which Keras numbers in a process
+        keras.utils.set_random_seed(0)
+        task = ImageGenerator.make(examples(64), GeneratorOptions(), SMALL)
+        task.fit(examples(64), run=tmp_path / name, **{**LEARNING, "epochs": 4}, **options)
+        return task
+
+    whole = trained("whole")
+    with interrupted_at(2):
+        trained("broken")
+    resumed = trained("broken", resume=True)
+    for one, other in zip(resumed.model.trainable_variables, whole.model.trainable_variables, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_a_training_goes_on_from_a_run(task, run):

@@ -1,0 +1,75 @@
+"""What an `ImageGenerator` is made of: its configuration, its families of models, and how it is trained."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+from keras_tfm.asking import Guidance, Steps
+from keras_tfm.configs import Option, Rate, Refusal
+from keras_tfm.data.sources.preprocessing import Preprocessing
+from keras_tfm.heads.denoiser import Prediction, Schedule
+from keras_tfm.models import DiffusionUNet, DiT
+from keras_tfm.tasks.learning import ModelOptions, family_among
+from keras_tfm.training.options import ImagesInBatch, Training
+
+FAMILIES = {"dit": DiT, "diffusion-unet": DiffusionUNet}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ImageGeneratorConfig(Preprocessing):
+    """What an `ImageGenerator` learns, and how it makes pictures unless it is asked otherwise.
+
+    Args:
+        class_names: strings, in the order of the model's classes; () for images without classes.
+        steps, guidance: as in `ImageGenerator.generate`.
+    """
+
+    class_names: tuple[str, ...] = ()
+    noise_schedule: Annotated[Schedule, Option("how noise grows, in 1,000 steps")] = "cosine"
+    prediction: Annotated[Prediction, Option("what the model predicts of a noisy image")] = "velocity"
+    class_dropout: Annotated[
+        Rate, Option("share of the classes that training hides, so that pictures can be guided")
+    ] = 0.1
+    steps: Annotated[Steps, Option("steps from noise to a picture, unless `predict` is asked for others")] = (
+        50
+    )
+    guidance: Annotated[
+        Guidance,
+        Option("how far pictures are led to their class, unless `predict` is asked; 1 is not at all"),
+    ] = 2.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(set(self.class_names)) < len(self.class_names):
+            raise Refusal("class_names", "different strings", self.class_names)
+        if (self.mean, self.std) != ((0.5,), (0.5,)):
+            raise Refusal("mean", "0.5, and `std` too: a picture is from -1 to 1", self.mean)
+
+
+@dataclasses.dataclass(frozen=True)
+class GeneratorOptions(ModelOptions):
+    """A diffusion model with fresh weights, for the images themselves."""
+
+    set_here: ClassVar[Mapping[str, str]] = {"num_classes": "--data"}
+    family: Annotated[str, Option(f"kind of model: {', '.join(FAMILIES)}")] = "dit"
+    size: Annotated[
+        str, Option("a published size of the family, or tiny, for images of about 32 x 32 pixels")
+    ] = "tiny"
+
+    @property
+    def model_class(self) -> Any:
+        """The class of the family; ValueError for an unknown family."""
+        return family_among(FAMILIES, self.family, ("image_size", "num_channels", "num_classes"))
+
+    def base(self) -> Any:
+        """The size for images in colour; published ones may be for an autoencoder's maps."""
+        config = self.model_class.config_of_size(self.size)
+        return dataclasses.replace(config, num_channels=3, output_channels=None, num_classes=0)
+
+
+@dataclasses.dataclass(frozen=True)
+class GeneratorTraining(Training):
+    """By default the warm-up takes a tenth of the steps."""
+
+    batch_size: ImagesInBatch = 64
+    flip: Annotated[bool, Option("mirror images at random, where a mirrored one is as likely")] = False
