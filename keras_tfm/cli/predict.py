@@ -216,7 +216,7 @@ def answer_standard_input(arguments: argparse.Namespace, writer: "Writer") -> No
         raise ValueError("--data: standard input is closed, expected lines; give a file")
     stream = StandardInput(sys.stdin.buffer)
     lines = as_inputs(numbered_lines("-", standard_input=stream))
-    waits = "seed" in writer.decoding
+    waits = "seed" in writer.decoding and writer.task.writes_texts
     parts = portions(lines, writer.size) if waits else portions(lines, MOST_AT_ONCE, stream.has_line)
     for number, portion in enumerate(parts):
         writer.answer(portion, is_all=number == 0 and stream.has_ended())
@@ -256,6 +256,8 @@ class Writer:
                 raise ValueError(f"--draft: the task {task.name!r} takes no drafts")
             self.decoding["draft"] = loaded(draft)
         self.asking = asking_of(arguments, task.name, task.asking)
+        if hasattr(task.asking, "seed"):
+            self.decoding.setdefault("seed", task.asking.seed)
         size, batch = task.portion or PORTION, self.asking.get("batch_size", 1)
         self.size = max(batch, size - size % batch)  # how many inputs are read and answered together
         self.folders: dict[str, str] = {name: self.asking[name] for name in PICTURES if name in self.asking}
@@ -267,11 +269,13 @@ class Writer:
 
     def answer(self, inputs: Sequence[tuple[Any, str]], is_all: bool) -> None:
         """Print an answer to each of the inputs, examples with their places. `is_all` says that no more
-        follow. A seed goes on with the number of the row, as within a portion.
+        follow. A seed goes on with the number of the row, as within a portion; where no texts are written,
+        with the number of the answer.
         """
         decoding = dict(self.decoding)
         if "seed" in decoding:
-            decoding["seed"] = (decoding["seed"] + self.num_read) % 2**31
+            done = self.num_read if self.task.writes_texts else self.num_read - self.num_refused
+            decoding["seed"] = (decoding["seed"] + done) % 2**31
         examples = [example for example, _ in inputs]
         reasons = blanks(examples)
         rows = [row for row in range(len(examples)) if row not in reasons]

@@ -96,12 +96,12 @@ class ImageGenerator(TrainableTask):
     def make(
         cls, examples: Any, options: GeneratorOptions, changes: Mapping[str, Any], **fields: Any
     ) -> Self:
-        names = np.unique(examples[1]).tolist() if isinstance(examples, tuple) else []
+        names = classes_of(examples)
         config = dataclasses.asdict(options.base()) | dict(changes) | {"num_classes": len(names)}
         if fields.get("image_size") is not None:
             config["image_size"] = fields["image_size"]
         family = options.model_class
-        task = cls(family(family.config_class.from_json(config)), class_names=tuple(names), **fields)
+        task = cls(family(family.config_class.from_json(config)), class_names=names, **fields)
         size, classes = "{} x {} pixels".format(*task.image_shape), f"{len(names) or 'no'} classes"
         LOG.info("a new %s, %s, for %s and %s", family.__name__, options.size, size, classes)
         return task
@@ -109,9 +109,10 @@ class ImageGenerator(TrainableTask):
     @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
         task = super().adopt(task, examples)
-        names = np.unique(examples[1]).tolist() if isinstance(examples, tuple) else []
+        names = classes_of(examples)
         if set(names) - set(task.config.class_names):
-            raise ValueError(f"--from: its classes are {list(task.config.class_names)}, the data's {names}")
+            known = ", ".join(task.config.class_names) or "none"
+            raise ValueError(f"--from: its classes are {known}, the data's {', '.join(names)}")
         return cls(task.model.backbone, task.config, **fields)
 
     @classmethod
@@ -346,3 +347,8 @@ class ImageGenerator(TrainableTask):
             return {"serving_default": (answer, specs)}
         specs = [tf.TensorSpec([None], tf.string, "classes"), *specs]
         return {"serving_default": (lambda classes, seed: answer(seed, classes), specs)}
+
+
+def classes_of(examples: Any) -> tuple[str, ...]:
+    """The names of the classes of examples, in order; () for images alone."""
+    return tuple(map(str, np.unique(examples[1]))) if isinstance(examples, tuple) else ()

@@ -134,6 +134,15 @@ def test_the_command_writes_files(run, tmp_path, capsys):
     assert "exists already" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("portion", [2, 256])
+def test_seeds_go_on_from_portion_to_portion(portion, run, tmp_path, capsys, monkeypatch):
+    (tmp_path / "asked.txt").write_text("dark\ngreen\ndark\ndark\n\ndark\n", "utf-8")
+    monkeypatch.setattr(ImageGenerator, "portion", portion)
+    options = ["--steps", "1", "--batch-size", "1"]
+    main(["predict", str(run), "--data", str(tmp_path / "asked.txt"), *options])
+    assert capsys.readouterr().out.splitlines() == ["0", "", "1", "2", "", "3"]
+
+
 def test_a_saved_model_answers_with_files(task, tmp_path):
     task.export(tmp_path / "export", steps=2)
     served = tf.saved_model.load(str(tmp_path / "export")).signatures["serving_default"]
@@ -203,6 +212,8 @@ def test_classes_are_where_the_files_have_them(tmp_path):
     table = "image,label\n" + "".join(f"two/{name}/1.png,{name}\n" for name in "ab")
     (tmp_path / "table.csv").write_text(table, "utf-8")
     assert read(tmp_path / "table.csv")[1].tolist() == ["a", "b"]
+    numbered = ImageGenerator.make((images, [10, 9]), GeneratorOptions(), SMALL)
+    assert numbered.config.class_names == ("9", "10") and numbered.evaluate((images, [10, 9]))["images"] == 2
     assert read(tmp_path / "table.csv", ["image"]).shape == (2, 8, 8, 1)
 
 
