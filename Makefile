@@ -2,7 +2,7 @@
 #   PYTHON=python3.12   the interpreter that .venv is made from (3.11 to 3.13)
 #   ARGS="-k masks"     more arguments for pytest, in test, test-slow, test-wheel, check and parity; for benchmarks: bench
 #   JOBS=1              processes of tests at once (2)
-#   CONFIGS=20          random models per family in parity (3 in check)
+#   CONFIGS=20          random models per family in parity (2 in check)
 #   TORCH_INDEX=URL     another package index for torch, such as https://download.pytorch.org/whl/cpu (no CUDA)
 #   UV_DEFAULT_INDEX=URL  a mirror of PyPI: uv installs all but itself and torch, and reads no pip.conf
 
@@ -61,7 +61,7 @@ test-slow: setup ## the slow tests, ten times the drawn examples, and tasks and 
 	@KERAS_TFM_EXAMPLES=100 $(BIN)/python $(TESTS) -m "(slow or hypothesis) and not parity" $(ARGS)
 	@KERAS_TFM_JIT=1 $(BIN)/python $(TESTS) -m "not parity" tests/tasks tests/test_cli*.py $(ARGS)
 
-check: CONFIGS := 3
+check: CONFIGS := 2
 check: setup $(PARITY_STAMP) ## make test and the quick tests of parity, side by side: what .ci/run runs beside lint
 	@KERAS_TFM_PARITY_CONFIGS=$(CONFIGS) $(BIN)/python $(TESTS) --parity -m "not slow" $(ARGS)
 

@@ -11,7 +11,7 @@ from tests.parity.images import assert_same_weights, draw_images
 from tests.parity.test_detr import assert_detectors_agree, draw_config, draw_model, is_shown
 
 pytestmark = pytest.mark.parity
-CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
+CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "2")))
 KINDS = (transformers.ConditionalDetrModel, transformers.ConditionalDetrForObjectDetection)
 
 

@@ -12,7 +12,7 @@ from keras_tfm import convert
 from tests.parity.images import answer, assert_close, draw_images, draw_weights
 
 pytestmark = pytest.mark.parity
-CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
+CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "2")))
 KINDS = (transformers.CvtModel, transformers.CvtForImageClassification)
 
 

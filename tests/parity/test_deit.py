@@ -10,7 +10,7 @@ import transformers
 from tests.parity.images import answer, assert_close, check_way_back, draw_entries_of_vit, draw_model, ours_of
 
 pytestmark = pytest.mark.parity
-CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
+CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "2")))
 KINDS = (
     transformers.DeiTForImageClassificationWithTeacher,
     transformers.DeiTForImageClassification,

@@ -23,7 +23,7 @@ from tests.parity.gradients import assert_gradients_agree
 from tests.parity.searches import NEW, assert_greedy_agrees, check_beams, generate, pad_id_of, searches
 
 pytestmark = pytest.mark.parity
-CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
+CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "2")))
 
 
 def draw(seed, folder, most=8):

@@ -14,7 +14,7 @@ from tests.parity.images import answer, check_outputs, check_way_back, draw_weig
 from tests.parity.pyramids import check_gradients
 
 pytestmark = pytest.mark.parity
-CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
+CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "2")))
 KINDS = (
     transformers.LevitModel,
     transformers.LevitForImageClassification,

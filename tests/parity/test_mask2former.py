@@ -16,7 +16,7 @@ from tests.parity.images import answer, check_outputs, check_way_back, draw_imag
 from tests.parity.test_mask_former import draw_backbone, draw_segments, segments_of, with_images
 
 pytestmark = pytest.mark.parity
-CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
+CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "2")))
 KINDS = (transformers.Mask2FormerModel, transformers.Mask2FormerForUniversalSegmentation)
 
 

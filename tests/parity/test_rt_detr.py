@@ -14,7 +14,7 @@ from tests.parity.images import check_outputs, check_way_back
 from tests.parity.test_detr import draw_model
 
 pytestmark = pytest.mark.parity
-CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
+CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "2")))
 KIND = transformers.RTDetrForObjectDetection
 PROPOSALS = ("enc_topk_logits", "enc_topk_bboxes")
 

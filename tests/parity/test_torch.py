@@ -13,7 +13,7 @@ from tests.golden.torch_stacks import check_stacks
 from tests.parity.torch_reference import draw_config, run_stacks
 
 pytestmark = pytest.mark.parity
-CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
+CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "2")))
 
 
 @pytest.mark.parametrize("seed", CONFIGS)

@@ -18,7 +18,7 @@ from tests.parity.images import (
 )
 
 pytestmark = pytest.mark.parity
-CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
+CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "2")))
 KINDS = (transformers.ViTModel, transformers.ViTForImageClassification)
 
 

@@ -11,7 +11,7 @@ from tests.parity.encoders import ACTIVATIONS
 from tests.parity.images import assert_close, check_way_back, draw_weights, ours_of
 
 pytestmark = pytest.mark.parity
-CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "3")))
+CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "2")))
 KINDS = (transformers.VivitModel, transformers.VivitForVideoClassification)
 
 
