@@ -95,7 +95,9 @@ def test_both_directions(kind, backbone, seed, tmp_path):
     check_outputs(outputs, outputs_of(exact, images), in_float32)
     back = check_way_back(theirs, ours, tmp_path, without=("swin.layernorm.weight", "swin.layernorm.bias"))
     for name, y in outputs_of(back, images).items():
-        np.testing.assert_array_equal(y, in_float32[name])
+        # The weights are the same; torch's own roundings differ between two runs.
+        scale = max(1, np.abs(in_float32[name]).max())
+        np.testing.assert_allclose(y, in_float32[name], rtol=1e-5, atol=1e-6 * scale)
     again = convert.from_huggingface(tmp_path / "ours")
     assert again.get_config() == ours.get_config()
 

@@ -98,7 +98,9 @@ def test_both_directions(seed, tmp_path):
     check_outputs(outputs, expected, in_float32)
     back = check_way_back(theirs, ours, tmp_path)
     for name, y in outputs_of(back, images).items():
-        np.testing.assert_array_equal(y, in_float32[name])
+        # The weights are the same; torch's own roundings differ between two runs.
+        scale = max(1, np.abs(in_float32[name]).max())
+        np.testing.assert_allclose(y, in_float32[name], rtol=1e-5, atol=1e-6 * scale)
     for name in ("num_labels", "num_queries", "encoder_hidden_dim", "hidden_expansion", "num_denoising"):
         assert getattr(back.config, name) == getattr(theirs.config, name)
 

@@ -86,6 +86,9 @@ def test_both_directions(seed, tmp_path):
     encoded = expected.encoder_last_hidden_state
     if hasattr(theirs, "enc_to_dec_proj"):
         encoded = theirs.enc_to_dec_proj(encoded)
+    if config.model_type == "timesformer" and config.attention_type == "divided_space_time":
+        first, places = encoded[:, :1], encoded[:, 1:].unflatten(1, (-1, config.num_frames))
+        encoded = torch.cat([first, places.transpose(1, 2).flatten(1, 2)], dim=1)  # ours go frame by frame
     assert_close(ours.backbone(inputs)["encoder_sequence_output"], encoded)
     assert_close(ours(inputs), expected.logits)
     options = DecodingOptions(7, beam_size=3)
@@ -95,8 +98,9 @@ def test_both_directions(seed, tmp_path):
     convert.save_huggingface(ours, tmp_path / "ours")
     kind = transformers.VisionEncoderDecoderModel
     back, report = kind.from_pretrained(tmp_path / "ours", output_loading_info=True)
+    report["missing_keys"] -= {"encoder.embeddings.mask_token"}  # which it has though nothing reads it
     assert not any(report.values()), report
-    written = dict(back.named_parameters())
+    written = {name: x for name, x in back.named_parameters() if "mask_token" not in name}
     for name, parameter in theirs.named_parameters():
         if "encoder.pooler" in name:  # which theirs has and does not read
             assert not written.pop(name).any()
