@@ -6,7 +6,7 @@
 
 The step: 4 layers 512 wide, 16 rows of 128 tokens, of which 20 are masked and gathered before the product
 with the vocabulary of 30,522; dropout 0.1 everywhere, AdamW (fused in torch), float32, every core. KerasHub
-runs with jit_compile on and off. Where the CPU multiplies bfloat16 by itself (AMX), this package and torch
+runs with jit_compile on and off. Where the CPU multiplies bfloat16 by itself, this package and torch
 run in it too, by the policy "mixed_bfloat16" and by autocast. Needs the [parity] extra.
 """
 
@@ -222,9 +222,9 @@ def main():
         text = ["--text", options.text] if options.text else []
         compare("raw text to ids", MODULE, TOKENIZERS, options.rounds, options.steps, 2, text)
         return
-    from keras_tfm.jit import has_matrix_units
+    from keras_tfm.jit import multiplies_bfloat16
 
-    peers = TRAINING + (IN_BFLOAT16 if options.device == "cpu" and has_matrix_units() else ())
+    peers = TRAINING + (IN_BFLOAT16 if options.device == "cpu" and multiplies_bfloat16() else ())
     compare(
         "a step of masked language modelling",
         MODULE,

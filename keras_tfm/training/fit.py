@@ -126,7 +126,9 @@ def fit_best(
             if reason := slow_bfloat16(model.jit_compile):
                 LOG.warning("bfloat16: %s.", reason)
             elif model.compiles_parts:
-                LOG.info("bfloat16: products by the processor's matrix units, what is between them by XLA.")
+                LOG.info(
+                    "bfloat16: products by the processor's own instructions, what is between them by XLA."
+                )
     name, mode = monitor
     best = BestWeights(name, training.patience, mode=mode)
     ours = [limit, Throughput(), GradientNorm(), best, *callbacks]

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from keras_tfm.jit import brief, has_matrix_units, is_cpu_alone, jit_compile, slow_bfloat16
+from keras_tfm.jit import brief, is_cpu_alone, jit_compile, multiplies_bfloat16, slow_bfloat16
 from keras_tfm.models import CvT, ResNet, ViT, tiny_config
 from keras_tfm.tasks import TextClassifier, TextGenerator, Translator
 from keras_tfm.training.fit import pays
@@ -98,9 +98,9 @@ def test_bfloat16_on_a_cpu_is_not_compiled_and_says_where_it_is_slow(monkeypatch
     caplog.set_level("INFO", "keras_tfm")
     task.fit(examples, examples, epochs=1, precision="mixed_bfloat16")
     assert not task.model.jit_compile
-    assert ("bfloat16: this processor has no matrix units" in caplog.text) == (not has_matrix_units())
+    assert ("bfloat16: this processor cannot multiply" in caplog.text) == (not multiplies_bfloat16())
     assert task.model.compiles_parts
-    assert ("bfloat16: products by the processor's matrix units" in caplog.text) == has_matrix_units()
+    assert ("bfloat16: products by the processor's own instructions" in caplog.text) == multiplies_bfloat16()
     assert "leave out --jit" in slow_bfloat16(jit=True)
 
 
