@@ -11,30 +11,29 @@ def conv1d(ours, theirs):
     return [*weight(f"{ours}/kernel", f"{theirs}.weight"), *weight(f"{ours}/bias", f"{theirs}.bias")]
 
 
+# ImageGPT's folders have them too.
+FIELDS = {
+    "vocabulary_size": "vocab_size",
+    "max_length": "n_positions",
+    "num_layers": "n_layer",
+    "dim": "n_embd",
+    "num_heads": "n_head",
+    "intermediate_dim": "n_inner",
+    "dropout": "resid_pdrop",
+    "attention_dropout": "attn_pdrop",
+    "embedding_dropout": "embd_pdrop",
+    "activation": "activation_function",
+    "epsilon": "layer_norm_epsilon",
+}
+ENTRIES = {"add_cross_attention": False, "scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False}
+
 FAMILY = Family(
     model_type="gpt2",
     backbone="GPT2Model",
     model=GPT2,
     prefix="transformer.",
-    fields={
-        "vocabulary_size": "vocab_size",
-        "max_length": "n_positions",
-        "num_layers": "n_layer",
-        "dim": "n_embd",
-        "num_heads": "n_head",
-        "intermediate_dim": "n_inner",
-        "dropout": "resid_pdrop",
-        "attention_dropout": "attn_pdrop",
-        "embedding_dropout": "embd_pdrop",
-        "activation": "activation_function",
-        "epsilon": "layer_norm_epsilon",
-    },
-    fixed_entries={
-        "add_cross_attention": False,
-        "scale_attn_weights": True,
-        "scale_attn_by_inverse_layer_idx": False,
-        "tie_word_embeddings": True,
-    },
+    fields=FIELDS,
+    fixed_entries={**ENTRIES, "tie_word_embeddings": True},
     fixed_fields={"normalize_first": True},
     rows=[
         *embedding("embedding/token", "wte"),

@@ -5,7 +5,7 @@ import numpy as np
 from keras_tfm.configs import brief
 from keras_tfm.convert.family import LABELS, Family, Head
 from keras_tfm.convert.folder import find_folder, inside
-from keras_tfm.convert.gpt2 import conv1d
+from keras_tfm.convert.gpt2 import ENTRIES, FIELDS, conv1d
 from keras_tfm.convert.keymap import TRANSPOSED, embedding, weight
 from keras_tfm.convert.preprocessing import NAME
 from keras_tfm.heads import Classifier, LanguageModel
@@ -18,25 +18,8 @@ FAMILY = Family(
     backbone="ImageGPTModel",
     model=ImageGPT,
     prefix="transformer.",
-    fields={
-        "vocabulary_size": "vocab_size",
-        "max_length": "n_positions",
-        "num_layers": "n_layer",
-        "dim": "n_embd",
-        "num_heads": "n_head",
-        "intermediate_dim": "n_inner",
-        "dropout": "resid_pdrop",
-        "attention_dropout": "attn_pdrop",
-        "embedding_dropout": "embd_pdrop",
-        "activation": "activation_function",
-        "epsilon": "layer_norm_epsilon",
-    },
-    fixed_entries={
-        "add_cross_attention": False,
-        "scale_attn_weights": True,
-        "scale_attn_by_inverse_layer_idx": False,
-        "tie_word_embeddings": False,
-    },
+    fields=FIELDS,
+    fixed_entries={**ENTRIES, "tie_word_embeddings": False},
     rows=[
         *embedding("embedding/token", "wte"),
         *embedding("embedding/position/embedding", "wpe"),

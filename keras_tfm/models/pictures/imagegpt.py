@@ -15,17 +15,14 @@ from keras import ops
 
 from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size
 from keras_tfm.inputs import refuse_outside
-from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
-from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import RMSNormalization
 from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.layers.quantizer import nearest
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.text.decoder import DecoderModel
-from keras_tfm.models.text.gpt2 import INITIALIZER, shrink_residuals
-from keras_tfm.models.text.seq2seq import Stack, length_read
+from keras_tfm.models.text.gpt2 import INITIALIZER, shrink_residuals, stack_of
+from keras_tfm.models.text.seq2seq import length_read
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +50,9 @@ class ImageGPTConfig(Config):
     activation: str = "gelu_quick"
     epsilon: Rate = 1e-5
 
-    tied = False  # no field: the head always has a table of its own
+    # No fields: it is always so.
+    normalize_first = True
+    tied = False  # the head has a table of its own
 
 
 class ImageGPT(DecoderModel):
@@ -81,11 +80,7 @@ class ImageGPT(DecoderModel):
             initializer=INITIALIZER,
             name="embedding",
         )
-        decoder = Stack(
-            lambda token_ids, positions=None: embedding(token_ids, positions=positions),
-            [_block(config, f"block_{i}") for i in range(config.num_layers)],
-            RMSNormalization(config.epsilon, name="norm"),
-        )
+        decoder = stack_of(config, embedding, norm=RMSNormalization)
         dropout = Dropout(config.embedding_dropout, name="embedding_dropout")
         super().__init__(config, decoder, embedding, dropout, config.max_length, name=name, **kwargs)
         self.output_size = self.start_id = config.vocabulary_size - 1
@@ -94,16 +89,6 @@ class ImageGPT(DecoderModel):
     def start(self, batch_size, max_length, context=None):
         """A cache for up to `max_length` tokens. Raises ValueError if the model has fewer positions."""
         return super().start(batch_size, length_read(max_length, self.max_target_length), context)
-
-
-def _block(config, name):
-    part = residuals(True, config.dropout, config.epsilon, RMSNormalization)
-    attention = MultiHeadAttention(
-        config.num_heads, dropout=config.attention_dropout, kernel_initializer=INITIALIZER
-    )
-    width = config.intermediate_dim or 4 * config.dim
-    feedforward = FeedForward(width, config.activation, kernel_initializer=INITIALIZER)
-    return Block({"attention": part(attention, causal=True), "feedforward": part(feedforward)}, name=name)
 
 
 class Palette:

@@ -76,12 +76,12 @@ class GPT2(DecoderModel):
         shrink_residuals(decoder.blocks)
 
 
-def stack_of(config, embedding, prefix="", cross_attention=False):
+def stack_of(config, embedding, prefix="", cross_attention=False, norm=LayerNormalization):
     """The causal blocks, whose names begin with `prefix`; with cross-attention they attend to a context."""
     return Stack(
         lambda token_ids, positions=None: embedding(token_ids, positions=positions),
-        [_block(config, f"{prefix}block_{i}", cross_attention) for i in range(config.num_layers)],
-        LayerNormalization(config.epsilon, name=f"{prefix}norm") if config.normalize_first else None,
+        [_block(config, f"{prefix}block_{i}", cross_attention, norm) for i in range(config.num_layers)],
+        norm(config.epsilon, name=f"{prefix}norm") if config.normalize_first else None,
     )
 
 
@@ -93,8 +93,8 @@ def shrink_residuals(blocks):
             kernel.assign(kernel / (2 * len(blocks)) ** 0.5)
 
 
-def _block(config, name, cross_attention):
-    part = residuals(config.normalize_first, config.dropout, config.epsilon)
+def _block(config, name, cross_attention, norm):
+    part = residuals(config.normalize_first, config.dropout, config.epsilon, norm)
 
     def attention(**options):
         dropout = config.attention_dropout
