@@ -1,5 +1,5 @@
 """TensorFlow's making of graphs, and Keras's of layers, without work that leaves no trace in them: most of
-the tests' time is that.
+the tests' time is that. Iterators of tf.data are not rewritten to be faster: they live for a few batches.
 
 The graphs and layers stay what they are: `test_quick_graphs.py` compares them with TensorFlow's and Keras's
 own. `make test-slow` does without.
@@ -29,6 +29,7 @@ def make_graphs_quickly():
     from keras.src.initializers import constant_initializers
     from keras.src.layers import layer
     from keras.src.ops import operation
+    from tensorflow.python.data.ops import iterator_ops
     from tensorflow.python.framework import auto_control_deps_utils, op_def_library, ops
     from tensorflow.python.ops import gen_resource_variable_ops
     from tensorflow.python.util import tf_stack
@@ -42,6 +43,7 @@ def make_graphs_quickly():
         _change(ops, "_create_graph_constant", _remembered)
         _change(gen_resource_variable_ops, "var_handle_op", _nameless)
         _change(typing, "_get_protocol_attrs", functools.cache)  # as Python does from 3.12 on
+        _change(iterator_ops.OwnedIterator, "__init__", _as_they_are)
         _change(layer.Layer, "__setattr__", _of_plain_values)
         _change(random, "draw_seed", _as_one_constant)
         for constant in (constant_initializers.Zeros, constant_initializers.Ones):
@@ -170,6 +172,21 @@ def _nameless(handle):
         return handle(**keywords, debug_name="" if context.executing_eagerly() else debug_name)
 
     return variable
+
+
+def _as_they_are(begin):
+    """An iterator runs its dataset's operations as they were written."""
+    import tensorflow as tf
+
+    def run(self, dataset=None, **keywords):
+        if dataset is not None:
+            options = tf.data.Options()
+            options.experimental_optimization.apply_default_optimizations = False
+            options.autotune.enabled = False
+            dataset = dataset.with_options(options)
+        begin(self, dataset, **keywords)
+
+    return run
 
 
 def _of_plain_values(set_attribute):

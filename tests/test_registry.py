@@ -84,7 +84,9 @@ def saved(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("imports", [["keras_tfm"], ["keras", "keras_tfm"]])
+@pytest.mark.parametrize(
+    "imports", [["keras_tfm"], pytest.param(["keras", "keras_tfm"], marks=pytest.mark.slow)]
+)
 def test_a_model_loads_after_the_package_alone(saved, imports):
     """Also where Keras was there first; all names are found there that any module registers."""
     result = run_fresh(LOAD, saved, *imports, blocked=UNUSED)

@@ -72,6 +72,7 @@ MODELS = {
 }
 
 
+@pytest.mark.slow  # tests/parity asks the library itself, of random models
 @pytest.mark.parametrize("architecture", MODELS)
 def test_round_trip(architecture, tmp_path):
     model = MODELS[architecture]()

@@ -126,6 +126,7 @@ def change(folder, **entries):
     path.write_text(json.dumps({**json.loads(path.read_text()), **entries}))
 
 
+@pytest.mark.slow  # tests/parity asks the library itself, of random models
 @pytest.mark.parametrize("name", MODELS)
 def test_both_ways(name, tmp_path):
     model = MODELS[name]()

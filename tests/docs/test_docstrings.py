@@ -50,7 +50,9 @@ SLOW = (
     keras_tfm.convert,
     keras_tfm.tasks,
 )
+LONG = ("keras_tfm.data.tokenizers.keras_hub.", "keras_tfm.word_vectors.factorization.")
 EXAMPLES, SLOW_EXAMPLES = examples(*QUICK), examples(*SLOW)
+SLOW_EXAMPLES |= {name: EXAMPLES.pop(name) for name in list(EXAMPLES) if name.startswith(LONG)}
 
 
 @pytest.fixture(autouse=True)

@@ -74,12 +74,19 @@ def ours_of(theirs, folder):
 
 
 def check_outputs(ours, expected, in_float32):
-    """Ours are within 1e-5 of what is `expected`, theirs in float64, or at most four times as far off as
-    theirs `in_float32`: random weights may magnify roundings.
+    """Ours are within 1e-5 of what is `expected`, theirs in float64, or at most eight times as far off as
+    theirs `in_float32`: random weights may magnify roundings, torch's own by four between two of its runs.
     """
     for name, y in expected.items():
-        bound = max(1e-5 * max(1, np.abs(y).max()), 4 * np.abs(in_float32[name] - y).max())
+        bound = max(1e-5 * max(1, np.abs(y).max()), 8 * np.abs(in_float32[name] - y).max())
         assert np.abs(np.asarray(ours[name]) - y).max() <= bound, name
+
+
+def check_again(again, in_float32):
+    """Two answers of theirs with equal weights: torch's sums depend on where in memory the tensors lie."""
+    for name, y in again.items():
+        scale = max(1, np.abs(in_float32[name]).max())
+        np.testing.assert_allclose(y, in_float32[name], rtol=1e-5, atol=1e-6 * scale, err_msg=name)
 
 
 def read_back(theirs, ours, folder, without=()):

@@ -11,7 +11,14 @@ import transformers
 from transformers.models.detr.modeling_detr import DetrFrozenBatchNorm2d
 
 from keras_tfm import convert, heads
-from tests.parity.images import assert_same_weights, check_outputs, draw_images, draw_weights, read_back
+from tests.parity.images import (
+    assert_same_weights,
+    check_again,
+    check_outputs,
+    draw_images,
+    draw_weights,
+    read_back,
+)
 
 pytestmark = pytest.mark.parity
 CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "2")))
@@ -111,10 +118,7 @@ def assert_detectors_agree(theirs, images, rng, folder, is_shown):
                 found[name] = np.asarray(found[name]) * cells
         check_outputs(outputs, expected, in_float32)
     back = read_back(theirs, ours, folder)
-    again = outputs_of(back, images, mask)
-    for name, y in outputs_of(theirs, images, mask).items():
-        # Callers compare weights; torch's products of few columns round as their memory happens to lie.
-        np.testing.assert_allclose(again[name], y, rtol=1e-5, atol=1e-6)
+    check_again(outputs_of(back, images, mask), outputs_of(theirs, images, mask))
     return back
 
 

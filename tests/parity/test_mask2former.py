@@ -12,7 +12,15 @@ import torch
 import transformers
 
 from keras_tfm import convert, heads
-from tests.parity.images import answer, check_outputs, check_way_back, draw_images, draw_weights, ours_of
+from tests.parity.images import (
+    answer,
+    check_again,
+    check_outputs,
+    check_way_back,
+    draw_images,
+    draw_weights,
+    ours_of,
+)
 from tests.parity.test_mask_former import draw_backbone, draw_segments, segments_of, with_images
 
 pytestmark = pytest.mark.parity
@@ -94,10 +102,7 @@ def test_both_directions(kind, backbone, seed, tmp_path):
         outputs["predictions"] = ours.learner()({"images": images})
     check_outputs(outputs, outputs_of(exact, images), in_float32)
     back = check_way_back(theirs, ours, tmp_path, without=("swin.layernorm.weight", "swin.layernorm.bias"))
-    for name, y in outputs_of(back, images).items():
-        # The weights are the same; torch's own roundings differ between two runs.
-        scale = max(1, np.abs(in_float32[name]).max())
-        np.testing.assert_allclose(y, in_float32[name], rtol=1e-5, atol=1e-6 * scale)
+    check_again(outputs_of(back, images), in_float32)
     again = convert.from_huggingface(tmp_path / "ours")
     assert again.get_config() == ours.get_config()
 

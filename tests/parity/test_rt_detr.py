@@ -10,7 +10,7 @@ import transformers
 from transformers.models.rt_detr.modeling_rt_detr import RTDetrFrozenBatchNorm2d
 
 from keras_tfm import convert, heads, tasks
-from tests.parity.images import check_outputs, check_way_back
+from tests.parity.images import check_again, check_outputs, check_way_back
 from tests.parity.test_detr import draw_model
 
 pytestmark = pytest.mark.parity
@@ -97,10 +97,7 @@ def test_both_directions(seed, tmp_path):
     expected, in_float32 = outputs_of(copy.deepcopy(theirs).double(), images), outputs_of(theirs, images)
     check_outputs(outputs, expected, in_float32)
     back = check_way_back(theirs, ours, tmp_path)
-    for name, y in outputs_of(back, images).items():
-        # The weights are the same; torch's own roundings differ between two runs.
-        scale = max(1, np.abs(in_float32[name]).max())
-        np.testing.assert_allclose(y, in_float32[name], rtol=1e-5, atol=1e-6 * scale)
+    check_again(outputs_of(back, images), in_float32)
     for name in ("num_labels", "num_queries", "encoder_hidden_dim", "hidden_expansion", "num_denoising"):
         assert getattr(back.config, name) == getattr(theirs.config, name)
 
