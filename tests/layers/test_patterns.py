@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from keras import ops
 
 from keras_tfm.layers import BlockPattern, GridPattern, HeadProjections, PatternAttention, TilePattern
+from keras_tfm.layers.attention.patterns import tiles
 from keras_tfm.layers.cache import map_rows, repeat_rows
 from tests import contract
 from tests.contract import Case, floats, randomise
@@ -78,6 +80,60 @@ def test_blocks_and_tiles():
         ".........",
     ]
     assert seen_by(pattern, 4 * 9, 5, 9)[2:] == [".........", "11111....", "q........"]
+
+
+PATTERNS = {
+    "row": GridPattern("row", 6, prefix=5),
+    "column": GridPattern("column", 6, prefix=3),
+    "convolution": GridPattern("convolution", 6, prefix=2, kernel_size=2),
+    "full": GridPattern("full", 6),
+    "block": BlockPattern(7),
+    "tile": TilePattern((2, 3), (1, 1), columns=9),
+}
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("length", [1, 41, 60])
+@pytest.mark.parametrize("name", PATTERNS)
+def test_tiles_hold_what_their_queries_see(name, length, causal):
+    pattern, places = PATTERNS[name], np.arange(length)
+    expected = pattern.call(places, places) & (np.tri(length, dtype=bool) | (not causal))
+    found = tiles(pattern, length, causal)
+    if found is None:
+        assert name != "block" or length == 1
+        return
+    assert 2 * found.queries.size * found.keys.shape[1] < length**2
+    seen = np.zeros((length + 1, length + 1), bool)
+    for queries, keys in zip(found.queries, found.keys, strict=True):
+        seen[np.ix_(queries, keys)] = True
+    assert (seen[:length, :length] >= expected).all()
+    np.testing.assert_array_equal(found.queries.ravel()[found.places], places)
+
+
+@pytest.mark.parametrize("is_masked", [False, True])
+@pytest.mark.parametrize("name", ["row", "column", "block", "tile"])
+def test_tiles_give_what_all_scores_give(name, is_masked, monkeypatch):
+    """Outputs and gradients, with padding of some rows; a row of the batch is padding alone."""
+    rng = np.random.default_rng(3)
+    layer, length = PatternAttention(HeadProjections(2), PATTERNS[name]), 130
+    x = tf.constant(rng.normal(size=(3, length, WIDTH)), "float32")
+    mask = np.arange(length) < np.array([[length], [57], [0]]) if is_masked else None
+    layer.build(x.shape)
+    randomise(layer, 1)
+    assert tiles(PATTERNS[name], length)
+
+    def outputs():
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = layer(x, mask=mask, causal=True)
+            loss = tf.reduce_sum(y * tf.sin(tf.range(WIDTH, dtype="float32")))
+        return y, *tape.gradient(loss, [x, *(v.value for v in layer.trainable_variables)])
+
+    found = outputs()
+    monkeypatch.setattr(PatternAttention, "_tiles", lambda *args: None)
+    for y, expected in zip(found, outputs(), strict=True):
+        assert np.isfinite(y).all()
+        np.testing.assert_allclose(y, expected, atol=2e-6 * max(1, np.abs(expected).max()))
 
 
 def test_padding_before_a_prompt_takes_no_position():

@@ -7,16 +7,23 @@ query q sees, with causality:
                1 1 q .                . . q .     (kernel 2)     . 1 1 .
                . . . .                . . . .                    . 1 q .
 
+Neighbours see about the same keys. A pattern says which positions are, by the number of the `tile` in which
+each lies; over a whole sequence each tile then computes its scores with the keys that any of it sees.
+
 Ramesh et al. 2021, "Zero-Shot Text-to-Image Generation", appendix B.1; Child et al. 2019, "Generating Long
 Sequences with Sparse Transformers".
 """
 
-from typing import Any, Literal
+import functools
+from typing import Any, Literal, NamedTuple
 
 import keras
+import numpy as np
 from keras import ops
 
+from keras_tfm.layers.attention.functional import attention_scores
 from keras_tfm.layers.attention.multi_head import Attention
+from keras_tfm.layers.attention.tap import is_recorded
 from keras_tfm.layers.base import Layer, require_sizes
 from keras_tfm.layers.cache import Keys
 from keras_tfm.layers.masks import combine_masks
@@ -67,6 +74,12 @@ class GridPattern(Layer):
         }[self.kind]()
         return is_seen | (keys < 0) | (queries < 0)
 
+    def tile_of(self, positions):
+        """The column, or the row; the text's rows have numbers below 0."""
+        positions = positions - self.prefix
+        is_by_column = (positions >= 0) & (self.kind == "column")
+        return np.where(is_by_column, positions % self.columns, positions // self.columns)
+
     def _is_near(self, distance):
         return (distance >= 0) & (distance < self.kernel_size)
 
@@ -91,8 +104,12 @@ class BlockPattern(Layer):
 
     def call(self, queries, keys):
         """Positions (..., T) and (..., S) -> (..., T, S)."""
-        distance = queries[..., :, None] // self.length - keys[..., None, :] // self.length
+        distance = self.tile_of(queries)[..., :, None] - self.tile_of(keys)[..., None, :]
         return (distance == 0) | (distance == 1)
+
+    def tile_of(self, positions):
+        """The number of the block."""
+        return positions // self.length
 
     def compute_output_shape(self, queries_shape, keys_shape):
         return (*queries_shape, keys_shape[-1])
@@ -129,6 +146,11 @@ class TilePattern(Layer):
         in_rows = (rows >= -above) & (rows < height)
         return in_rows & (columns >= -beside) & (columns < width + beside)
 
+    def tile_of(self, positions):
+        """The number of the tile, which are counted line by line."""
+        rows, columns = positions // self.columns, positions % self.columns
+        return rows // self.tile[0] * self.columns + columns // self.tile[1]
+
     def compute_output_shape(self, queries_shape, keys_shape):
         return (*queries_shape, keys_shape[-1])
 
@@ -136,8 +158,9 @@ class TilePattern(Layer):
 class PatternAttention(Attention):
     """Causal self-attention to the positions that a `pattern` allows: (B, T, D) in and out.
 
-    Positions count from 0; while decoding, padding before a prompt takes none. All scores are computed, also
-    of positions that are not allowed. The other arguments are as in `Attention`.
+    Positions count from 0; while decoding, padding before a prompt takes none. A call on sequences of known
+    length computes the scores of `tiles`, where these are fewer than half of all; all other calls compute all
+    scores, also of positions that are not allowed. The other arguments are as in `Attention`.
 
     >>> projections = keras_tfm.layers.HeadProjections(num_heads=2)
     >>> pattern = keras_tfm.layers.GridPattern("column", columns=3)
@@ -158,11 +181,80 @@ class PatternAttention(Attention):
 
     def attend(self, query, keys, bias=None, training=None):
         """The averages (B, H, T, Kv) for queries (B, H, T, K) and `keys`: a `Keys` or a cache of them."""
+        in_tiles = self._tiles(query, keys) if bias is None else None
+        if in_tiles is not None:
+            return self._attend_in_tiles(query, keys, in_tiles, training)
         allowed = self.pattern(*unpadded_positions(query, keys))  # (T, S) or (B, T, S)
         allowed = allowed[None] if len(allowed.shape) == 2 else allowed
         mask = combine_masks(keys.attention_mask(query), allowed)
         weights = self.weigh(self.score(query, keys.key, bias), mask, training)
         return self.average(weights, keys.value)
+
+    def _tiles(self, query, keys):
+        """The `Tiles` of whole sequences, or None where all scores have to be computed."""
+        length = query.shape[2]
+        is_whole = isinstance(keys, Keys) and keys.query_positions is None and length == keys.key.shape[2]
+        is_of_keys = is_whole and (keys.mask is None or keys.mask.shape[2] == 1)
+        if length is None or not is_of_keys or self.heads_per_key > 1 or is_recorded():
+            return None
+        return tiles(self.pattern, length, keys.causal)
+
+    def _attend_in_tiles(self, query, keys, tiles, training):
+        length = query.shape[2]
+        columns = np.minimum(tiles.keys, length - 1)
+        query = ops.take(query, np.minimum(tiles.queries, length - 1), axis=2)  # (B, H, G, Q, K)
+        key = ops.take(keys.key, columns, axis=2)  # (B, H, G, S, K)
+        value = ops.take(keys.value, columns, axis=2)  # (B, H, G, S, Kv)
+        mask = self.pattern(tiles.queries, tiles.keys) & (tiles.keys < length)[:, None]  # (G, Q, S)
+        if keys.causal:
+            mask = mask & (tiles.keys[:, None] <= tiles.queries[..., None])
+        if keys.mask is not None:
+            mask = mask & ops.swapaxes(ops.take(keys.mask, columns, axis=3), 2, 3)  # (B, H, G, Q, S)
+        weights = self.weigh(attention_scores(query, key, self.scale), mask, training)
+        heads = self.average(weights, value)  # (B, H, G, Q, Kv)
+        heads = ops.reshape(heads, (*ops.shape(heads)[:2], -1, heads.shape[-1]))  # (B, H, G Q, Kv)
+        return ops.take(heads, tiles.places, axis=2)  # (B, H, T, Kv)
+
+
+class Tiles(NamedTuple):
+    """The positions of queries and keys in each of G tiles, arrays of NumPy.
+
+    - `queries` (G, Q) and `keys` (G, S): T in a tile that has fewer.
+    - `places` (T,): where each of the T queries stands among all G Q.
+    """
+
+    queries: np.ndarray
+    keys: np.ndarray
+    places: np.ndarray
+
+
+@functools.lru_cache(maxsize=64)
+def tiles(pattern: keras.layers.Layer, length: int, causal: bool = True) -> Tiles | None:
+    """The `Tiles` of a `pattern` over `length` positions; None unless they hold fewer than half of all
+    scores.
+
+    >>> keras_tfm.layers.attention.patterns.tiles(keras_tfm.layers.BlockPattern(2), 9).keys.tolist()
+    [[0, 1, 9, 9], [0, 1, 2, 3], [2, 3, 4, 5], [4, 5, 6, 7], [6, 7, 8, 9]]
+    """
+    positions = np.arange(length)
+    seen = pattern.call(positions, positions) & (np.tri(length, dtype=bool) | (not causal))
+    numbers = pattern.tile_of(positions)
+    members = [np.flatnonzero(numbers == number) for number in np.unique(numbers)]
+    queries = _table(members, length)
+    keys = _table([np.flatnonzero(seen[rows].any(axis=0)) for rows in members], length)
+    if 2 * queries.size * keys.shape[1] >= length**2:
+        return None
+    places = np.empty(length, "int32")
+    places[queries[queries < length]] = np.flatnonzero(queries < length)
+    return Tiles(queries, keys, places)
+
+
+def _table(rows, padding):
+    """Arrays of different lengths as rows of one, with `padding` behind the shorter ones."""
+    table = np.full((len(rows), max(map(len, rows), default=0)), padding, "int32")
+    for line, row in zip(table, rows, strict=True):
+        line[: len(row)] = row
+    return table
 
 
 def unpadded_positions(query, keys):
