@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         dot_product_attention,
         parameter_free_attention,
     )
+    from keras_tfm.layers.attention.gated import GatedAttention, GlobalAttention, OnColumns
     from keras_tfm.layers.attention.gaussian import GaussianBias, gaussian_bias
     from keras_tfm.layers.attention.grid_position import (
         GridPositionBias,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     )
     from keras_tfm.layers.attention.grid_rotary import GridRotaryEmbedding
     from keras_tfm.layers.attention.image_buckets import BucketedBias, BucketedContext
+    from keras_tfm.layers.attention.invariant_point import InvariantPointAttention
     from keras_tfm.layers.attention.multi_head import Attention, BlockwiseAttention, MultiHeadAttention
     from keras_tfm.layers.attention.on_scores import HeadMixing, SoftCap, TopK
     from keras_tfm.layers.attention.patterns import BlockPattern, GridPattern, PatternAttention, TilePattern
@@ -67,6 +69,13 @@ if TYPE_CHECKING:
     from keras_tfm.layers.dynamic_convolution import DynamicConvolution
     from keras_tfm.layers.embeddings import LearnedVectors, TokenAndPositionEmbedding, TokenEmbedding
     from keras_tfm.layers.feedforward import FeedForward
+    from keras_tfm.layers.frames import (
+        Frames,
+        frames_of_matrices,
+        frames_of_points,
+        identity_frames,
+        rotation_of_quaternion,
+    )
     from keras_tfm.layers.grid import FourierPositions, MapAttention, OnGrid
     from keras_tfm.layers.image_positions import GridPositionEmbedding, GridSines, SineGridPositionEncoding
     from keras_tfm.layers.masks import causal_mask, combine_masks, masked_mean, masked_softmax
@@ -129,7 +138,16 @@ if TYPE_CHECKING:
     from keras_tfm.layers.spectral import SpectralConvolution, SpectralDense
     from keras_tfm.layers.stacks import TransformerDecoder, TransformerEncoder
     from keras_tfm.layers.switch import SwitchFeedForward
+    from keras_tfm.layers.triangles import PairBias, TriangleAttention, TriangleMultiplication
     from keras_tfm.layers.tubelets import TubeletEmbedding, extract_tubelets
+    from keras_tfm.layers.two_tracks import (
+        OuterProductMean,
+        SequenceToPair,
+        SharedDropout,
+        TableResidual,
+        Transition,
+        TwoTrackBlock,
+    )
     from keras_tfm.layers.windows import WindowAttention, join_windows, shifted_window_mask, split_windows
 else:
     on_demand.begin(globals())

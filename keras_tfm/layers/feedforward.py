@@ -105,25 +105,26 @@ class FeedForward(SameShape):
         self.hidden_dropout = Dropout(dropout, name="dropout")
 
     def build(self, x_shape):
-        def dense(width, activation, name):
-            return Dense(
-                width,
-                activation,
-                use_bias=self.use_bias,
-                kernel_initializer=copy_of(self.kernel_initializer),
-                name=name,
-            )
-
+        activation = activation_of(self.activation)
         if self.gated:
-            self.gate = dense(self.intermediate_dim, activation_of(self.activation), "gate")
-            self.value = dense(self.intermediate_dim, None, "value")
+            self.gate = self._dense(self.intermediate_dim, "gate", activation)
+            self.value = self._dense(self.intermediate_dim, "value")
             self.gate.build(x_shape)
             self.value.build(x_shape)
         else:
-            self.hidden = dense(self.intermediate_dim, activation_of(self.activation), "hidden")
+            self.hidden = self._dense(self.intermediate_dim, "hidden", activation)
             self.hidden.build(x_shape)
-        self.output_projection = dense(x_shape[-1], None, "output")
+        self.output_projection = self._new_output(x_shape[-1])
         self.output_projection.build((*x_shape[:-1], self.intermediate_dim))
+
+    def _dense(self, width, name, activation=None):
+        initializer = copy_of(self.kernel_initializer)
+        return Dense(
+            width, activation, use_bias=self.use_bias, kernel_initializer=initializer, name=name
+        )
+
+    def _new_output(self, width):
+        return self._dense(width, "output")
 
     def call(self, x, training=None):
         """(..., D) -> (..., D)."""

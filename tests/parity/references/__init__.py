@@ -19,6 +19,9 @@ READERS = {
     "CompVis/taming-transformers taming/models/vqgan.py VQModel": "vqgan",
     "KNN_VisionTransformer.py VisionTransformer": "kvt",
     "VITA-Group/TransGAN models_search/ViT_custom.py Generator": "transgan",
+    "aqlaboratory/openfold openfold/model/evoformer.py EvoformerStack": "openfold.read_evoformer",
+    "aqlaboratory/openfold openfold/model/evoformer.py ExtraMSABlock": "openfold.read_extra",
+    "aqlaboratory/openfold openfold/model/structure_module.py StructureModule": "openfold.read_structure",
     "bychen515/GLiT glit_models.py": "glit",
     "PyPI DALL-E 0.1 dall_e Decoder": "discrete_vae.read_decoder",
     "PyPI DALL-E 0.1 dall_e Encoder": "discrete_vae.read_encoder",
@@ -86,6 +89,8 @@ READERS = {
     "timm.models.visformer.Visformer": "timm.read_visformer",
     "timm.models.xcit.Xcit": "timm.read_xcit",
     "tongtybj/TrTr models/trtr.py TRTR": "siamese.read_trtr",
+    "transformers 5.23 EsmFoldTriangularSelfAttentionBlock": "esmfold.read_block",
+    "transformers 5.23 EsmFoldingTrunk": "esmfold.read_trunk",
     "wilile26811249/ViTGAN models.py Discriminator": "vitgan.read_discriminator",
     "wilile26811249/ViTGAN models.py Generator": "vitgan.read_generator",
 }

@@ -1,0 +1,1 @@
+"""Models of proteins: from sequences to positions of atoms."""

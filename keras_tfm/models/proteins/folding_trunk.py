@@ -1,0 +1,256 @@
+"""ESMFold's trunk (Lin et al. 2023, "Evolutionary-scale prediction of atomic-level protein structure with a
+language model"): one sequence in place of AlphaFold's alignment.
+
+    sequence --> attention with a bias from pairs --> transition --+-------------------->
+                                                                   | products, differences     --> structure
+    pairs ---------------------------------------------------------+--> triangles --> transition
+
+A pass takes what the last one found. Weights and numbers are those of transformers' EsmFoldingTrunk.
+"""
+
+import dataclasses
+from typing import Annotated, Any
+
+import keras
+from keras import ops
+
+from keras_tfm.configs import Between, Config, Depth, Positive, Rate, Refusal, Size, Whole
+from keras_tfm.layers.attention.gated import GatedAttention
+from keras_tfm.layers.attention.invariant_point import InvariantPointAttention
+from keras_tfm.layers.base import Layer
+from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.triangles import PairBias
+from keras_tfm.layers.two_tracks import SequenceToPair, TwoTrackBlock
+from keras_tfm.models.base import ConfiguredModel, Trace
+from keras_tfm.models.proteins.embedders import PairPositionTable, distance_bins
+from keras_tfm.models.proteins.evoformer import EPSILON, run_two_tracks, triangle_parts
+from keras_tfm.models.proteins.structure import StructureModule
+
+# The place of CB beside N, CA and C: of a = b x c, b = CA - N and c = C - CA.
+BETA = (-0.58273431, 0.56802827, -0.54067466)
+PREVIOUS = ("previous_sequence", "previous_pair", "previous_bins")
+
+
+@dataclasses.dataclass(frozen=True)
+class FoldingTrunkConfig(Config):
+    """The sizes of a `FoldingTrunk`.
+
+    Args:
+        dim: the width of a residue.
+        head_dim: the width of a head of the sequence's attention.
+        pair_dim: the width of a pair, of the products of triangles' sides too.
+        pair_head_dim: the width of a head of the triangles' attention.
+        expansion: how many times wider transitions are.
+        position_limit: distances along the chain above it are one class.
+        num_bins: of distances that the last pass found.
+        structure_dim: the width of a residue in the structure module.
+        structure_pair_dim: the width of a pair there.
+        num_structure_layers: how often its weights are applied.
+        num_structure_heads: of its attention, each `structure_head_dim` wide.
+        num_query_points: of each head's queries and keys.
+        num_value_points: of each head's values.
+        angle_dim: the width of its layers for angles.
+        scale: how many angstroms a translation of 1 is.
+        dropout: of the sequence; pairs have twice as much.
+    """
+
+    dim: Size = 1024
+    head_dim: Size = 32
+    pair_dim: Size = 128
+    pair_head_dim: Size = 32
+    num_layers: Depth = 48
+    expansion: Size = 4
+    position_limit: Size = 32
+    num_bins: Size = 15
+    structure_dim: Size = 384
+    structure_pair_dim: Size = 128
+    num_structure_layers: Depth = 8
+    num_structure_heads: Size = 12
+    structure_head_dim: Size = 16
+    num_query_points: Size = 4
+    num_value_points: Size = 8
+    num_transitions: Depth = 1
+    angle_dim: Size = 128
+    num_angle_blocks: Whole = 2
+    scale: Positive = 10.0
+    dropout: Annotated[float, Between(0, 0.5, is_open=True)] = 0.0
+    structure_dropout: Rate = 0.1
+
+    def __post_init__(self):
+        super().__post_init__()
+        for name, width in (("head_dim", self.dim), ("pair_head_dim", self.pair_dim)):
+            if width % getattr(self, name):
+                raise Refusal(name, f"a divisor of {width}", getattr(self, name))
+
+    @property
+    def num_pair_heads(self):
+        """How many heads the triangles' attention has."""
+        return self.pair_dim // self.pair_head_dim
+
+    @property
+    def triangle_dim(self):
+        """The width of the products of triangles' sides."""
+        return self.pair_dim
+
+
+class FoldingTrunk(ConfiguredModel):
+    """Vectors of residues in, positions of atoms out, in one pass; `fold` makes several.
+
+    Inputs: `sequence` (B, N, D) and `pair` (B, N, N, P); `numbers` (B, N) of residues, 0 to 20;
+    `residue_index` (B, N) along the chain; `padding_mask` (B, N); and what the last pass found,
+    `previous_sequence`, `previous_pair` and `previous_bins` (B, N, N) of distances, zeros at first. Outputs:
+    `sequence_output`, `pair_output`, the outputs of a `StructureModule`, and `bins` of distances between CB.
+
+    >>> model = keras_tfm.models.FoldingTrunk.from_size("tiny")
+    >>> inputs = {"sequence": np.zeros((1, 5, 32)), "pair": np.zeros((1, 5, 5, 16))}
+    >>> inputs |= {"numbers": np.zeros((1, 5), "int32"), "residue_index": np.arange(5)[None]}
+    >>> inputs |= {"padding_mask": np.ones((1, 5), "bool")}
+    >>> model.fold(inputs, num_recycles=1)["positions"].shape
+    TensorShape([1, 2, 5, 14, 3])
+    """
+
+    config_class = FoldingTrunkConfig
+
+    def __init__(self, config: FoldingTrunkConfig, name: str = "folding_trunk", **kwargs: Any) -> None:
+        inputs = {
+            "sequence": keras.Input((None, config.dim), name="sequence"),
+            "pair": keras.Input((None, None, config.pair_dim), name="pair"),
+            "numbers": keras.Input((None,), dtype="int32", name="numbers"),
+            "residue_index": keras.Input((None,), dtype="int32", name="residue_index"),
+            "padding_mask": keras.Input((None,), dtype="bool", name="padding_mask"),
+            "previous_sequence": keras.Input((None, config.dim), name="previous_sequence"),
+            "previous_pair": keras.Input((None, None, config.pair_dim), name="previous_pair"),
+            "previous_bins": keras.Input((None, None), dtype="int32", name="previous_bins"),
+        }
+        trace = Trace()
+        outputs = trunk_outputs(config, trace, **inputs)
+        super().__init__(config, inputs, outputs, trace, name=name, **kwargs)
+
+    def fold(self, inputs, num_recycles=3):
+        """The outputs of the last of `num_recycles` + 1 passes for `inputs` without the last pass's.
+
+        Raises ValueError for a negative number.
+        """
+        return recycled(self, inputs, num_recycles)
+
+
+def recycled(model, inputs, num_recycles):
+    """The outputs of `model` after `num_recycles` + 1 passes."""
+    if num_recycles < 0:
+        raise ValueError(f"`num_recycles` must be at least 0; it is {num_recycles}.")
+    inputs = {name: ops.convert_to_tensor(x) for name, x in inputs.items()}
+    size = tuple(ops.shape(inputs["numbers"]))
+    config = model.config
+    shapes = ((*size, config.dim), (*size, size[1], config.pair_dim), (*size, size[1]))
+    dtypes = ("float32", "float32", "int32")
+    previous = {name: ops.zeros(s, t) for name, s, t in zip(PREVIOUS, shapes, dtypes, strict=True)}
+    for _ in range(num_recycles + 1):
+        outputs = model(inputs | previous)
+        values = (outputs[name] for name in ("sequence_output", "pair_output", "bins"))
+        previous = dict(zip(PREVIOUS, map(ops.stop_gradient, values), strict=True))
+    return outputs
+
+
+def trunk_outputs(
+    config,
+    trace,
+    sequence,
+    pair,
+    numbers,
+    residue_index,
+    padding_mask,
+    previous_sequence,
+    previous_pair,
+    previous_bins,
+):
+    """The outputs of one pass, a dictionary of symbols."""
+    sequence = sequence + LayerNormalization(EPSILON, name="previous_sequence_norm")(previous_sequence)
+    pair = pair + LayerNormalization(EPSILON, name="previous_pair_norm")(previous_pair)
+    pair = pair + keras.layers.Embedding(config.num_bins, config.pair_dim, name="bins")(previous_bins)
+    pair = pair + PairPositionTable(config.pair_dim, config.position_limit, name="position")(
+        residue_index, padding_mask
+    )
+    pair_mask = ops.logical_and(padding_mask[:, :, None], padding_mask[:, None])
+    blocks = [folding_block(config, f"block_{i}") for i in range(config.num_layers)]
+    sequence, pair = run_two_tracks(trace, "encoder", blocks, sequence, pair, padding_mask, pair_mask)
+    structure = StructureModule(
+        config.num_structure_layers,
+        InvariantPointAttention(
+            config.num_structure_heads,
+            config.structure_head_dim,
+            config.num_query_points,
+            config.num_value_points,
+        ),
+        config.num_transitions,
+        config.angle_dim,
+        config.num_angle_blocks,
+        config.scale,
+        config.structure_dropout,
+        name="structure",
+    )(
+        Dense(config.structure_dim, name="structure_sequence")(sequence),
+        Dense(config.structure_pair_dim, name="structure_pair")(pair),
+        numbers,
+        padding_mask,
+    )
+    bins = BetaBins(config.num_bins, name="beta_bins")(structure["positions"][:, -1])
+    return {"sequence_output": sequence, "pair_output": pair, **structure, "bins": bins}
+
+
+def folding_block(config, name):
+    """A block of the trunk: attention and a transition of the sequence, then of the pairs."""
+    num_heads = config.dim // config.head_dim
+
+    def part(branch):
+        return Residual(branch, LayerNormalization(EPSILON), "input", config.dropout)
+
+    sequence = {
+        "attention": part(GatedAttention(num_heads, config.head_dim)),
+        "transition": part(FeedForward(config.expansion * config.dim)),
+    }
+    pair = triangle_parts(config, config.pair_dim, 2 * config.dropout, across=("outgoing", "starting"))
+    pair["transition"] = part(FeedForward(config.expansion * config.pair_dim))
+    return TwoTrackBlock(
+        PairBias(num_heads, EPSILON),
+        Block(sequence),
+        SequenceToPair(config.pair_dim, epsilon=EPSILON),
+        Block(pair),
+        name=name,
+    )
+
+
+class BetaBins(Layer):
+    """The bins that distances between residues fall in, from atoms (B, N, 14, 3): (B, N, N), int32.
+
+    Distances are between CB, placed by N, CA and C, so that glycine has one too. The first bin ends at 3.375
+    angstroms and the last begins at 21.375, as in AlphaFold.
+    """
+
+    def __init__(self, num_bins: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.num_bins = num_bins
+
+    def call(self, positions):
+        """(B, N, 14, 3) -> (B, N, N)."""
+        return distance_bins(beta_positions(positions), 3.375, 21.375, self.num_bins)
+
+    def compute_output_spec(self, positions):
+        size, length = positions.shape[:2]
+        return keras.KerasTensor((size, length, length), "int32")
+
+
+def beta_positions(positions):
+    """The places (B, N, 3) of CB, from the N, CA and C of atoms (B, N, 14, 3)."""
+    nitrogen, alpha, carbon = (positions[:, :, i] for i in range(3))
+    b, c = alpha - nitrogen, carbon - alpha
+    return BETA[0] * ops.cross(b, c) + BETA[1] * b + BETA[2] * c + alpha
+
+
+# Lin et al. 2023, ESMFold's; tiny is this package's own.
+FoldingTrunk.sizes = {
+    "tiny": FoldingTrunkConfig(32, 8, 16, 8, 2, 2, 8, 8, 24, 16, 2, 2, 4, 2, 3, angle_dim=16),
+    "esmfold": FoldingTrunkConfig(),
+}
