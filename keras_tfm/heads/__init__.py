@@ -67,6 +67,23 @@ if TYPE_CHECKING:
     )
     from keras_tfm.heads.span_boundary import SpanBoundaryHead, SpanMaskedLM
     from keras_tfm.heads.span_finder import SpanCrossEntropy, SpanFinder, best_spans
+    from keras_tfm.heads.structure import (
+        StructureHead,
+        expected_aligned_error,
+        expected_score,
+        expected_tm,
+    )
+    from keras_tfm.heads.structure_losses import (
+        aligned_error_loss,
+        backbone_error,
+        confidence_loss,
+        distogram_loss,
+        frame_aligned_error,
+        local_distance_score,
+        masked_msa_loss,
+        sidechain_error,
+        torsion_loss,
+    )
     from keras_tfm.heads.target_detector import HeatmapDetector, TargetDetector
     from keras_tfm.heads.target_losses import HeatmapLoss, TargetLoss
     from keras_tfm.heads.text_to_codes import ModalityMask, TextToCodes, TextToCodesLoss

@@ -73,6 +73,7 @@ if TYPE_CHECKING:
         Frames,
         frames_of_matrices,
         frames_of_points,
+        frames_of_quaternions,
         identity_frames,
         rotation_of_quaternion,
     )
@@ -135,6 +136,7 @@ if TYPE_CHECKING:
     from keras_tfm.layers.relations import attention_cost, attention_from_convolution, local_attention_mask
     from keras_tfm.layers.rematerialization import rematerialize
     from keras_tfm.layers.residual_convolution import ResidualConvolution
+    from keras_tfm.layers.residues import residues
     from keras_tfm.layers.spectral import SpectralConvolution, SpectralDense
     from keras_tfm.layers.stacks import TransformerDecoder, TransformerEncoder
     from keras_tfm.layers.switch import SwitchFeedForward

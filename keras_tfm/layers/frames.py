@@ -6,6 +6,7 @@ All is computed in float32: angstroms in half precision would be wrong in the fi
 
 from typing import NamedTuple
 
+import numpy as np
 from keras import ops
 
 from keras_tfm.layers.masks import in_float32
@@ -104,6 +105,17 @@ def rotation_of_quaternion(quaternion: Tensor) -> Tensor:
     return ops.stack([ops.stack(row, axis=-1) for row in rows], axis=-2)
 
 
+def frames_of_quaternions(numbers: Tensor) -> Frames:
+    """The `Frames` of unit quaternions and places side by side (..., 7).
+
+    >>> frames = keras_tfm.layers.frames_of_quaternions(np.array([1.0, 0.0, 0.0, 0.0, 5.0, 6.0, 7.0]))
+    >>> frames.translation.numpy().tolist()
+    [5.0, 6.0, 7.0]
+    """
+    numbers = ops.convert_to_tensor(numbers)
+    return Frames(rotation_of_quaternion(numbers[..., :4]), in_float32(numbers[..., 4:]))
+
+
 def turned(quaternion, vector):
     """The unit quaternion (..., 4) of (1, b, c, d), the `vector` (..., 3) scaled to length 1, and then
     `quaternion` (algorithm 23).
@@ -117,6 +129,26 @@ def turned(quaternion, vector):
         d + a * z + b * y - c * x,
     ]
     return _unit(ops.stack(product, axis=-1))
+
+
+def squared_distances(positions):
+    """The squared distances of all pairs of `positions` (..., N, 3), in float32: (..., N, N)."""
+    positions = in_float32(ops.convert_to_tensor(positions))
+    return ops.sum(ops.square(positions[..., :, None, :] - positions[..., None, :, :]), axis=-1)
+
+
+def distance_bins(positions, nearest, farthest, num_bins):
+    """The bins, from 0, that the distances of `positions` (..., N, 3) fall in: (..., N, N), int32.
+
+    The `num_bins` - 1 edges lie evenly from `nearest` to `farthest`.
+    """
+    return bins_of(squared_distances(positions), nearest, farthest, num_bins)
+
+
+def bins_of(squares, nearest, farthest, num_bins):
+    """The bins, from 0, of distances whose squares are `squares` (...), as in `distance_bins`."""
+    edges = np.linspace(nearest, farthest, num_bins - 1, dtype="float32") ** 2
+    return ops.sum(ops.cast(squares[..., None] > edges, "int32"), axis=-1)
 
 
 def rotated(rotation, points):

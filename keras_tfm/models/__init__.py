@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from keras_tfm.models.proteins.evoformer import Evoformer, EvoformerConfig
     from keras_tfm.models.proteins.folding_trunk import FoldingTrunk, FoldingTrunkConfig
     from keras_tfm.models.proteins.structure import StructureModule
+    from keras_tfm.models.proteins.templates import TemplateAttention, TemplatePairs
     from keras_tfm.models.series.autoregressive import Autoregressive, AutoregressiveConfig
     from keras_tfm.models.text.albert import ALBERT, ALBERTConfig
     from keras_tfm.models.text.bart import BART, BARTConfig

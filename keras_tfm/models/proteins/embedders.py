@@ -12,7 +12,7 @@ from keras import ops
 
 from keras_tfm.layers.base import Layer, require_sizes
 from keras_tfm.layers.dense import Dense
-from keras_tfm.layers.masks import in_float32
+from keras_tfm.layers.frames import squared_distances
 from keras_tfm.layers.normalization import LayerNormalization
 
 FARTHEST = 1e8  # where the last bin of squared distances ends
@@ -168,18 +168,3 @@ class PairPositionTable(Layer):
 
     def compute_output_shape(self, index_shape, mask_shape=None):
         return (*index_shape, index_shape[1], self.dim)
-
-
-def squared_distances(positions):
-    """The squared distances of all pairs of `positions` (B, N, 3), in float32: (B, N, N)."""
-    positions = in_float32(positions)
-    return ops.sum(ops.square(positions[:, :, None] - positions[:, None]), axis=-1)
-
-
-def distance_bins(positions, nearest, farthest, num_bins):
-    """The bins, from 0, that the distances of `positions` (B, N, 3) fall in: (B, N, N), int32.
-
-    The `num_bins` - 1 edges lie evenly from `nearest` to `farthest`.
-    """
-    edges = np.linspace(nearest, farthest, num_bins - 1, dtype="float32") ** 2
-    return ops.sum(ops.cast(squared_distances(positions)[..., None] > edges, "int32"), axis=-1)

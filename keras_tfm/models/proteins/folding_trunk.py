@@ -21,11 +21,12 @@ from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import Block, Residual
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.frames import distance_bins
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.triangles import PairBias
 from keras_tfm.layers.two_tracks import SequenceToPair, TwoTrackBlock
 from keras_tfm.models.base import ConfiguredModel, Trace
-from keras_tfm.models.proteins.embedders import PairPositionTable, distance_bins
+from keras_tfm.models.proteins.embedders import PairPositionTable
 from keras_tfm.models.proteins.evoformer import EPSILON, run_two_tracks, triangle_parts
 from keras_tfm.models.proteins.structure import StructureModule
 

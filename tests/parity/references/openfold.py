@@ -6,10 +6,17 @@ from keras import ops
 from keras_tfm.convert.keymap import linear, norm, read_state
 from keras_tfm.convert.esmfold import gated_rows, structure_rows, triangle_rows
 from keras_tfm.layers.attention.invariant_point import InvariantPointAttention
+from keras_tfm.layers.blocks import Block
 from keras_tfm.layers.frames import rotation_of_quaternion
 from keras_tfm.layers.residues import residues
-from keras_tfm.models import Evoformer, EvoformerConfig, StructureModule
-from keras_tfm.models.proteins.evoformer import evoformer_block
+from keras_tfm.models import (
+    Evoformer,
+    EvoformerConfig,
+    StructureModule,
+    TemplateAttention,
+    TemplatePairs,
+)
+from keras_tfm.models.proteins.evoformer import evoformer_block, triangle_parts
 from keras_tfm.training.safetensors import CheckpointError
 from tests.parity.references.state import check_arguments
 
@@ -208,3 +215,48 @@ def layers_first(outputs, mask):
     """Outputs (B, L, N, ...) as (L, B, N, ...), 0 at padding."""
     arrays = {name: np.moveaxis(ops.convert_to_numpy(x), 1, 0) for name, x in outputs.items()}
     return {name: x * mask.reshape(1, *mask.shape, *[1] * (x.ndim - 3)) for name, x in arrays.items()}
+
+
+def read_templates(arguments, arrays):
+    """The stack of pairs of templates, and what pairs read of them."""
+    names = {
+        "c_t", "c_z", "c_hidden_tri_att", "c_hidden_tri_mul", "no_blocks", "no_heads", "pair_transition_n",
+        "tri_mul_first", "inf_stack", "inf_pointwise",
+    }  # fmt: skip
+    check_arguments(arguments, names, "templates")
+    heads = arguments["no_heads"], arguments["c_hidden_tri_att"]
+    config = EvoformerConfig(
+        num_pair_heads=heads[0],
+        pair_head_dim=heads[1],
+        triangle_dim=arguments["c_hidden_tri_mul"],
+        expansion=arguments["pair_transition_n"],
+    )
+    blocks = [
+        Block(
+            triangle_parts(config, arguments["c_t"], 0.0, attention_first=not arguments["tri_mul_first"]),
+            name=f"block_{i}",
+        )
+        for i in range(arguments["no_blocks"])
+    ]
+    stack = TemplatePairs(blocks, name="templates")
+    attention = TemplateAttention(*heads, name="attention")
+    pair, mask = arrays["pair"], arrays["template_mask"] > 0
+    attention(pair, stack(arrays["template_pair"], arrays["pair_mask"] > 0), mask)
+    theirs, weights = "template_pair_stack.", weights_of(arrays)
+    rows = [
+        *triangle_rows("templates/block_{}", f"{theirs}blocks.{{}}."),
+        *transition_rows("templates/block_{}/transition", f"{theirs}blocks.{{}}.pair_transition"),
+        *norm("templates/norm", f"{theirs}layer_norm"),
+    ]
+    read_state(stack, {key: x for key, x in weights.items() if key.startswith(theirs)}, rows)
+    theirs = "template_pointwise_attention."
+    ours = "attention/attention"
+    rows = [
+        *linear(f"{ours}/projections/query", f"{theirs}mha.linear_q"),
+        *linear(f"{ours}/projections/key_value", f"{theirs}mha.linear_k", f"{theirs}mha.linear_v"),
+        *linear(f"{ours}/output", f"{theirs}mha.linear_o"),
+    ]
+    read_state(attention, {key: x for key, x in weights.items() if key.startswith(theirs)}, rows)
+    templates = stack(arrays["template_pair"], arrays["pair_mask"] > 0)
+    outputs = {"features/template_pair_stack": templates, "pair_update": attention(pair, templates, mask)}
+    return inputs_of(arrays, "template_pair", "pair", "pair_mask", "template_mask"), outputs
