@@ -1,4 +1,6 @@
-"""ESMFold's weights (Lin et al. 2023): rows by transformers' names, and by OpenFold's where a part is AlphaFold's."""
+"""ESMFold's weights (Lin et al. 2023): rows by transformers' names. Parts that are AlphaFold's too have the
+names of OpenFold.
+"""
 
 import numpy as np
 
@@ -54,7 +56,9 @@ def block_rows(ours, theirs, num_heads, head_dim):
     return [
         *norm(f"{sequence}/attention/norm", f"{theirs}layernorm_1"),
         *weight(
-            f"{attention}/projections/query_key_value/kernel", f"{theirs}seq_attention.proj.weight", projection
+            f"{attention}/projections/query_key_value/kernel",
+            f"{theirs}seq_attention.proj.weight",
+            projection,
         ),
         *linear(f"{attention}/gate", f"{theirs}seq_attention.g_proj"),
         *linear(f"{attention}/output", f"{theirs}seq_attention.o_proj"),
@@ -84,7 +88,7 @@ def trunk_rows(config, theirs=""):
     return [
         *norm("previous_sequence_norm", f"{theirs}recycle_s_norm"),
         *norm("previous_pair_norm", f"{theirs}recycle_z_norm"),
-        *embedding("bins", f"{theirs}recycle_disto"),
+        *embedding("distance/embedding", f"{theirs}recycle_disto"),
         *embedding("position/embedding", f"{theirs}pairwise_positional_embedding.embedding"),
         *block_rows("block_{}", f"{theirs}blocks.{{}}.", config.dim // config.head_dim, config.head_dim),
         *linear("structure_sequence", f"{theirs}trunk2sm_s"),
@@ -130,7 +134,9 @@ def structure_rows(ours, theirs, sizes, points=""):
     for i in range(3):
         table += linear(f"{ours}/transition_{{}}/dense_{i}", f"{theirs}transition.layers.{{}}.linear_{i + 1}")
     for i in range(2):
-        table += linear(f"{ours}/angles/block_{{}}/dense_{i}", f"{theirs}angle_resnet.layers.{{}}.linear_{i + 1}")
+        table += linear(
+            f"{ours}/angles/block_{{}}/dense_{i}", f"{theirs}angle_resnet.layers.{{}}.linear_{i + 1}"
+        )
     return table
 
 
@@ -156,7 +162,7 @@ def query_key_values(num_heads, key_dim):
 
 
 def point_order(num_heads, num_query_points, num_value_points):
-    """(The order of points, all x before all y, as ours, a head's points with x, y, z; the widths of theirs)."""
+    """(The order of points, all x before all y, as ours, point by point; the widths of theirs)."""
     counts = num_query_points, num_query_points + num_value_points
     orders, first = [], 0
     for count in counts:
@@ -165,5 +171,3 @@ def point_order(num_heads, num_query_points, num_value_points):
         orders.append(places.transpose(1, 2, 0))  # (H, P, 3)
         first += size
     return np.concatenate(orders, axis=1).ravel(), tuple(3 * num_heads * count for count in counts)
-
-

@@ -119,8 +119,9 @@ def expected_aligned_error(logits: Tensor, farthest: float = 31.0) -> Tensor:
 
 
 def expected_tm(logits: Tensor, mask: Tensor | None = None, farthest: float = 31.0) -> Tensor:
-    """pTM, what the TM score (Zhang and Skolnick 2004) is expected to be, for the residue by whose frame it is
-    highest: (B,) for `logits` (B, N, N, bins) of aligned errors and `mask` (B, N), False at padding.
+    """pTM: the TM score (Zhang and Skolnick 2004) that is expected, by the residue's frame with the highest.
+
+    (B,) for `logits` (B, N, N, bins) of aligned errors and `mask` (B, N), False at padding.
 
     >>> keras_tfm.heads.expected_tm(np.zeros((1, 3, 3, 64))).shape
     TensorShape([1])

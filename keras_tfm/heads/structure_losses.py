@@ -1,8 +1,8 @@
 """What a predicted structure is wrong by: losses and scores of frames, angles, distances and confidences.
 
-Jumper et al. 2021, "Highly accurate protein structure prediction with AlphaFold", supplement, section 1.9. All
-give a number for each example (B,), in float32; places are in angstroms. Denominators and small numbers are
-OpenFold's (aqlaboratory/openfold).
+Jumper et al. 2021, "Highly accurate protein structure prediction with AlphaFold", supplement, section 1.9.
+All give a number for each example (B,), in float32; places are in angstroms. Denominators and small numbers
+are OpenFold's (aqlaboratory/openfold).
 """
 
 from keras import ops
@@ -16,9 +16,7 @@ from keras_tfm.layers.frames import (
     frames_of_quaternions,
     squared_distances,
 )
-from keras_tfm.layers.masks import in_float32
 from keras_tfm.layers.signatures import Tensor
-
 
 
 def frame_aligned_error(
@@ -45,13 +43,13 @@ def frame_aligned_error(
     0.001
     """
     local, true = (
-        f.with_axes(1).invert_apply(in_float32(ops.convert_to_tensor(x))[..., None, :, :])
+        f.with_axes(1).invert_apply(_float(x)[..., None, :, :])
         for f, x in ((frames, points), (true_frames, true_points))
     )  # (..., F, P, 3)
     distances = ops.sqrt(ops.sum(ops.square(local - true), axis=-1) + epsilon)
     if clamp is not None:
         distances = ops.minimum(distances, clamp)
-    frame_mask, point_mask = (ops.cast(mask, "float32") for mask in (frame_mask, point_mask))
+    frame_mask, point_mask = (_float(mask) for mask in (frame_mask, point_mask))
     errors = distances / scale * frame_mask[..., None] * point_mask[..., None, :]
     errors = ops.sum(errors, axis=-1) / (epsilon + ops.sum(point_mask, axis=-1, keepdims=True))
     return ops.sum(errors, axis=-1) / (epsilon + ops.sum(frame_mask, axis=-1))
@@ -78,7 +76,7 @@ def backbone_error(
     frames = frames_of_quaternions(trajectory)
     true = frames_of_matrices(true_frames)
     true = Frames(true.rotation[:, None], true.translation[:, None])
-    mask = ops.cast(mask, "float32")[:, None]
+    mask = _float(mask)[:, None]
 
     def error(limit):
         places = frames.translation, true.translation
@@ -87,7 +85,7 @@ def backbone_error(
 
     if clamped is None:
         return error(clamp)
-    clamped = ops.cast(clamped, "float32")
+    clamped = _float(clamped)
     return clamped * error(clamp) + (1 - clamped) * error(None)
 
 
@@ -128,8 +126,8 @@ def torsion_loss(
     chi_weight: float = 0.5,
     epsilon: float = 1e-6,
 ) -> Tensor:
-    """What the chi angles of all layers are wrong by, squared, and how far all angles' vectors are from length
-    1: (B,) (algorithm 27).
+    """What the chi angles of all layers are wrong by, squared, plus how far all angles' vectors are from the
+    length 1: (B,) (algorithm 27).
 
     `angles` and `unnormalized_angles` are (B, L, N, 7, 2), `true_chi` (B, N, 4, 2), `chi_mask` (B, N, 4),
     `mask` (B, N). Where `half_turns` (B, N, 4) is 1, which `keras_tfm.layers.residues` knows, half a turn
@@ -142,14 +140,14 @@ def torsion_loss(
     >>> round(float(loss[0]), 5)
     0.0
     """
-    predicted = in_float32(ops.convert_to_tensor(angles))[..., 3:, :]  # (B, L, N, 4, 2)
-    true_chi = in_float32(ops.convert_to_tensor(true_chi))
-    turned = true_chi * (1 - 2 * ops.cast(half_turns, "float32"))[..., None]
+    predicted = _float(angles)[..., 3:, :]  # (B, L, N, 4, 2)
+    true_chi = _float(true_chi)
+    turned = true_chi * (1 - 2 * _float(half_turns))[..., None]
     errors = [ops.sum(ops.square(x[:, None] - predicted), axis=-1) for x in (true_chi, turned)]
-    chi = _mean(ops.minimum(*errors), ops.cast(chi_mask, "float32")[:, None])
-    squares = ops.sum(ops.square(in_float32(ops.convert_to_tensor(unnormalized_angles))), axis=-1)
+    chi = _mean(ops.minimum(*errors), _float(chi_mask)[:, None])
+    squares = ops.sum(ops.square(_float(unnormalized_angles)), axis=-1)
     norms = ops.abs(ops.sqrt(squares + epsilon) - 1)  # (B, L, N, 7)
-    return chi_weight * chi + norm_weight * _mean(norms, ops.cast(mask, "float32")[:, None, :, None])
+    return chi_weight * chi + norm_weight * _mean(norms, _float(mask)[:, None, :, None])
 
 
 def local_distance_score(
@@ -164,7 +162,7 @@ def local_distance_score(
     """
     distances = ops.sqrt(squared_distances(positions) + epsilon)
     true = ops.sqrt(squared_distances(true_positions) + epsilon)
-    mask = ops.cast(mask, "float32")
+    mask = _float(mask)
     counts = ops.cast(true < cutoff, "float32") * mask[:, :, None] * mask[:, None]
     counts = counts * (1 - ops.eye(ops.shape(mask)[1]))
     errors = ops.abs(distances - true)
@@ -193,7 +191,7 @@ def confidence_loss(
     score = ops.stop_gradient(local_distance_score(positions, true_positions, mask, cutoff))
     num_bins = logits.shape[-1]
     bins = ops.minimum(ops.cast(ops.floor(score * num_bins), "int32"), num_bins - 1)
-    mask = ops.cast(mask, "float32")
+    mask = _float(mask)
     loss = ops.sum(_entropies(logits, bins) * mask, axis=-1) / (1e-10 + ops.sum(mask, axis=-1))
     return loss * _is_within(resolution, resolutions)
 
@@ -220,7 +218,7 @@ def masked_msa_loss(logits: Tensor, true_msa: Tensor, masked: Tensor) -> Tensor:
     >>> keras_tfm.heads.masked_msa_loss(np.zeros((1, 2, 3, 23)), hidden, np.ones((1, 2, 3))).shape
     TensorShape([1])
     """
-    masked = ops.cast(masked, "float32")
+    masked = _float(masked)
     total = ops.sum(_entropies(logits, true_msa) * masked, axis=(1, 2))
     return total / (1e-8 + ops.sum(masked, axis=(1, 2)))
 
@@ -253,15 +251,19 @@ def aligned_error_loss(
     return _pair_mean(_entropies(logits, bins), mask, 1e-8) * _is_within(resolution, resolutions)
 
 
+def _float(x):
+    return ops.cast(x, "float32")
+
+
 def _entropies(logits, labels):
     """The cross-entropy of `logits` (..., classes) for integer `labels` (...)."""
-    logits = in_float32(ops.convert_to_tensor(logits))
+    logits = _float(logits)
     return ops.sparse_categorical_crossentropy(ops.cast(labels, "int32"), logits, from_logits=True)
 
 
 def _pair_mean(values, mask, epsilon):
     """The mean of `values` (B, N, N) over pairs of residues in `mask` (B, N)."""
-    mask = ops.cast(mask, "float32")
+    mask = _float(mask)
     pairs = mask[:, :, None] * mask[:, None]
     return ops.sum(values * pairs, axis=(1, 2)) / (epsilon + ops.sum(pairs, axis=(1, 2)))
 

@@ -119,9 +119,7 @@ class FeedForward(SameShape):
 
     def _dense(self, width, name, activation=None):
         initializer = copy_of(self.kernel_initializer)
-        return Dense(
-            width, activation, use_bias=self.use_bias, kernel_initializer=initializer, name=name
-        )
+        return Dense(width, activation, use_bias=self.use_bias, kernel_initializer=initializer, name=name)
 
     def _new_output(self, width):
         return self._dense(width, "output")

@@ -34,9 +34,7 @@ class Frames(NamedTuple):
 
     def compose(self, other: "Frames") -> "Frames":
         """The frames that first do `other`, then these."""
-        return Frames(
-            _product(self.rotation, other.rotation), rotated(self.rotation, other.translation) + self.translation
-        )
+        return Frames(_product(self.rotation, other.rotation), self.apply(other.translation))
 
     def with_axes(self, count: int) -> "Frames":
         """The same with `count` axes of the size 1 behind the batch's, for points that have more axes."""
@@ -161,7 +159,8 @@ def rotated(rotation, points):
 
 def _product(first, second):
     """Products of matrices (..., 3, 3), whose leading axes broadcast."""
-    return ops.sum(first[..., :, :, None] * second[..., None, :, :], axis=-2)
+    # Not one product and a sum: TensorFlow broadcasts no more than six axes.
+    return sum(first[..., :, k, None] * second[..., k, None, :] for k in range(3))
 
 
 def _unit(x):

@@ -88,9 +88,10 @@ LETTERS = "".join(head[0] for head, _ in ENTRIES)  # in the order of their numbe
 NAMES = [head.split()[1] for head, _ in ENTRIES]
 # All names of atoms, in the order in which structures with a place for each keep them.
 ATOMS = (
-    "N CA C CB O CG CG1 CG2 OG OG1 SG CD CD1 CD2 ND1 ND2 OD1 OD2 SD CE CE1 CE2 CE3 NE NE1 NE2 "
-    "OE1 OE2 CH2 NH1 NH2 OH CZ CZ2 CZ3 NZ OXT"
-).split()
+    "N", "CA", "C", "CB", "O", "CG", "CG1", "CG2", "OG", "OG1", "SG", "CD", "CD1", "CD2", "ND1", "ND2",
+    "OD1", "OD2", "SD", "CE", "CE1", "CE2", "CE3", "NE", "NE1", "NE2", "OE1", "OE2", "CH2", "NH1",
+    "NH2", "OH", "CZ", "CZ2", "CZ3", "NZ", "OXT",
+)  # fmt: skip
 # Angles after which half a turn changes nothing: {letter: the number of chi, from 0}.
 HALF_TURNS = {"D": 1, "E": 2, "F": 1, "Y": 1}
 

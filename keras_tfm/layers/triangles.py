@@ -3,8 +3,8 @@
     outgoing                incoming               edges ik and jk, or ki and kj, update the edge ij, for
     i ----> k <---- j       i <---- k ----> j      all k: the third side of a triangle
 
-Jumper et al. 2021, "Highly accurate protein structure prediction with AlphaFold", supplement, algorithms 7 and
-11 to 14. What a layer normalises of its own input is the norm of the `Residual` around it.
+Jumper et al. 2021, "Highly accurate protein structure prediction with AlphaFold", supplement, algorithms 7
+and 11 to 14. What a layer normalises of its own input is the norm of the `Residual` around it.
 """
 
 from typing import Any
@@ -21,7 +21,9 @@ GATE = {"activation": "sigmoid", "kernel_initializer": "zeros", "bias_initialize
 
 
 class PairBias(Layer):
-    """A bias for the scores of `num_heads` heads from pairs: (B, N, N, D) -> (B, H, N, N). Algorithm 7, line 3.
+    """A bias for the scores of `num_heads` heads from pairs: (B, N, N, D) -> (B, H, N, N).
+
+    Algorithm 7, line 3, with the norm.
 
     >>> keras_tfm.layers.PairBias(num_heads=2)(np.ones((1, 5, 5, 8))).shape
     TensorShape([1, 2, 5, 5])
@@ -86,9 +88,7 @@ class TriangleMultiplication(SameShape):
     TensorShape([1, 5, 5, 8])
     """
 
-    def __init__(
-        self, hidden_dim: int, outgoing: bool = True, epsilon: float = 1e-5, **kwargs: Any
-    ) -> None:
+    def __init__(self, hidden_dim: int, outgoing: bool = True, epsilon: float = 1e-5, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         require_sizes(hidden_dim=hidden_dim)
         self.hidden_dim = hidden_dim

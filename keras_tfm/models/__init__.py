@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from keras_tfm.models.points.pct import PCT, PCTConfig
     from keras_tfm.models.points.point_transformer import PointTransformer, PointTransformerConfig
     from keras_tfm.models.pose.metro import METRO, METROConfig
+    from keras_tfm.models.proteins.alphafold import AlphaFold, AlphaFoldConfig
     from keras_tfm.models.proteins.embedders import InputEmbedder, PairPositionTable, RecyclingEmbedder
     from keras_tfm.models.proteins.evoformer import Evoformer, EvoformerConfig
     from keras_tfm.models.proteins.folding_trunk import FoldingTrunk, FoldingTrunkConfig

@@ -48,7 +48,7 @@ class InvariantPointAttention(Layer):
         epsilon: float = 1e-8,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(autocast=False, **kwargs)  # angstroms are wrong in lower precision
         sizes = {"num_query_points": num_query_points, "num_value_points": num_value_points}
         require_sizes(num_heads=num_heads, key_dim=key_dim, **sizes)
         self.num_heads = num_heads
@@ -75,6 +75,7 @@ class InvariantPointAttention(Layer):
         """(B, N, D) for `pair` (B, N, N, P), frames of `rotation` (B, N, 3, 3) and `translation` (B, N, 3),
         and `mask` (B, N), False at padding.
         """
+        x, pair = (ops.cast(y, self.compute_dtype) for y in (x, pair))
         frames = Frames(in_float32(rotation), in_float32(translation)).with_axes(1)
         query, key, value = split(self.query_key_value(x), (self.num_heads * self.key_dim,) * 3)
         query, key, value = (self._heads(part) for part in (query, key, value))  # (B, N, H, K)
@@ -101,14 +102,14 @@ class InvariantPointAttention(Layer):
         return ops.reshape(x, (*ops.shape(x)[:2], self.num_heads, x.shape[-1] // self.num_heads))
 
     def _points(self, x, frames):
-        """The points of queries, keys and values, placed in the frames and seen from outside: (B, N, H, P, 3)."""
+        """The points of queries, keys and values as seen from outside the frames: (B, N, H, P, 3)."""
         counts = (self.num_query_points, self.num_query_points, self.num_value_points)
         points = in_float32(self.points(x))
         size = ops.shape(points)[:2]
         points = ops.reshape(points, (*size, self.num_heads, sum(counts), 3))
         points = frames.with_axes(1).apply(points)
         first, second, _ = counts
-        return points[..., :first, :], points[..., first : first + second, :], points[..., first + second :, :]
+        return ops.split(points, (first, first + second), axis=3)
 
     def _distances(self, query_points, key_points):
         """What squared distances take from the scores: (B, H, N, N).

@@ -113,7 +113,7 @@ class RecyclingEmbedder(Layer):
     def __init__(
         self, num_bins: int = 15, nearest: float = 3.25, farthest: float = 20.75, **kwargs: Any
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(autocast=False, **kwargs)  # angstroms are wrong in lower precision
         require_sizes(num_bins=num_bins)
         self.num_bins = num_bins
         self.nearest = nearest
@@ -133,6 +133,7 @@ class RecyclingEmbedder(Layer):
         edges = np.linspace(self.nearest, self.farthest, self.num_bins, dtype="float32") ** 2
         squares = squared_distances(positions)[..., None]  # (B, N, N, 1)
         inside = ops.logical_and(squares > edges, squares < np.append(edges[1:], np.float32(FARTHEST)))
+        row, pair = (ops.cast(x, self.compute_dtype) for x in (row, pair))
         pair = self.pair_norm(pair)
         return self.msa_norm(row), pair + self.distance(ops.cast(inside, pair.dtype))
 

@@ -1,9 +1,9 @@
 """The Evoformer of AlphaFold (Jumper et al. 2021, "Highly accurate protein structure prediction with
 AlphaFold"): aligned sequences and pairs of residues, each of which updates the other.
 
-    alignment --> attention in rows --> in columns --> transition ------------------+-------->
-                    ^ bias                                                          | mean of outer products
-    pairs ----------+---------------------------------------------------------------+--> triangles --> transition
+    alignment --> attention in rows --> in columns --> transition ----+---------------->
+                    ^ bias                                            | mean of outer products
+    pairs ----------+-------------------------------------------------+--> triangles --> transition
 
 Supplement, section 1.6. Weights and numbers are OpenFold's (aqlaboratory/openfold), which has the authors'
 and hides transitions at padding.

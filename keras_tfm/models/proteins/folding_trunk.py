@@ -16,8 +16,7 @@ from keras import ops
 
 from keras_tfm.configs import Between, Config, Depth, Positive, Rate, Refusal, Size, Whole
 from keras_tfm.layers.attention.gated import GatedAttention
-from keras_tfm.layers.attention.invariant_point import InvariantPointAttention
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import Layer, require_sizes
 from keras_tfm.layers.blocks import Block, Residual
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
@@ -25,14 +24,20 @@ from keras_tfm.layers.frames import distance_bins
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.triangles import PairBias
 from keras_tfm.layers.two_tracks import SequenceToPair, TwoTrackBlock
-from keras_tfm.models.base import ConfiguredModel, Trace
+from keras_tfm.models.base import Trace
 from keras_tfm.models.proteins.embedders import PairPositionTable
 from keras_tfm.models.proteins.evoformer import EPSILON, run_two_tracks, triangle_parts
-from keras_tfm.models.proteins.structure import StructureModule
+from keras_tfm.models.proteins.recycling import RecyclingModel
+from keras_tfm.models.proteins.structure import structure_module
 
 # The place of CB beside N, CA and C: of a = b x c, b = CA - N and c = C - CA.
 BETA = (-0.58273431, 0.56802827, -0.54067466)
-PREVIOUS = ("previous_sequence", "previous_pair", "previous_bins")
+NEAREST, FARTHEST = 3.375, 21.375  # of the last pass's distances, in angstroms
+RECYCLED = {
+    "previous_sequence": "sequence_output",
+    "previous_pair": "pair_output",
+    "previous_betas": "betas",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,13 +102,13 @@ class FoldingTrunkConfig(Config):
         return self.pair_dim
 
 
-class FoldingTrunk(ConfiguredModel):
+class FoldingTrunk(RecyclingModel):
     """Vectors of residues in, positions of atoms out, in one pass; `fold` makes several.
 
     Inputs: `sequence` (B, N, D) and `pair` (B, N, N, P); `numbers` (B, N) of residues, 0 to 20;
     `residue_index` (B, N) along the chain; `padding_mask` (B, N); and what the last pass found,
-    `previous_sequence`, `previous_pair` and `previous_bins` (B, N, N) of distances, zeros at first. Outputs:
-    `sequence_output`, `pair_output`, the outputs of a `StructureModule`, and `bins` of distances between CB.
+    `previous_sequence`, `previous_pair` and `previous_betas` (B, N, 3), zeros at first. Outputs:
+    `sequence_output`, `pair_output`, the outputs of a `StructureModule`, and `betas`, the places of CB.
 
     >>> model = keras_tfm.models.FoldingTrunk.from_size("tiny")
     >>> inputs = {"sequence": np.zeros((1, 5, 32)), "pair": np.zeros((1, 5, 5, 16))}
@@ -114,6 +119,7 @@ class FoldingTrunk(ConfiguredModel):
     """
 
     config_class = FoldingTrunkConfig
+    recycled = RECYCLED
 
     def __init__(self, config: FoldingTrunkConfig, name: str = "folding_trunk", **kwargs: Any) -> None:
         inputs = {
@@ -124,35 +130,11 @@ class FoldingTrunk(ConfiguredModel):
             "padding_mask": keras.Input((None,), dtype="bool", name="padding_mask"),
             "previous_sequence": keras.Input((None, config.dim), name="previous_sequence"),
             "previous_pair": keras.Input((None, None, config.pair_dim), name="previous_pair"),
-            "previous_bins": keras.Input((None, None), dtype="int32", name="previous_bins"),
+            "previous_betas": keras.Input((None, 3), name="previous_betas"),
         }
         trace = Trace()
         outputs = trunk_outputs(config, trace, **inputs)
         super().__init__(config, inputs, outputs, trace, name=name, **kwargs)
-
-    def fold(self, inputs, num_recycles=3):
-        """The outputs of the last of `num_recycles` + 1 passes for `inputs` without the last pass's.
-
-        Raises ValueError for a negative number.
-        """
-        return recycled(self, inputs, num_recycles)
-
-
-def recycled(model, inputs, num_recycles):
-    """The outputs of `model` after `num_recycles` + 1 passes."""
-    if num_recycles < 0:
-        raise ValueError(f"`num_recycles` must be at least 0; it is {num_recycles}.")
-    inputs = {name: ops.convert_to_tensor(x) for name, x in inputs.items()}
-    size = tuple(ops.shape(inputs["numbers"]))
-    config = model.config
-    shapes = ((*size, config.dim), (*size, size[1], config.pair_dim), (*size, size[1]))
-    dtypes = ("float32", "float32", "int32")
-    previous = {name: ops.zeros(s, t) for name, s, t in zip(PREVIOUS, shapes, dtypes, strict=True)}
-    for _ in range(num_recycles + 1):
-        outputs = model(inputs | previous)
-        values = (outputs[name] for name in ("sequence_output", "pair_output", "bins"))
-        previous = dict(zip(PREVIOUS, map(ops.stop_gradient, values), strict=True))
-    return outputs
 
 
 def trunk_outputs(
@@ -165,40 +147,26 @@ def trunk_outputs(
     padding_mask,
     previous_sequence,
     previous_pair,
-    previous_bins,
+    previous_betas,
 ):
     """The outputs of one pass, a dictionary of symbols."""
     sequence = sequence + LayerNormalization(EPSILON, name="previous_sequence_norm")(previous_sequence)
     pair = pair + LayerNormalization(EPSILON, name="previous_pair_norm")(previous_pair)
-    pair = pair + keras.layers.Embedding(config.num_bins, config.pair_dim, name="bins")(previous_bins)
+    pair = pair + DistanceTable(config.num_bins, config.pair_dim, name="distance")(previous_betas)
     pair = pair + PairPositionTable(config.pair_dim, config.position_limit, name="position")(
         residue_index, padding_mask
     )
     pair_mask = ops.logical_and(padding_mask[:, :, None], padding_mask[:, None])
     blocks = [folding_block(config, f"block_{i}") for i in range(config.num_layers)]
     sequence, pair = run_two_tracks(trace, "encoder", blocks, sequence, pair, padding_mask, pair_mask)
-    structure = StructureModule(
-        config.num_structure_layers,
-        InvariantPointAttention(
-            config.num_structure_heads,
-            config.structure_head_dim,
-            config.num_query_points,
-            config.num_value_points,
-        ),
-        config.num_transitions,
-        config.angle_dim,
-        config.num_angle_blocks,
-        config.scale,
-        config.structure_dropout,
-        name="structure",
-    )(
+    structure = structure_module(config, "structure")(
         Dense(config.structure_dim, name="structure_sequence")(sequence),
         Dense(config.structure_pair_dim, name="structure_pair")(pair),
         numbers,
         padding_mask,
     )
-    bins = BetaBins(config.num_bins, name="beta_bins")(structure["positions"][:, -1])
-    return {"sequence_output": sequence, "pair_output": pair, **structure, "bins": bins}
+    betas = VirtualBetas(name="betas")(structure["positions"][:, -1])
+    return {"sequence_output": sequence, "pair_output": pair, **structure, "betas": betas}
 
 
 def folding_block(config, name):
@@ -223,31 +191,44 @@ def folding_block(config, name):
     )
 
 
-class BetaBins(Layer):
-    """The bins that distances between residues fall in, from atoms (B, N, 14, 3): (B, N, N), int32.
+class DistanceTable(Layer):
+    """A vector (B, N, N, `dim`) for the bin that a distance falls in, from places (B, N, 3), in angstroms.
 
-    Distances are between CB, placed by N, CA and C, so that glycine has one too. The first bin ends at 3.375
-    angstroms and the last begins at 21.375, as in AlphaFold.
+    The first bin ends at `NEAREST` and the last begins at `FARTHEST`.
     """
 
-    def __init__(self, num_bins: int, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(self, num_bins: int, dim: int, **kwargs: Any) -> None:
+        super().__init__(autocast=False, **kwargs)  # angstroms are wrong in lower precision
+        require_sizes(num_bins=num_bins, dim=dim)
         self.num_bins = num_bins
+        self.dim = dim
+        self.embedding = keras.layers.Embedding(num_bins, dim)
+
+    def build(self, positions_shape):
+        self.embedding.build(positions_shape)
 
     def call(self, positions):
-        """(B, N, 14, 3) -> (B, N, N)."""
-        return distance_bins(beta_positions(positions), 3.375, 21.375, self.num_bins)
+        """(B, N, 3) -> (B, N, N, dim)."""
+        return self.embedding(distance_bins(positions, NEAREST, FARTHEST, self.num_bins))
+
+    def compute_output_shape(self, positions_shape):
+        return (*positions_shape[:2], positions_shape[1], self.dim)
+
+
+class VirtualBetas(Layer):
+    """The places (B, N, 3) of CB by N, CA and C, of atoms (B, N, 14, 3): glycine has one too."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(autocast=False, **kwargs)  # angstroms are wrong in lower precision
+
+    def call(self, positions):
+        """(B, N, 14, 3) -> (B, N, 3)."""
+        nitrogen, alpha, carbon = (positions[:, :, i] for i in range(3))
+        b, c = alpha - nitrogen, carbon - alpha
+        return BETA[0] * ops.cross(b, c) + BETA[1] * b + BETA[2] * c + alpha
 
     def compute_output_spec(self, positions):
-        size, length = positions.shape[:2]
-        return keras.KerasTensor((size, length, length), "int32")
-
-
-def beta_positions(positions):
-    """The places (B, N, 3) of CB, from the N, CA and C of atoms (B, N, 14, 3)."""
-    nitrogen, alpha, carbon = (positions[:, :, i] for i in range(3))
-    b, c = alpha - nitrogen, carbon - alpha
-    return BETA[0] * ops.cross(b, c) + BETA[1] * b + BETA[2] * c + alpha
+        return keras.KerasTensor((*positions.shape[:2], 3), positions.dtype)
 
 
 # Lin et al. 2023, ESMFold's; tiny is this package's own.

@@ -12,14 +12,22 @@ from typing import Any
 
 from keras import ops
 
+from keras_tfm.inputs import as_integers, refuse_outside
 from keras_tfm.layers.attention.invariant_point import InvariantPointAttention
 from keras_tfm.layers.base import Layer, SameShape, require_sizes
 from keras_tfm.layers.dense import Dense
-from keras_tfm.layers.frames import Frames, frames_of_matrices, identity_frames, rotation_of_quaternion, turned
+from keras_tfm.layers.frames import (
+    Frames,
+    frames_of_matrices,
+    identity_frames,
+    rotation_of_quaternion,
+    turned,
+)
 from keras_tfm.layers.masks import in_float32
 from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.positions import outside_is_nan
 from keras_tfm.layers.regularization import Dropout
-from keras_tfm.layers.residues import NUM_GROUPS, residues
+from keras_tfm.layers.residues import LETTERS, NUM_GROUPS, residues
 
 NUM_ANGLES = NUM_GROUPS - 1  # omega, phi, psi, chi 1 to 4
 
@@ -88,15 +96,18 @@ class StructureModule(Layer):
 
     def call(self, single, pair, numbers, mask=None, training=None):
         """A dictionary, for `single` (B, N, D), `pair` (B, N, N, P), `numbers` (B, N) of residues, from 0 to
-        20 as in `residues`, and `mask` (B, N), False at padding.
+        20 as in `residues`, and `mask` (B, N), False at padding. Other numbers are refused with a ValueError;
+        in a graph they give NaN.
         """
+        numbers = as_integers(numbers, "numbers")
+        refuse_outside(numbers, len(LETTERS) + 1, "numbers")
         start = self.single_norm(single)
         pair = self.pair_norm(pair)
         x = self.single_projection(start)
         frames = identity_frames(ops.shape(x)[:2])
         quaternion = ops.zeros_like(frames.translation[..., :1])
         quaternion = ops.concatenate([quaternion + 1, frames.translation], axis=-1)  # (B, N, 4)
-        layers = []
+        quaternions, places, states = [], [], []
         for _ in range(self.num_layers):
             x = x + self.attention(x, pair, *frames, mask=mask)
             x = self.attention_norm(self.value_dropout(x, training=training))
@@ -104,25 +115,48 @@ class StructureModule(Layer):
                 x = transition(x)
             x = self.transition_norm(self.value_dropout(x, training=training))
             update = in_float32(self.frame_update(x))  # (B, N, 6)
-            moved = Frames(frames.rotation, frames.translation).apply(update[..., 3:])
+            place = frames.apply(update[..., 3:])
             quaternion = turned(quaternion, update[..., :3])
-            frames = Frames(rotation_of_quaternion(quaternion), moved)
-            scaled = frames.scaled(self.scale)
-            raw, angles = self.angles(x, start)
-            groups = group_frames(scaled, angles, numbers)
-            layers.append(
-                {
-                    "frames": ops.concatenate([quaternion, scaled.translation], axis=-1),
-                    "sidechain_frames": groups.matrices(),
-                    "unnormalized_angles": raw,
-                    "angles": angles,
-                    "positions": atom_positions(groups, numbers),
-                    "states": x,
-                }
-            )
+            for values, value in ((quaternions, quaternion), (places, place), (states, x)):
+                values.append(value)
             quaternion = ops.stop_gradient(quaternion)
-            frames = Frames(ops.stop_gradient(frames.rotation), frames.translation)
-        return {name: ops.stack([layer[name] for layer in layers], axis=1) for name in layers[0]}
+            frames = Frames(rotation_of_quaternion(quaternion), place)
+        quaternions, places, states = (ops.stack(x, axis=1) for x in (quaternions, places, states))
+        raw, angles = self.angles(states, start[:, None])  # (B, L, N, 7, 2)
+        frames = Frames(rotation_of_quaternion(quaternions), places * self.scale)
+        folded = [_layers_to_batch(x) for x in (*frames, angles)]
+        numbers = ops.repeat(numbers, self.num_layers, axis=0)  # (B L, N)
+        groups = group_frames(Frames(*folded[:2]), folded[2], numbers)
+        placed = {"sidechain_frames": groups.matrices(), "positions": atom_positions(groups, numbers)}
+        shape = ops.shape(states)[:2]
+        placed = {name: ops.reshape(y, (*shape, *ops.shape(y)[1:])) for name, y in placed.items()}
+        return {
+            "frames": ops.concatenate([quaternions, frames.translation], axis=-1),
+            "unnormalized_angles": raw,
+            "angles": angles,
+            "states": states,
+            **placed,
+        }
+
+
+def structure_module(config, name):
+    """The `StructureModule` of a model whose configuration has fields for it."""
+    attention = InvariantPointAttention(
+        config.num_structure_heads,
+        config.structure_head_dim,
+        config.num_query_points,
+        config.num_value_points,
+    )
+    return StructureModule(
+        config.num_structure_layers,
+        attention,
+        config.num_transitions,
+        config.angle_dim,
+        config.num_angle_blocks,
+        config.scale,
+        config.structure_dropout,
+        name=name,
+    )
 
 
 class SquareMLP(SameShape):
@@ -160,7 +194,7 @@ class SquareMLP(SameShape):
 
 class AngleNetwork(Layer):
     """The sines and cosines of seven angles from a residue's vector now and at the start (algorithm 20, lines
-    11 to 14): two of (B, N, D) in, two of (B, N, 7, 2) out, as they are and of length 1.
+    11 to 14): two of (..., D) in, two of (..., 7, 2) out, as they are and of length 1.
     """
 
     def __init__(self, dim: int, num_blocks: int, epsilon: float = 1e-8, **kwargs: Any) -> None:
@@ -186,42 +220,51 @@ class AngleNetwork(Layer):
         for block in self.blocks:
             y = block(y)
         y = in_float32(self.output_projection(ops.relu(y)))
-        y = ops.reshape(y, (*ops.shape(y)[:2], NUM_ANGLES, 2))  # (B, N, 7, 2)
+        y = ops.reshape(y, (*ops.shape(y)[:-1], NUM_ANGLES, 2))  # (..., 7, 2)
         squares = ops.sum(ops.square(y), axis=-1, keepdims=True)
         return y, y / ops.sqrt(ops.maximum(squares, self.epsilon))
 
 
 def group_frames(backbone, angles, numbers):
-    """The `Frames` (B, N, 8) of all groups of residues, seen from outside (algorithm 24).
+    """The `Frames` (..., N, 8) of all groups of residues, seen from outside (algorithm 24).
 
-    `backbone` are frames (B, N), `angles` (B, N, 7, 2) sines and cosines, `numbers` (B, N) of residues. Chi 2
-    to 4 each turn in the group before them.
+    `backbone` are frames (..., N), `angles` (..., N, 7, 2) sines and cosines, `numbers` (..., N) of residues.
+    Chi 2 to 4 each turn in the group before them.
     """
-    default = frames_of_matrices(_taken(residues().frames, numbers))  # (B, N, 8)
-    first = ops.concatenate([ops.zeros_like(angles[..., :1, :1]), ops.ones_like(angles[..., :1, :1])], -1)
-    sine, cosine = ops.unstack(ops.concatenate([first, angles], axis=-2), 2, axis=-1)  # (B, N, 8)
+    outside = outside_is_nan(numbers, len(LETTERS) + 1, "float32")[..., None, None]  # (..., N, 1, 1, 1)
+    default = frames_of_matrices(_taken(residues().frames, numbers) + outside)  # (..., N, 8)
+    sine, cosine = ops.unstack(angles, 2, axis=-1)  # (..., N, 7)
+    sine = ops.concatenate([ops.zeros_like(sine[..., :1]), sine], axis=-1)  # the backbone does not turn
+    cosine = ops.concatenate([ops.ones_like(cosine[..., :1]), cosine], axis=-1)  # (..., N, 8)
     zero, one = ops.zeros_like(sine), ops.ones_like(sine)
     rows = [(one, zero, zero), (zero, cosine, -sine), (zero, sine, cosine)]
-    turn = ops.stack([ops.stack(row, axis=-1) for row in rows], axis=-2)  # (B, N, 8, 3, 3)
-    groups = default.compose(Frames(turn, ops.zeros_like(default.translation)))
-    chain = [Frames(groups.rotation[:, :, i], groups.translation[:, :, i]) for i in range(NUM_GROUPS)]
+    turn = ops.stack([ops.stack(row, axis=-1) for row in rows], axis=-2)  # (..., N, 8, 3, 3)
+    groups = default.compose(Frames(turn, ops.stack([zero] * 3, axis=-1)))
+    chain = [Frames(groups.rotation[..., i, :, :], groups.translation[..., i, :]) for i in range(NUM_GROUPS)]
     for i in range(NUM_GROUPS - 3, NUM_GROUPS):
         chain[i] = chain[i - 1].compose(chain[i])
-    rotation, translation = (ops.stack(parts, axis=2) for parts in zip(*chain, strict=True))
-    return backbone.with_axes(1).compose(Frames(rotation, translation))
+    rotations, translations = zip(*chain, strict=True)
+    groups = Frames(ops.stack(rotations, axis=-3), ops.stack(translations, axis=-2))
+    return backbone.with_axes(1).compose(groups)
 
 
 def atom_positions(groups, numbers):
-    """The positions (B, N, 14, 3) of the atoms of residues with these `numbers`, 0 where there is none.
+    """The positions (..., N, 14, 3) of the atoms of residues with `numbers` (..., N), 0 where there is none.
 
-    `groups` are the `Frames` (B, N, 8) of their groups.
+    `groups` are the `Frames` (..., N, 8) of their groups.
     """
     tables = residues()
-    of_group = ops.one_hot(_taken(tables.groups, numbers), NUM_GROUPS)  # (B, N, 14, 8)
-    local = _taken(tables.positions, numbers)  # (B, N, 14, 3)
-    rotation = ops.sum(of_group[..., None, None] * groups.rotation[:, :, None], axis=3)  # (B, N, 14, 3, 3)
-    translation = ops.sum(of_group[..., None] * groups.translation[:, :, None], axis=3)
-    return Frames(rotation, translation).apply(local) * _taken(tables.exists, numbers)[..., None]
+    of_group = ops.one_hot(_taken(tables.groups, numbers), NUM_GROUPS)  # (..., N, 14, 8)
+    rotation = ops.sum(of_group[..., None, None] * groups.rotation[..., None, :, :, :], axis=-3)
+    translation = ops.sum(of_group[..., None] * groups.translation[..., None, :, :], axis=-2)
+    positions = Frames(rotation, translation).apply(_taken(tables.positions, numbers))
+    return positions * _taken(tables.exists, numbers)[..., None]
+
+
+def _layers_to_batch(x):
+    """(B, L, N, ...) -> (B L, N, ...)."""
+    size, count, *shape = ops.shape(x)
+    return ops.reshape(x, (size * count, *shape))
 
 
 def _taken(table, numbers):

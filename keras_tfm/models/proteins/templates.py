@@ -16,7 +16,8 @@ from keras_tfm.layers.two_tracks import masks_for
 class TemplatePairs(SameShape):
     """`blocks` for pairs, and a norm, for each of T templates: (B, T, N, N, D) in and out.
 
-    >>> block = keras_tfm.layers.Block({"transition": keras_tfm.layers.Residual(keras_tfm.layers.Transition(8))})
+    >>> transition = keras_tfm.layers.Residual(keras_tfm.layers.Transition(8))
+    >>> block = keras_tfm.layers.Block({"transition": transition})
     >>> keras_tfm.models.TemplatePairs([block])(np.ones((1, 2, 5, 5, 6))).shape
     TensorShape([1, 2, 5, 5, 6])
     """

@@ -6,8 +6,9 @@ from keras import ops
 from keras_tfm.convert.esmfold import block_rows, trunk_rows
 from keras_tfm.convert.keymap import embedding, read_state
 from keras_tfm.heads.structure import expected_score
+from keras_tfm.layers.frames import distance_bins
 from keras_tfm.models import FoldingTrunk, FoldingTrunkConfig, PairPositionTable
-from keras_tfm.models.proteins.folding_trunk import folding_block
+from keras_tfm.models.proteins.folding_trunk import FARTHEST, NEAREST, folding_block
 from tests.parity.references.openfold import PAIR_PARTS, inputs_of, layers_first, run_parts, weights_of
 from tests.parity.references.state import check_arguments
 
@@ -90,8 +91,9 @@ def read_trunk(arguments, arrays):
         outputs = model.fold(inputs, count)
         layers = {name: outputs[name] for name in ("frames", "angles", "positions")}
         layers = layers_first(layers, np.ones_like(arrays["mask"]))
-        ends = {"s_s": "sequence_output", "s_z": "pair_output", "distogram": "bins"}
+        ends = {"s_s": "sequence_output", "s_z": "pair_output"}
         layers |= {theirs: outputs[ours] for theirs, ours in ends.items()}
+        layers["distogram"] = distance_bins(outputs["betas"], NEAREST, FARTHEST, config.num_bins)
         found |= {f"recycles_{count}/{name}": x for name, x in layers.items()}
     return inputs_of(arrays, "sequence", "pair", "residue_index", "aatype", "mask"), found
 

@@ -149,9 +149,7 @@ def read_losses(arguments, arrays):
         "fape_backbone_clamped": heads.backbone_error(*backbone, None, clamp, *fape),
         "fape_backbone_mixed": heads.backbone_error(*backbone, x["use_clamped"], clamp, *fape),
         "chi_loss": heads.torsion_loss(*chi, *angle_options),
-        "lddt_loss": heads.confidence_loss(
-            x["lddt_logits"], *alpha, *resolution, arguments["lddt_cutoff"]
-        ),
+        "lddt_loss": heads.confidence_loss(x["lddt_logits"], *alpha, *resolution, arguments["lddt_cutoff"]),
         "distogram_loss": heads.distogram_loss(x["distogram_logits"], *distances),
         "masked_msa_loss": heads.masked_msa_loss(x["masked_msa_logits"], x["true_msa"], x["bert_mask"]),
         "tm_loss": heads.aligned_error_loss(
