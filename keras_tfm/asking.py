@@ -13,7 +13,11 @@ TASKS: dict[str, Any] = {}  # {name: class} of the tasks that are imported, user
 ITEMS = 10  # that are recommended to a user by default
 Draw = Annotated[
     str | None,
-    Option("folder for pictures, new ones or with boxes or masks drawn", default="none", metavar="FOLDER"),
+    Option(
+        "folder for pictures: new ones, images with boxes or masks drawn, or clouds from three sides",
+        default="none",
+        metavar="FOLDER",
+    ),
 ]
 Steps = Annotated[int, Between(1, 1_000)]
 Guidance = Annotated[float, Between(0, 100)]
@@ -40,6 +44,13 @@ class Labelling(Batched):
     probabilities: Annotated[
         bool, Option("the probabilities of all labels too, printed alone as a JSON object")
     ] = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Showing(Labelling):
+    """For tasks that choose among labels of what is drawn beside the answer."""
+
+    draw: Draw = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,6 +155,7 @@ VIDEOS = (
     "of them"
 )
 IMAGES_OR_VIDEOS = f"{IMAGES}; for a model of videos: {VIDEOS}"
+POINTS = "a cloud of points or a mesh; a folder of them, or of such folders; or a TABLE with paths of them"
 TRACKED = (
     "a video; a folder of frames, or in MOT's layout, or with img/ and groundtruth.txt; or a folder of such "
     "folders"
@@ -236,6 +248,12 @@ ASKED = {
         Labelling(batch_size=8),
         VIDEOS,
         "train a video classifier: a Transformer that sees what happens",
+    ),
+    "classify-points": Asked(
+        "points.point_classifier:PointClassifier",
+        Showing(),
+        POINTS,
+        "train a classifier of clouds of points: a Transformer that sees shapes",
     ),
     "track": Asked(
         "tracking.tracker:Tracker",

@@ -42,6 +42,7 @@ FOR_EVERYBODY = {
     "serving.examples",  # which examples are refused
     "serving.plugins",  # what entry points add
     "serving.image_headers",  # which image files are refused, and how they are turned
+    "serving.point_files",  # which clouds of points are refused, and which of their points are chosen
     "serving.video_files",  # which frames a clip has, and how they are decoded
     "training.model",
     "training.replicas",

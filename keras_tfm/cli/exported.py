@@ -19,7 +19,7 @@ from keras_tfm.serving.image_headers import FORMATS
 
 # The entries of which one is an answer as a line; others, and boxes, are printed as JSON.
 LINES = ("label", "tags", "text", "answer", "choice")
-FILES = "images", "canvas", "videos"  # the readers of files
+FILES = "images", "canvas", "videos", "clouds"  # the readers of files
 IMAGE_FILES = tuple(f".{name}" for name in ("jpg", *(kind.lower() for kind in FORMATS)))
 
 
@@ -37,8 +37,8 @@ class Exported:
         self.served: Any = serving.load(folder)
         names = self.served.inputs if is_saved_model else ()
         kind = content.get("reads", {}).get("kind")
-        self.reads_lines = kind not in FILES and not {"image_bytes", "images", "videos"} & {*names}
-        self.endings = None if kind == "videos" else IMAGE_FILES
+        self.reads_lines = kind not in FILES and not {"image_bytes", "images", "videos", "points"} & {*names}
+        self.endings = None if kind in ("videos", "clouds") or "points" in names else IMAGE_FILES
         self.config = argparse.Namespace(max_length=content.get("reads", {}).get("max_length"))
         self.record_fields = ("answer",)
 
@@ -48,7 +48,7 @@ class Exported:
             return read_input_lines(path)
         files = [file for part in files_of(path) for file in _files_in(pathlib.Path(part), self.endings)]
         if not files:
-            raise DataError(path, None, "expected files of images or videos, there are none")
+            raise DataError(path, None, "expected files of images, videos or points, there are none")
         return ((str(file), str(file)) for file in files)
 
     def inspect(self, examples: list) -> tuple[dict[int, str], int, list]:

@@ -94,7 +94,8 @@ def add_evaluate(group: Any, add_verb: Any) -> None:
     evaluate.add_argument("--columns", metavar="A,B", help="a table's columns, by names or numbers from 0")
     add_table_options(evaluate)
     explained = evaluate.add_argument_group(
-        "explanation", "Classes are explained on standard error (classify, classify-images, tag)."
+        "explanation",
+        "Classes are explained on standard error (classify, classify-images, classify-points, tag).",
     )
     explained.add_argument(
         "--errors",

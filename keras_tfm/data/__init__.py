@@ -14,6 +14,7 @@ target. A mask is True for tokens and False for padding.
     images                 (B, height, width, channels)  float32
     pixel_mask             (B, height, width)  bool      which pixels are not padding
     videos                 (B, frames, height, width, channels)  float32
+    points                 (B, points, 3)  float32   coordinates
     mask_positions         (B, M)    int32     where a masked language model predicts
     mask_weights           (B, M)    float32   0.0 for positions that only fill up the row
     span_boundaries        (B, M, 2) int32     the tokens before and after the span of each mask position
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     )
     from keras_tfm.data.batches.packing import PackedPairs
     from keras_tfm.data.batches.pairs import PairBatches, encode_prompts, encode_sources
+    from keras_tfm.data.batches.points import PointAugmentation, PointBatches
     from keras_tfm.data.batches.search_windows import TargetPairs
     from keras_tfm.data.batches.sentence_pairs import SentencePairs
     from keras_tfm.data.batches.streams import StreamBlocks, StreamSentencePairs
@@ -82,6 +84,11 @@ if TYPE_CHECKING:
     from keras_tfm.data.sources.masks import Masks, read_masks
     from keras_tfm.data.sources.mot import MOTBoxes, read_mot, write_mot
     from keras_tfm.data.sources.objects import Objects, read_objects
+    from keras_tfm.data.sources.points import (
+        LabelledPoints,
+        PointClouds,
+        read_labelled_points,
+    )
     from keras_tfm.data.sources.preprocessing import Preprocessing
     from keras_tfm.data.sources.questions import Answer, Questions, read_questions
     from keras_tfm.data.sources.ratings import Ratings, read_ratings

@@ -310,6 +310,21 @@ class Videos(Images):
         return {"videos": videos}, None
 
 
+class Clouds:
+    """Clouds of as many points as the model reads, (B, N, 3). Which points of a larger one are taken is
+    chosen before.
+    """
+
+    has_many_rows = False
+
+    def __init__(self, num_points, **options):
+        self._count = num_points
+
+    def ways(self):
+        points = tf.TensorSpec([None, self._count, 3], tf.float32, "points")
+        return {"serving_default": ([points], lambda points: ({"points": points}, None))}
+
+
 class CanvasImages(Images):
     """Whole images on a canvas of the model's size, given as `Images` are, beside their own sizes (B, 2). Of
     them is known whether they are files.
@@ -477,6 +492,7 @@ READERS = {
     "prompts": Prompts,
     "images": Images,
     "videos": Videos,
+    "clouds": Clouds,
     "canvas": CanvasImages,
 }
 ANSWERS = {

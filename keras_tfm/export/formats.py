@@ -150,6 +150,7 @@ def _write_around(folder, description, example):
     examples = {"images": '["photo.jpg"]', "words": '["Ada lives in Rome"]', "texts": '["a text"]'}
     examples |= {
         "canvas": examples["images"],
+        "clouds": '["chair.ply"]',
         "blanks": f'["a {description["answers"].get("blank")} text"]',
         "choices": '[("a text", ["a choice", "another"])]',
         "questions": '[("a question?", "a text with the answer")]',

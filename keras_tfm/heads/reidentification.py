@@ -15,6 +15,7 @@ from keras_tfm.layers.convolution import BatchNormalization
 from keras_tfm.layers.signatures import Backbone
 from keras_tfm.registry import register
 from keras_tfm.training.model import FunctionalModel
+from keras_tfm.training.replicas import rows_of_all_replicas
 
 
 class Reidentifier(ModelWithHead):
@@ -70,8 +71,8 @@ class ReidentificationLoss(keras.losses.Loss):
     Labels are identities (B,), predictions (B, 1 + P, `num_classes` + D). A vector's loss is the
     cross-entropy of its logits and the triplet loss log(1 + exp(p - n)), p its distance from the farthest
     vector of its own identity in the batch, n from the nearest of another; without another it is 0. A batch
-    has several images of each of several identities. Hermans et al. 2017, "In Defense of the Triplet Loss for
-    Person Re-Identification", section 2. Vectors of other replicas are not compared.
+    has several images of each of several identities, and is compared whole, on other replicas too. Hermans et
+    al. 2017, "In Defense of the Triplet Loss for Person Re-Identification", section 2.
 
     >>> loss = keras_tfm.heads.ReidentificationLoss(num_classes=2)
     >>> round(float(loss(np.array([0, 1]), np.array([[[9.0, -9.0, 50.0]], [[-9.0, 9.0, 0.0]]]))), 3)
@@ -91,23 +92,27 @@ class ReidentificationLoss(keras.losses.Loss):
         labels, predictions = ops.cast(labels, "int32"), ops.cast(predictions, "float32")
         labels = ops.reshape(labels, (-1,))
         num_vectors = predictions.shape[1]
+        logits, vectors = ops.split(predictions, [self.num_classes], axis=-1)  # (B, 1 + P, .)
+        (others, _), (other_labels, _) = map(rows_of_all_replicas, (vectors, labels))
         weights = [1.0] if num_vectors == 1 else [0.5] + [0.5 / (num_vectors - 1)] * (num_vectors - 1)
         total = 0.0
         for i, weight in enumerate(weights):
-            logits, vectors = ops.split(predictions[:, i], [self.num_classes], axis=-1)
-            entropies = ops.sparse_categorical_crossentropy(labels, logits, True)
-            total += weight * ops.sum(entropies + hardest_triplets(labels, vectors))
+            entropies = ops.sparse_categorical_crossentropy(labels, logits[:, i], True)
+            triplets = hardest_triplets(labels, vectors[:, i], other_labels, others[:, i])
+            total += weight * ops.sum(entropies + triplets)
         return [(total, ops.cast(ops.shape(labels)[0], "float32"))]
 
     def get_config(self):
         return {**super().get_config(), "num_classes": self.num_classes}
 
 
-def hardest_triplets(labels, vectors):
-    """log(1 + exp(p - n)) of each of the `vectors` (B, D), see `ReidentificationLoss`: (B,)."""
-    squares = ops.sum(ops.square(vectors[:, None] - vectors[None]), axis=-1)
+def hardest_triplets(labels, vectors, other_labels, others):
+    """log(1 + exp(p - n)) of each of the `vectors` (B, D), see `ReidentificationLoss`, among all `others` (S,
+    D) of the batch, of the identities `other_labels`: (B,).
+    """
+    squares = ops.sum(ops.square(vectors[:, None] - others[None]), axis=-1)  # (B, S)
     distances = ops.sqrt(ops.maximum(squares, 1e-12))  # the root of 0 has no gradient
-    is_same = labels[:, None] == labels[None]
+    is_same = labels[:, None] == other_labels[None]
     farthest = ops.max(ops.where(is_same, distances, 0.0), axis=1)
     nearest = ops.min(ops.where(is_same, float("inf"), distances), axis=1)
     return ops.softplus(farthest - nearest)

@@ -204,6 +204,25 @@ def not_video(example):
     return not_image(example[0]) if len(example) else "expected two frames or more, there are none"
 
 
+def not_cloud(example):
+    """A cloud of points is a file, given by its path or its bytes, or an array (N, 3) of finite numbers."""
+    if isinstance(example, str | bytes) or hasattr(example, "__fspath__"):
+        return None
+    try:
+        array = np.asarray(example)
+    except ValueError:  # lists of several lengths
+        array = np.zeros(0)
+    if array.ndim != 2 or array.shape[1] != 3 or array.dtype.kind not in "iuf":
+        return f"expected points, an array (N, 3) or a file's path or bytes, got {shown(example)}"
+    if not len(array):
+        return "expected points, there are none"
+    are_finite = np.isfinite(array).all(axis=1)
+    if are_finite.all():
+        return None
+    place = int(are_finite.argmin())
+    return f"expected finite coordinates, point {place} is {tuple(array[place].tolist())}"
+
+
 MOST_MARKS = 3  # runs of marks that are split off at each end of a word: ." is two
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from .entries import chosen
 from .image_readers import Images, ImagesOnCanvas
+from .point_readers import Clouds
 from .reading import Plain
 from .text_readers import Blanks, Choices, Prompts, Questions, Texts, Words
 from .video_readers import Videos
@@ -18,6 +19,7 @@ READERS: dict[str, Any] = {
     "images": Images,
     "canvas": ImagesOnCanvas,
     "videos": Videos,
+    "clouds": Clouds,
 }
 
 

@@ -26,6 +26,7 @@ from .examples import (
 )
 from .files import LAYOUT, NAME, SAVED_MODEL_NAME, check_files, digests_in, read_object
 from .image_readers import bytes_of, from_0_to_1
+from .point_files import cloud_of, sampled
 from .readers import reader_of
 from .reading import refused_or
 from .runtimes import RUNTIMES
@@ -69,7 +70,8 @@ class Served(Answerer):
 
     Examples are strings; for pairs, tuples of two; for words, lists of strings; for choices, (text, [choice,
     ...]); for questions, (question, context); for images, arrays or the paths or bytes of image files; for
-    videos, arrays (T, H, W, C), or the paths of video files or of folders of frames.
+    videos, arrays (T, H, W, C), or the paths of video files or of folders of frames; for clouds of points,
+    arrays (N, 3), or the paths or bytes of their files.
     `served.run(inputs)` computes the function of numbers alone, of which `served.read(examples)` gives the
     inputs, {name: array}; of a task that writes texts it is a `decoder`, which gives {"ids": the ids that are
     written for each row, with the end token}.
@@ -185,6 +187,11 @@ def inputs_of(names, examples):
 
         refuse_rows(reasons(examples, not_clip))
         return {"videos": np.stack([from_0_to_1(video) for video in examples])}
+    if "points" in names:
+        count = names["points"].shape[1]
+        read = [refused_or(cloud_of, example, count) for example in examples]
+        refuse_rows({row: str(x) for row, x in enumerate(read) if isinstance(x, Refused)})
+        return {"points": np.stack([sampled(points, count) for points in read]).astype("float32")}
     if "frame_bytes" in names:
         length = names["frame_bytes"].shape[1]
         read = [refused_or(frames_of, example, length) for example in examples]

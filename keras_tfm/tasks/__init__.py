@@ -17,6 +17,7 @@ ChoiceAnswerer        choose            see data.Choices           choices -> in
 SentenceEncoder       sentence-vectors  -                          [str] -> vectors  -
 ImageClassifier       classify-images   (images, labels)           images -> names   (images, labels)
 VideoClassifier       classify-videos   (videos, labels)           videos -> names   (videos, labels)
+PointClassifier       classify-points   (clouds, labels)           clouds -> names   (clouds, labels)
 Tracker               track             (videos, boxes)            videos -> tracks  as for fit
 ImagePretrainer       pretrain-images   images                     images -> vectors (images, labels)
 VideoPretrainer       pretrain-videos   videos                     videos -> vectors (videos, labels)
@@ -61,6 +62,8 @@ if TYPE_CHECKING:
     from keras_tfm.tasks.images.pretraining import ImagePretrainerConfig
     from keras_tfm.tasks.images.probes import linear_probe, nearest_neighbours
     from keras_tfm.tasks.learning import LearningTask, ModelOptions
+    from keras_tfm.tasks.points.point_classifier import PointClassifier, PointClassifierConfig
+    from keras_tfm.tasks.points.point_families import FAMILIES as POINT_FAMILIES
     from keras_tfm.tasks.ratings.recommender import Recommender, RecommenderConfig
     from keras_tfm.tasks.segmentation.config import SegmenterConfig
     from keras_tfm.tasks.segmentation.segmenter import Segmenter

@@ -1,4 +1,4 @@
-"""What tasks share that choose one of several classes for an image or a video."""
+"""What tasks share that choose one of several classes for an image, a video or a cloud of points."""
 
 import abc
 import dataclasses
@@ -9,9 +9,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 import keras
 import numpy as np
 
-from keras_tfm.configs import Between, Field, FieldError, Natural, Option, Rate, Size
+from keras_tfm.configs import Between, Config, Field, FieldError, Natural, Option, Rate, Size
 from keras_tfm.data.batches.augmentation import Augmentation
-from keras_tfm.data.batches.epochs import HeldOut
+from keras_tfm.data.batches.epochs import Batches, HeldOut
 from keras_tfm.data.batches.images import ImageBatches
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.heads.classification import classification_loss, soft_classification_loss
@@ -32,8 +32,8 @@ SOME = 200  # answers, to see whether all are the same
 
 
 @dataclasses.dataclass(frozen=True)
-class ClassesConfig(Preprocessing):
-    """The classes, the head, and the preprocessing of a task that chooses among classes.
+class ClassNames(Config):
+    """The classes, and the head that chooses among them.
 
     Args:
         class_names: strings, or integers, in the order of the logits.
@@ -53,6 +53,11 @@ class ClassesConfig(Preprocessing):
                 f"`class_names` must be different strings, or integers, two at least; they are {names}."
             )
         super().__post_init__()
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassesConfig(ClassNames, Preprocessing):
+    """`ClassNames`, and how images, or the frames of videos, are prepared."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +99,7 @@ class Augmented(WeightedClasses):
 
 
 class ClassifyingTask(MediaTask, FineTunedTask):
-    """A task that gives each input one of the `class_names` of its `config`, a `ClassesConfig`. Its `unit`
+    """A task that gives each input one of the `class_names` of its `config`, a `ClassNames`. Its `unit`
     is the plural of what it reads, and the name of that column of examples. Abstract.
     """
 
@@ -103,17 +108,13 @@ class ClassifyingTask(MediaTask, FineTunedTask):
     held_out = HeldOut(0.1, least=100)
     gives_new_heads = True
     top: ClassVar[int | None] = None  # `evaluate` counts whether the class is among so many likeliest, too
-    make_batches: ClassVar[Any] = ImageBatches
+    more_sizes: ClassVar[tuple[str, ...]] = ()  # options, beside the model's own, that choose another size
     config: Any
     class_names: np.ndarray
 
     @abc.abstractmethod
     def check_inputs(self, inputs: Any) -> Any:
-        """The inputs in the form that `make_batches` takes; ValueError for anything else."""
-
-    @abc.abstractmethod
-    def prepare(self, inputs: Any) -> Any:
-        """Raw inputs as the model's input. Works in a graph and eagerly."""
+        """The inputs in the form that `batches` takes; ValueError for anything else."""
 
     @property
     @abc.abstractmethod
@@ -128,47 +129,26 @@ class ClassifyingTask(MediaTask, FineTunedTask):
         changes: Mapping[str, Any],
         **fields: Any,
     ) -> Self:
-        if fields.get("image_size") is not None:
-            changes = {**changes, "image_size": fields["image_size"]}
         make: Any = cls
         task = make(options.model(changes), np.unique(examples[1]), **fields)
+        flags = ["--family", "--size", *options.set_here.values(), *cls.more_sizes]
         LOG.info(
-            "a new %s, %s: %s become %s; %s and --image-size choose others, --from starts from trained "
-            "weights",
+            "a new %s, %s: %s become %s; %s and %s choose others, --from starts from trained weights",
             type(task.model.backbone).__name__,
             options.size,
             cls.unit,
             task.input_size,
-            ", ".join(["--family", "--size", *options.set_here.values()]),
+            ", ".join(flags[:-1]),
+            flags[-1],
         )
         return task
 
-    def batches(
-        self, examples: tuple[Any, np.ndarray], training: Any, is_validation: bool = False
-    ) -> ImageBatches:
-        augmentation = augmentation_of(training)
-        is_soft = augmentation.is_soft or getattr(training, "teacher", None) is not None
-        learning: dict[str, Any] = {
-            "seed": training.seed,
-            "max_shift": training.max_shift,
-            "augmentation": augmentation,
-        }
-        batches = self.make_batches(
-            *examples,
-            self.prepare,
-            training.batch_size,
-            num_classes=len(self.class_names) if is_soft else None,
-            **({} if is_validation else learning),
-        )
-        if not is_validation:
-            names = list(map(str, self.class_names))
-            batches.class_weights = class_weights(training, np.asarray(examples[1]), names)
-        return batches
+    def weigh_classes(self, batches: Batches, examples: tuple[Any, np.ndarray], training: Any) -> None:
+        """Give batches to train on the weights of their labels' classes."""
+        names = list(map(str, self.class_names))
+        batches.class_weights = class_weights(training, np.asarray(examples[1]), names)
 
     def objective(self, training: Any) -> dict[str, Any]:
-        if augmentation_of(training).is_soft:
-            loss = soft_classification_loss()
-            return {"loss": loss, "weighted_metrics": [keras.metrics.CategoricalAccuracy(name="accuracy")]}
         accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
         return {"loss": classification_loss(), "weighted_metrics": [accuracy]}
 
@@ -183,7 +163,10 @@ class ClassifyingTask(MediaTask, FineTunedTask):
         self, inputs: Any, /, probabilities: bool = False, batch_size: int = 64
     ) -> list[dict[str, Any]]:
         """ "answer" and "confidence", the probability of the class; see `Task.records`."""
-        values = self.probabilities(inputs, batch_size)
+        return self.records_in(self.probabilities(inputs, batch_size), probabilities)
+
+    def records_in(self, values: np.ndarray, probabilities: bool) -> list[dict[str, Any]]:
+        """The `records` of probabilities (B, classes)."""
         names = self.config.class_names
         answers = [names[place] for place in values.argmax(-1)]
         return records_of(answers, values.max(-1), names, values if probabilities else None)
@@ -240,6 +223,56 @@ class ClassifyingTask(MediaTask, FineTunedTask):
     def some_answers(self, validation: tuple[Any, np.ndarray]) -> list:
         inputs, _ = rows_of(validation, np.arange(min(SOME, len(validation[1]))))
         return self.predict(inputs).tolist()
+
+
+class VisualClassifyingTask(ClassifyingTask):
+    """A `ClassifyingTask` of images or videos, whose `config` is a `ClassesConfig`. Abstract."""
+
+    more_sizes = ("--image-size",)
+    make_batches: ClassVar[Any] = ImageBatches
+
+    @abc.abstractmethod
+    def prepare(self, inputs: Any) -> Any:
+        """Raw inputs as the model's input. Works in a graph and eagerly."""
+
+    @classmethod
+    def make(
+        cls,
+        examples: tuple[Any, np.ndarray],
+        options: ImageOptions,
+        changes: Mapping[str, Any],
+        **fields: Any,
+    ) -> Self:
+        if fields.get("image_size") is not None:
+            changes = {**changes, "image_size": fields["image_size"]}
+        return super().make(examples, options, changes, **fields)
+
+    def batches(
+        self, examples: tuple[Any, np.ndarray], training: Any, is_validation: bool = False
+    ) -> ImageBatches:
+        augmentation = augmentation_of(training)
+        is_soft = augmentation.is_soft or getattr(training, "teacher", None) is not None
+        learning: dict[str, Any] = {
+            "seed": training.seed,
+            "max_shift": training.max_shift,
+            "augmentation": augmentation,
+        }
+        batches = self.make_batches(
+            *examples,
+            self.prepare,
+            training.batch_size,
+            num_classes=len(self.class_names) if is_soft else None,
+            **({} if is_validation else learning),
+        )
+        if not is_validation:
+            self.weigh_classes(batches, examples, training)
+        return batches
+
+    def objective(self, training: Any) -> dict[str, Any]:
+        if not augmentation_of(training).is_soft:
+            return super().objective(training)
+        loss = soft_classification_loss()
+        return {"loss": loss, "weighted_metrics": [keras.metrics.CategoricalAccuracy(name="accuracy")]}
 
 
 def augmentation_of(training: Augmented) -> Augmentation:

@@ -26,6 +26,7 @@ SLOW = (
     "docs/guides/fine_tune.md",
     "docs/guides/own_data.md",
     "docs/guides/pictures.md",
+    "docs/guides/points.md",
     "docs/guides/serve.md",
 )  # each trains
 PACKAGES = (

@@ -67,6 +67,12 @@ def video_classifier():
     return videos()
 
 
+def point_classifier():
+    from tests.tasks.test_every_task import clouds
+
+    return clouds()
+
+
 MAKERS = {
     "translate": translator,
     "generate": generator,
@@ -74,6 +80,7 @@ MAKERS = {
     "sentence-vectors": sentence_encoder,
     "classify-images": image_classifier,
     "classify-videos": video_classifier,
+    "classify-points": point_classifier,
     "recommend": recommender,
     "match-images": matcher,
     "caption": captioner,

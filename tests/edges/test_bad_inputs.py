@@ -11,13 +11,14 @@ from tests.edges import (
     bad_images,
     bad_inputs,
     bad_matching,
+    bad_points,
     bad_ratings,
     bad_records,
     bad_vectors,
     bad_videos,
 )
 
-FILES = bad_images, bad_inputs, bad_matching, bad_ratings, bad_records, bad_vectors, bad_videos
+FILES = bad_images, bad_inputs, bad_matching, bad_points, bad_ratings, bad_records, bad_vectors, bad_videos
 BAD = [bad for file in FILES for bad in file.BAD]
 
 SECONDS = 10  # of CPU time; what makes no model takes some milliseconds

@@ -12,10 +12,14 @@ from tests.models.test_transreid import INPUTS, SMALL
 
 def test_hardest_triplets_by_hand():
     vectors = np.array([[0.0, 0], [3, 0], [0, 4], [0, 5]], "float32")
-    y = hardest_triplets(np.array([7, 7, 2, 2]), vectors).numpy()
+    labels = np.array([7, 7, 2, 2])
+    y = hardest_triplets(labels, vectors, labels, vectors).numpy()
     expected = np.log1p(np.exp([3 - 4, 3 - 5, 1 - 4, 1 - 5]))
     np.testing.assert_allclose(y, expected, rtol=1e-5)
-    alone = hardest_triplets(np.array([7, 7, 7, 7]), vectors)
+    part = hardest_triplets(labels[1:3], vectors[1:3], labels, vectors)  # of one replica
+    np.testing.assert_allclose(part, expected[1:3], rtol=1e-5)
+    labels = np.array([7, 7, 7, 7])
+    alone = hardest_triplets(labels, vectors, labels, vectors)
     np.testing.assert_array_equal(alone, np.zeros(4))  # none of another identity
 
 
@@ -26,7 +30,8 @@ def test_half_of_the_loss_is_the_whole_vectors():
     for i in range(3):
         parts.append(float(loss(labels, predictions[:, i : i + 1])))
         log = predictions[:, i, :2] - np.log(np.exp(predictions[:, i, :2]).sum(-1, keepdims=True))
-        triplets = hardest_triplets(labels, predictions[:, i, 2:]).numpy().mean()
+        vectors = predictions[:, i, 2:]
+        triplets = hardest_triplets(labels, vectors, labels, vectors).numpy().mean()
         assert parts[-1] == pytest.approx(triplets - log[np.arange(4), labels].mean(), rel=1e-5)
     assert float(loss(labels, predictions)) == pytest.approx(
         parts[0] / 2 + (parts[1] + parts[2]) / 4, rel=1e-5

@@ -60,6 +60,12 @@ def videos():
     return tasks.VideoClassifier.from_size("tiny", ["a", "b"], **sizes, **model)
 
 
+def clouds():
+    sizes = {"num_points": 8, "counts": (4,), "num_neighbours": 2}
+    model = {"dim": 4, "num_layers": 1, "fused_dim": 8, "head_dims": (8,)}
+    return tasks.PointClassifier.from_size("tiny", ["a", "b"], **sizes, **model)
+
+
 def video_pretrainer():
     sizes = {"num_frames": 4, "image_size": 8, "patch_size": 4, "num_channels": 1}
     model = {"num_layers": 1, "dim": 16, "num_heads": 2, "intermediate_dim": 16}
@@ -144,6 +150,7 @@ MAKERS = {
     "sentence-vectors": (lambda: encoder(tasks.SentenceEncoder), None),
     "classify-images": (images, (np.zeros((2, 8, 8), "uint8"), ["a", "b"])),
     "classify-videos": (videos, (np.zeros((2, 5, 8, 8), "uint8"), ["a", "b"])),
+    "classify-points": (clouds, (np.eye(9, 3)[None].repeat(2, 0), ["a", "b"])),
     "pretrain-images": (pretrainer, (np.eye(8, dtype="uint8")[None].repeat(10, 0), ["a", "b"] * 5)),
     "pretrain-videos": (video_pretrainer, (np.zeros((10, 5, 8, 8), "uint8"), ["a", "b"] * 5)),
     "track": (tracker, (np.zeros((2, 3, 16, 16), "uint8"), [[[1, 1, 2, 2, 8, 8]]] * 2)),
@@ -312,7 +319,8 @@ def test_predict_refuses_what_is_no_list_of_examples(name):
         wrongs.append("the cat")
         right, rows = RIGHT.get(name, RIGHT["classify"])[0], [None, b"the cat"]
     else:  # a string is the path of one image
-        shape = task.video_shape if hasattr(task, "video_shape") else task.image_shape
+        kinds = ("video_shape", "image_shape", "point_shape")
+        shape = next(getattr(task, kind) for kind in kinds if hasattr(task, kind))
         right, rows = np.zeros(shape, "uint8"), [None, 5]
     for wrong in wrongs:
         with pytest.raises(ValueError, match=r"examples: expected a list, got|`images`|`videos`"):

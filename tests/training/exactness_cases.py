@@ -163,6 +163,10 @@ CASES = {
         lambda: paired(logit_bias=-1.0), batch_size=12, loss=loss_of("SigmoidContrast"),
         targets=first_label, compile={"jit_compile": True},
     ),
+    "hard triplets": Case(
+        lambda: of_sets(3, 2 + 5), batch_size=13, loss=loss_of("ReidentificationLoss", num_classes=2),
+        targets=lambda ids, labels: labels[:, 0] % 2
+    ),
     "CLIP": Case(
         clip, lambda: sgd(global_clipnorm=0.1), 13, loss=loss_of("SoftmaxContrast"), targets=first_label
     ),

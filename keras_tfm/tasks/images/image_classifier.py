@@ -15,7 +15,7 @@ from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.images import read_labelled_images
 from keras_tfm.heads.classification import Classifier
 from keras_tfm.heads.distilled import DistilledClassifier
-from keras_tfm.tasks.classes import Augmented, ClassesConfig, ClassifyingTask
+from keras_tfm.tasks.classes import Augmented, ClassesConfig, VisualClassifyingTask
 from keras_tfm.tasks.images.distillation import (
     Distilled,
     Taught,
@@ -58,7 +58,7 @@ class ImageTraining(Augmented, Distilled, PartlyTrained):
     batch_size: ImagesInBatch = 64
 
 
-class ImageClassifier(ImageTask, ClassifyingTask):
+class ImageClassifier(ImageTask, VisualClassifyingTask):
     """Names the class of each image, by a vision `backbone` with a `pooled_output`, such as `ViT`.
 
     Args:

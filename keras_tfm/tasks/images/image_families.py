@@ -22,6 +22,7 @@ class ImageOptions(ModelOptions):
     """A vision model with fresh weights."""
 
     families: ClassVar[Mapping[str, Any]] = FAMILIES
+    needed_fields: ClassVar[tuple[str, ...]] = ("image_size", "num_channels")  # of a family's configuration
     family: Annotated[str, Option(f"kind of model: {', '.join(FAMILIES)}")] = "vit"
     size: Annotated[
         str, Option("a published size of the family, or tiny, for images of about 32 x 32 pixels")
@@ -30,7 +31,7 @@ class ImageOptions(ModelOptions):
     @property
     def model_class(self) -> Any:
         """The class of the family; ValueError for an unknown family."""
-        return family_among(self.families, self.family, ("image_size", "num_channels"))
+        return family_among(self.families, self.family, self.needed_fields)
 
     def base(self) -> Any:
         family = self.model_class

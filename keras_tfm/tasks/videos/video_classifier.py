@@ -14,7 +14,7 @@ from keras_tfm.data.batches.clips import ClipBatches
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.sources.videos import Sampling, VideoFiles, read_labelled_videos
 from keras_tfm.heads.classification import Classifier
-from keras_tfm.tasks.classes import Augmented, ClassesConfig, ClassifyingTask
+from keras_tfm.tasks.classes import Augmented, ClassesConfig, VisualClassifyingTask
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import load_any, make_backbone
 from keras_tfm.tasks.videos.video_families import VideoOptions
@@ -46,7 +46,7 @@ class VideoTraining(Augmented, PartlyTrained):
     batch_size: Annotated[Count, Option("videos in a batch")] = 32
 
 
-class VideoClassifier(VideoTask, ClassifyingTask):
+class VideoClassifier(VideoTask, VisualClassifyingTask):
     """Names what happens in each video, by a `backbone` of videos with a `pooled_output`, such as `ViViT`.
 
     Args:

@@ -1,0 +1,31 @@
+"""The reader of clouds of points: files and arrays as so many points as the model reads."""
+
+import numpy as np
+
+from .image_readers import MOST_VALUES
+from .point_files import cloud_of, moved, refuse_few, sampled
+from .reading import Reader
+
+
+class Clouds(Reader):
+    """Clouds (B, `num_points`, 3), float32: of larger ones some points, smaller ones repeat theirs.
+
+    Args:
+        num_points: how many points the model reads.
+        least_points: clouds of fewer are refused: the model looks at so many neighbours of a point.
+        normalize: whether a cloud's place does not matter; it is then moved to the origin before coordinates
+            are rounded to float32.
+    """
+
+    def __init__(self, folder, num_points: int, least_points: int, normalize: bool):
+        self._count, self._least, self._normalize = num_points, least_points, normalize
+        self.portion = 64 * max(1, MOST_VALUES // (64 * 3 * num_points))
+
+    def row(self, example):
+        points = cloud_of(example, self._count)
+        refuse_few(points, self._least)
+        points = sampled(points, self._count)
+        return moved(points) if self._normalize else points.astype("float32")
+
+    def join(self, rows, widths=None):
+        return {"points": np.stack(rows)}
