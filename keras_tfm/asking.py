@@ -118,6 +118,16 @@ class Making(Batched):
 
 
 @dataclasses.dataclass(frozen=True)
+class Mending(Asking):
+    """For tasks that mend pictures, one after another."""
+
+    restore: Annotated[
+        str | None, Option("what is mended, if the model mends several things", default="the only one")
+    ] = None
+    draw: Draw = None
+
+
+@dataclasses.dataclass(frozen=True)
 class Tagging(Batched):
     """How words are tagged."""
 
@@ -266,6 +276,12 @@ ASKED = {
         Making(),
         "lines with the class of a picture each; for a model without classes any line for a picture",
         "train a diffusion model that makes pictures, of classes where its images have some",
+    ),
+    "restore-images": Asked(
+        "images.image_restorer:ImageRestorer",
+        Mending(),
+        IMAGES,
+        "train a model that mends pictures: enlarges them, removes noise or rain, fills holes",
     ),
     "image-vectors": Asked("images.image_encoder:ImageEncoder", Batched(), IMAGES),
     "pretrain-images": Asked(

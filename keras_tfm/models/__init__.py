@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from keras_tfm.models.pictures.imagegpt import ImageGPT, ImageGPTConfig, Palette
     from keras_tfm.models.pictures.imagen import ImagenUNet, ImagenUNetConfig
     from keras_tfm.models.pictures.ipt import IPT, IPTConfig
+    from keras_tfm.models.pictures.mdsr import MDSR, MDSRConfig
     from keras_tfm.models.pictures.scene_former import SceneFormer, SceneFormerConfig
     from keras_tfm.models.pictures.transgan import (
         TransGAN,

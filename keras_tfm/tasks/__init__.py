@@ -23,6 +23,7 @@ ImagePretrainer       pretrain-images   images                     images -> vec
 VideoPretrainer       pretrain-videos   videos                     videos -> vectors (videos, labels)
 ImageEncoder          image-vectors     -                          images -> vectors -
 ImageGenerator        generate-images   images, or with labels     names -> pictures as for fit
+ImageRestorer         restore-images    images                     images -> pictures as for fit
 ImageTextMatcher      match-images      (images, texts)            images -> vectors (images, texts)
 VideoTextMatcher      match-images      (videos, texts)            videos -> vectors (videos, texts)
 Captioner             caption           (images, texts)            images -> texts   (images, texts)
@@ -59,8 +60,10 @@ if TYPE_CHECKING:
     from keras_tfm.tasks.images.image_families import FAMILIES as IMAGE_FAMILIES
     from keras_tfm.tasks.images.image_generator import ImageGenerator
     from keras_tfm.tasks.images.image_pretrainer import ImagePretrainer
+    from keras_tfm.tasks.images.image_restorer import ImageRestorer
     from keras_tfm.tasks.images.pretraining import ImagePretrainerConfig
     from keras_tfm.tasks.images.probes import linear_probe, nearest_neighbours
+    from keras_tfm.tasks.images.restorer_options import ImageRestorerConfig
     from keras_tfm.tasks.learning import LearningTask, ModelOptions
     from keras_tfm.tasks.points.point_classifier import PointClassifier, PointClassifierConfig
     from keras_tfm.tasks.points.point_families import FAMILIES as POINT_FAMILIES

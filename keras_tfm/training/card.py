@@ -28,6 +28,7 @@ HUB_TASKS = {
     "pretrain-images": "image-feature-extraction",
     "image-vectors": "image-feature-extraction",
     "generate-images": "unconditional-image-generation",
+    "restore-images": "image-to-image",
     "detect": "object-detection",
     "segment": "image-segmentation",
     "match-images": "zero-shot-image-classification",

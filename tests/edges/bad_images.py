@@ -18,6 +18,7 @@ def image(kind="PNG"):
 
 PNG, JPEG = image(), image("JPEG")
 GENERATE = IMAGES.replace("classify-images", "generate-images")
+RESTORE = IMAGES.replace("classify-images", "restore-images")
 PRETRAIN = IMAGES.replace("classify-images", "pretrain-images")
 BOMB = PNG[:16] + (2**20).to_bytes(4, "big") * 2 + PNG[24:]
 TWO = {"a/1.png": PNG, "b/1.png": PNG}
@@ -213,6 +214,19 @@ BAD = [
     option("--steps 10000", "must be at most 1,000", GENERATE),
     option("--steps 0", "must be at least 1", "predict {run}"),
     option("--guidance inf", "must be a number", "predict {run}"),
+    Bad("no pictures to mend", RESTORE, "expected images, the folder is empty", {".x": b""}),
+    Bad(
+        "pictures too small for a crop",
+        RESTORE,
+        "1.png: expected at least 96 x 96 pixels, got 8 x 8",
+        {"1.png": PNG},
+    ),
+    Bad("a broken picture to mend", RESTORE, f"1.jpg: {WHOLE}", {"1.jpg": JPEG[:-20]}),
+    Bad("a family that mends nothing", f"{RESTORE} --family vit", "There is no family 'vit'", {"1.png": PNG}),
+    Bad("what is mended", f"{RESTORE} --restore x5", "--restore must be some of x2, x3, x4", {"1.png": PNG}),
+    Bad("mended twice", f"{RESTORE} --restore x2,x2", "--restore must be different names", {"1.png": PNG}),
+    option("--crop 4", "must be at least 8", RESTORE),
+    option("--crops 0", "must be at least 1", RESTORE),
     Bad("no images to pre-train on", PRETRAIN, "expected images, the folder is empty", {".x": b""}),
     Bad("a method", f"{PRETRAIN} --method simclr", "invalid choice: 'simclr'"),
     Bad(

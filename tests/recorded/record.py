@@ -54,6 +54,7 @@ INPUTS = {
     "pretrain-videos": drawn(3, 4, 8, 8, 1),
     "image-vectors": drawn(3, 8, 8, 1),
     "generate-images": ["the cat", "the dog"],
+    "restore-images": drawn(2, 9, 11, 1),
     "detect": drawn(2, 16, 16, 1),
     "segment": drawn(2, 8, 8, 1),
     "instances": drawn(2, 16, 16, 1),
@@ -68,6 +69,7 @@ CORNERS = np.array([4, 6, 16, 14], "float32")
 # What exports are asked, where that is not INPUTS.
 SERVED = {
     "generate-images": [{"classes": "the cat", "seed": 0}, {"classes": "the dog", "seed": 1}],
+    "restore-images": [tf.io.encode_png(image).numpy() for image in drawn(2, 9, 11, 1)],
     "track": [
         {"template_bytes": FRAME, "template_boxes": CORNERS, "image_bytes": FRAME, "boxes": CORNERS + move}
         for move in (0, 2)

@@ -17,6 +17,7 @@ from keras_tfm.data import Answer, BERTTokenizer, CLIPTokenizer, DataError, Layo
 from keras_tfm.models import (
     BERT,
     DETR,
+    MDSR,
     DETRConfig,
     DiT,
     MaskFormer,
@@ -83,6 +84,11 @@ def generator():
     model = {"num_layers": 1, "dim": 16, "num_heads": 2, "intermediate_dim": 16}
     backbone = DiT.from_size("tiny", **sizes, **model)
     return tasks.ImageGenerator(backbone, class_names=["the cat", "the dog"], steps=2)
+
+
+def restorer():
+    model = MDSR.from_size("tiny", tasks=["x2"], scales=[2], num_layers=1, num_features=4, mean=[0.5])
+    return tasks.ImageRestorer(model, restore="x2", crop=8)
 
 
 def tracker():
@@ -159,6 +165,7 @@ MAKERS = {
     "instances": (lambda: of_segments("instances"), (np.zeros((2, 16, 16), "uint8"), MASKS, [["x"], []])),
     "panoptic": (lambda: of_segments("panoptic"), (np.zeros((2, 16, 16), "uint8"), MASKS, [["x"], []])),
     "generate-images": (generator, (np.zeros((2, 8, 8), "uint8"), LABELLED[0])),
+    "restore-images": (restorer, np.zeros((2, 16, 16), "uint8")),
     "match-images": (fresh, drawn(SENTENCES[:6])),
     "caption": (fresh_captioner, drawn(SENTENCES[:6])),
     "recommend": (lambda: tasks.Recommender.from_ratings(RATED, dim=2), RATED),
@@ -329,7 +336,8 @@ def test_predict_refuses_what_is_no_list_of_examples(name):
         with pytest.raises(ValueError, match="row 1: expected "):
             task.predict([right, wrong])
     for wrong in (0, -1, 2.0, True, None):
-        if name not in ("recommend", "track"):  # which answer each user, and each video, alone
+        # These answer each user, each video, and each picture, alone.
+        if name not in ("recommend", "track", "restore-images"):
             with pytest.raises(ValueError, match=rf"`batch_size` must be .*; it is {wrong}"):
                 task.predict([right], batch_size=wrong)
 

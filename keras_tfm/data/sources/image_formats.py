@@ -30,6 +30,26 @@ def decoded(data: tf.Tensor) -> tf.Tensor:
     return tf.ensure_shape(image, (None, None, 3))
 
 
+def opacity(data: tf.Tensor) -> tf.Tensor:
+    """The alpha of a PNG or a WebP, 8-bit (H, W, 1), as it is stored; 255 where a file has none."""
+    first = bytes_of(data, 0, 12)
+
+    def of_png() -> tf.Tensor:
+        return tf.io.decode_png(data, channels=4)[..., 3:]
+
+    def of_others() -> tf.Tensor:
+        return tf.fill(tf.concat([tf.shape(decoded(data))[:2], [1]], 0), tf.constant(255, tf.uint8))
+
+    def of_webp() -> tf.Tensor:
+        pixels = tf.raw_ops.DecodeWebP(contents=data, channels=0)[0]
+        return tf.cond(tf.shape(pixels)[-1] == 4, lambda: pixels[..., 3:], of_others)
+
+    is_webp = are(first[:4], b"RIFF") & are(first[8:], b"WEBP")
+    is_animated = are(bytes_of(data, 12, 4), b"VP8X") & (bytes_of(data, 20, 1)[0] & ANIMATION > 0)
+    cases = [(are(first[:4], b"\x89PNG"), of_png), (is_webp & ~is_animated, of_webp)]
+    return tf.ensure_shape(tf.case(cases, default=of_others), (None, None, 1))
+
+
 def _decoded_gif(data: tf.Tensor) -> tf.Tensor:
     """The first image of a GIF, which must cover its screen: TensorFlow would cut off another."""
 

@@ -126,6 +126,15 @@ def decode_pixels(data: tf.Tensor, channels: int) -> tf.Tensor:
     return in_channels(_upright(data), channels)
 
 
+@tf.function(input_signature=[tf.TensorSpec([], tf.string)], autograph=False)
+def decode_opacity(data: tf.Tensor) -> tf.Tensor:
+    """The alpha of the pixels that `decode_pixels` decodes, 8-bit (H, W, 1): 255 where nothing shines
+    through, as in a file without alpha.
+    """
+    alpha = tf.repeat(image_formats.opacity(data), 3, axis=-1)
+    return orientations.turned(alpha, orientations.orientation_in(data))[..., :1]
+
+
 @tf.function(input_signature=[tf.TensorSpec([], tf.string)], autograph=False)  # traced once: it is large
 def _upright(data: tf.Tensor) -> tf.Tensor:
     """RGB (H, W, 3), since not all formats support 1 channel."""

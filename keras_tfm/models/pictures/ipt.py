@@ -9,33 +9,31 @@ are read.
 """
 
 import dataclasses
-from typing import Annotated, Any
+from typing import Any
 
 import keras
-from keras import ops
 
-from keras_tfm.configs import Between, Config, Depth, Rate, Refusal, Size
+from keras_tfm.configs import Config, Depth, Rate, Refusal, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, Residual, residuals
-from keras_tfm.layers.chain import Chain
-from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.embeddings import LearnedVectors
 from keras_tfm.layers.feedforward import FeedForward
-from keras_tfm.layers.patches import (
-    PixelShuffle,
-    combine_patches,
-    extract_patches,
-    height_and_width,
-    patch_grid,
-)
+from keras_tfm.layers.patches import combine_patches, extract_patches, height_and_width, patch_grid
 from keras_tfm.layers.positioned_block import PositionedAttention
-from keras_tfm.models.base import ConfiguredModel, Trace
+from keras_tfm.models.base import Trace
+from keras_tfm.models.pictures.restoration import (
+    MEAN_COLOUR,
+    Restorer,
+    Scale,
+    check_tasks,
+    head_of,
+    mean_of,
+    tail_of,
+)
 from keras_tfm.models.vision.images import Side
-from keras_tfm.training.model import Model
 
 EPSILON = 1e-5
-Scale = Annotated[int, Between(1, 8)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,14 +59,11 @@ class IPTConfig(Config):
     num_heads: Size = 12
     mlp_ratio: Size = 4
     dropout: Rate = 0.0
-    mean: tuple[float, ...] = (0.4488, 0.4371, 0.4040)
+    mean: tuple[float, ...] = MEAN_COLOUR
 
     def __post_init__(self):
         super().__post_init__()
-        if not self.tasks or len({*self.tasks}) < len(self.tasks) or len(self.tasks) != len(self.scales):
-            raise Refusal("tasks", "different names, one for each of `scales`", self.tasks)
-        if any(scale & (scale - 1) and scale != 3 for scale in self.scales):
-            raise Refusal("scales", "1, 3 or powers of 2", self.scales)
+        check_tasks(self)
         if self.dim % self.num_heads:
             raise Refusal("num_heads", f"a divisor of {self.dim}, the width of a token", self.num_heads)
         patch_grid(height_and_width(self.image_size, "image_size"), self.patch_size)
@@ -79,7 +74,7 @@ class IPTConfig(Config):
         return self.patch_size**2 * self.num_features
 
 
-class IPT(ConfiguredModel):
+class IPT(Restorer):
     """Degraded images in, restored images out, for each task.
 
     Input: `images` (B, H, W, C), floating-point, from 0 to 1. Outputs, by the names of the tasks: images
@@ -97,20 +92,11 @@ class IPT(ConfiguredModel):
         images, trace = keras.Input((*size, channels), name="images"), Trace()
         body, outputs = Body(config, trace), {}
         for task, scale in zip(config.tasks, config.scales, strict=True):
-            x = head_of(config, task)(images - ops.convert_to_tensor(config.mean, images.dtype))
+            x = head_of(config, task)(images - mean_of(config, images))
             x = x + body(x, task)
             y = tail_of(config, scale, task)(x)
-            outputs[task] = y + ops.convert_to_tensor(config.mean, y.dtype)
+            outputs[task] = y + mean_of(config, y)
         super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)
-
-    def for_task(self, task: str) -> Model:
-        """A model of the same weights from `images` to the images of one `task`; the others are not computed.
-
-        Raises ValueError for an unknown task.
-        """
-        if task not in self.output:
-            raise ValueError(f"`task` must be one of {', '.join(self.output)}; it is {task!r}.")
-        return Model(self.input, self.output[task], name=f"{self.name}_{task}")
 
 
 class Body:
@@ -153,29 +139,6 @@ def block_of(config, stack, index):
         "feedforward": part(FeedForward(config.mlp_ratio * config.dim, dropout=config.dropout)),
     }
     return Block(parts, name=f"{stack}_block_{index}")
-
-
-def head_of(config, task):
-    """The convolutions before the Transformer: images (B, H, W, C) -> maps."""
-    width = config.num_features
-
-    def residual():
-        return Residual(Chain([Convolution(width, 5, activation="relu"), Convolution(width, 5)]))
-
-    return Chain([Convolution(width), residual(), residual()], name=f"{task}_head")
-
-
-def tail_of(config, scale, task):
-    """The convolutions after the Transformer: maps -> images whose sides are `scale` times as long."""
-    layers: list[keras.layers.Layer] = []
-    for factor in steps_of(scale):
-        layers += [Convolution(factor**2 * config.num_features), PixelShuffle(factor)]
-    return Chain([*layers, Convolution(len(config.mean))], name=f"{task}_tail")
-
-
-def steps_of(scale):
-    """The factors of the steps in which a tail enlarges its map."""
-    return [3] if scale == 3 else [2] * (scale.bit_length() - 1)
 
 
 # Chen et al. 2021, section 3.1, and the authors' code: 115.5 M parameters, with a head and a tail of each

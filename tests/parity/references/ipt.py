@@ -5,7 +5,7 @@ from keras import ops
 
 from keras_tfm.convert.keymap import TRANSPOSED, Row, convolution, linear, norm, read_state, weight
 from keras_tfm.models import IPT, IPTConfig
-from keras_tfm.models.pictures.ipt import steps_of
+from keras_tfm.models.pictures.restoration import steps_of
 from keras_tfm.training.safetensors import CheckpointError
 from tests.parity.references.state import check_arguments, in_order, rows_before_channels
 

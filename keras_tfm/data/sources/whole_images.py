@@ -1,0 +1,171 @@
+"""Pictures that keep their own sizes: checked once, and decoded when they are needed."""
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from keras_tfm.data.sources.image_arrays import is_array_file, read_arrays
+from keras_tfm.data.sources.image_files import MAX_BYTES, in_threads, kept_rows, size_in
+from keras_tfm.data.sources.images import read_images
+from keras_tfm.data.sources.lines import DataError, Inputs, Paths, files_of
+from keras_tfm.data.sources.preprocessing import decode_pixels
+from keras_tfm.data.sources.rows import ColumnNames, parse_layout
+from keras_tfm.log import Bar
+from keras_tfm.serving.image_headers import NOT_WHOLE, Source, problem_of, read_bytes
+
+
+class WholeImages:
+    """Encoded images of any sizes, each a path or bytes, with 1 or 3 `channels`. `places` name the sources
+    that are bytes, for messages.
+
+    >>> tf.io.write_file("wide.png", tf.io.encode_png(np.zeros((2, 9, 3), "uint8")))
+    >>> images = keras_tfm.data.sources.whole_images.WholeImages(["wide.png"] * 3, channels=1)
+    >>> len(images[:2]), images[np.array([2])].decoded(0).shape
+    (2, TensorShape([2, 9, 1]))
+    """
+
+    dtype = np.dtype("uint8")  # by which columns of examples are known that take an array of rows
+
+    def __init__(self, sources: Sequence[Source], channels: int, places: Sequence[str] | None = None):
+        self.sources = [source if isinstance(source, bytes) else os.fspath(source) for source in sources]
+        self.channels, self.places = channels, places
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def __getitem__(self, rows: Any) -> "WholeImages":
+        chosen = range(len(self))[rows] if isinstance(rows, slice) else rows
+        places = None if self.places is None else [self.places[row] for row in chosen]
+        return WholeImages([self.sources[row] for row in chosen], self.channels, places)
+
+    def place(self, row: int) -> str:
+        """Where an image comes from: its place, its path, or its index."""
+        source = self.sources[row]
+        return self.places[row] if self.places else f"image {row}" if isinstance(source, bytes) else source
+
+    def identity(self) -> Iterator[str]:
+        """Strings that change if the images change."""
+        yield f"{self.channels}"
+        for source in self.sources:
+            if isinstance(source, bytes):
+                yield hashlib.sha256(source).hexdigest()
+            else:
+                status = os.stat(source)
+                yield f"{source} {status.st_size} {status.st_mtime_ns}"
+
+    def decoded(self, row: int) -> tf.Tensor:
+        """One image, 8-bit (H, W, C)."""
+        return decode_pixels(tf.constant(read_bytes(self.sources[row])), self.channels)
+
+    def decoder(self) -> Callable[[tf.Tensor], tf.Tensor]:
+        """A function of a row, int64 (), to the image, 8-bit (H, W, C), for graphs. The pixels are held in
+        memory if all have at most `image_files.MAX_BYTES`, else decoded at each call.
+        """
+        sizes = [size_in(source) or (0, 0) for source in self.sources]
+        if self.channels * sum(height * width for height, width in sizes) > MAX_BYTES:
+            sources = tf.constant(self.sources, tf.string)
+            are_paths = tf.constant([isinstance(source, str) for source in self.sources])
+
+            def decode(row: tf.Tensor) -> tf.Tensor:
+                source = sources[row]
+                data = tf.cond(are_paths[row], lambda: tf.io.read_file(source), lambda: source)
+                return decode_pixels(data, self.channels)
+
+            return decode
+        images = list(in_threads(lambda row: self.decoded(row).numpy(), range(len(self))))
+        with tf.device("cpu"):
+            shapes = tf.constant([image.shape for image in images], tf.int64)
+            pixels = tf.constant(np.concatenate([image.ravel() for image in images]))
+        counts = tf.reduce_prod(shapes, 1)
+        starts = tf.cumsum(counts, exclusive=True)
+
+        def take(row: tf.Tensor) -> tf.Tensor:
+            image = tf.reshape(tf.slice(pixels, starts[row][None], counts[row][None]), shapes[row])
+            return tf.ensure_shape(image, (None, None, self.channels))
+
+        return take
+
+    def problems(self, least: int = 1) -> dict[int, str]:
+        """{row: reason} of images that cannot be decoded, or have a side below `least` pixels."""
+        with Bar(total=len(self), desc="reading", unit="image") as bar:
+
+            def one(source: Source) -> str | None:
+                bar.update()
+                return undecodable(source) or too_small(source, least)
+
+            found = list(in_threads(one, self.sources))
+        return {row: problem for row, problem in enumerate(found) if problem}
+
+
+def undecodable(source: Source) -> str | None:
+    """Why an image file cannot be decoded; None if it can be."""
+    try:
+        data = read_bytes(source)
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"
+    if problem := problem_of(data):
+        return problem
+    try:
+        decode_pixels(tf.constant(data), 1)
+    except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError):
+        return NOT_WHOLE
+    return None
+
+
+def too_small(source: Source, least: int) -> str | None:
+    """Why an image file is smaller than `least` x `least` pixels; None if it is not."""
+    height, width = size_in(source) or (0, 0)
+    if min(height, width) >= least:
+        return None
+    return f"expected at least {least} x {least} pixels, got {width} x {height}"
+
+
+def encoded(image: Any) -> Source:
+    """An image as a file: a path or bytes as they are, an array (H, W) or (H, W, 1, 3 or 4), 8-bit or from 0
+    to 1, as the bytes of a PNG.
+    """
+    if isinstance(image, str | bytes | os.PathLike):
+        return image
+    pixels = np.asarray(image)
+    pixels = pixels if pixels.dtype == np.uint8 else np.round(pixels * 255).astype("uint8")
+    return tf.io.encode_png(pixels if pixels.ndim == 3 else pixels[..., None]).numpy()
+
+
+def read_sources(paths: Paths, columns: ColumnNames = None) -> Inputs:
+    """(A path or the bytes of an image, its place) of each image in what `read_images` reads, at its own
+    size.
+    """
+    layout = parse_layout(columns, counts=(1, 2))
+    for file in files_of(paths):
+        if is_array_file(file):
+            arrays = read_arrays(file, layout.columns and layout.names_in(file))
+            for number, image in enumerate(arrays.images, start=1):
+                yield encoded(image), f"{file}, image {number}"
+        else:
+            yield from read_images(file, (1, 1, 3), columns)
+
+
+def read_whole_images(
+    paths: Paths, channels: int, columns: ColumnNames = None, least: int = 1
+) -> WholeImages:
+    """The images in these files; broken ones, and ones with a side below `least` pixels, are skipped, with a
+    warning. DataError if none is left.
+
+    >>> np.savez("digits.npz", images=np.zeros((3, 28, 20), "uint8"))
+    >>> len(keras_tfm.data.sources.whole_images.read_whole_images("digits.npz", channels=1))
+    3
+    """
+    sources, places = [], []
+    for source, place in read_sources(paths, columns):
+        sources.append(source)
+        places.append(place)
+    if not sources:
+        raise DataError(files_of(paths)[0], None, "expected images, there are none")
+    images = WholeImages(sources, channels, places)
+    if problems := images.problems(least):
+        return images[kept_rows(problems, images.place, None, len(images))]
+    return images

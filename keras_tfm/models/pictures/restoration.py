@@ -1,0 +1,86 @@
+"""What models of several tasks of restoration share: the convolutions before and after a body, one pair for
+each task (Lim et al. 2017, "Enhanced Deep Residual Networks for Single Image Super-Resolution", section 3.3).
+"""
+
+from typing import Annotated, Any
+
+import keras
+
+from keras_tfm.configs import Between, Refusal
+from keras_tfm.layers.blocks import Residual
+from keras_tfm.layers.chain import Chain
+from keras_tfm.layers.convolution import Convolution
+from keras_tfm.layers.patches import PixelShuffle
+from keras_tfm.layers.resizing import resize_bicubic
+from keras_tfm.models.base import ConfiguredModel
+from keras_tfm.training.model import Model
+
+Scale = Annotated[int, Between(1, 8)]
+MEAN_COLOUR = (0.4488, 0.4371, 0.4040)  # of DIV2K's pictures, on which both families were published
+
+
+class Restorer(ConfiguredModel):
+    """A family whose outputs are the images of its `config.tasks`. Abstract."""
+
+    def for_task(self, task: str) -> Model:
+        """A model of the same weights from `images` to the images of one `task`; the others are not computed.
+
+        Raises ValueError for an unknown task.
+        """
+        if task not in self.output:
+            raise ValueError(f"`task` must be one of {', '.join(self.output)}; it is {task!r}.")
+        return Model(self.input, self.output[task], name=f"{self.name}_{task}")
+
+
+def beyond_bicubic(model: Restorer, task: str, images: Any) -> Any:
+    """`images` (B, h, w, C) enlarged bicubically, plus what the model's output for the `task` differs in from
+    the mean colour: (B, scale h, scale w, C). So the network learns the difference alone (Kim et al. 2016,
+    "Accurate Image Super-Resolution Using Very Deep Convolutional Networks", section 3.2).
+    """
+    scale = model.config.scales[model.config.tasks.index(task)]
+    enlarged = resize_bicubic(images, [scale * side for side in images.shape[1:3]], smooths=True)
+    y = model.for_task(task)(images)
+    return enlarged + keras.ops.cast(y - mean_of(model.config, y), enlarged.dtype)
+
+
+def check_tasks(config):
+    """Raise `Refusal` unless the configuration has `tasks`, each with one of the `scales` that there are."""
+    if (
+        not config.tasks
+        or len({*config.tasks}) < len(config.tasks)
+        or len(config.tasks) != len(config.scales)
+    ):
+        raise Refusal("tasks", "different names, one for each of `scales`", config.tasks)
+    if any(scale & (scale - 1) and scale != 3 for scale in config.scales):
+        raise Refusal("scales", "1, 3 or powers of 2", config.scales)
+
+
+def head_of(config, task):
+    """The convolutions before the body: images (B, H, W, C) -> maps."""
+    width = config.num_features
+    blocks = [residual_of(width, 5) for _ in range(2)]
+    return Chain([Convolution(width), *blocks], name=f"{task}_head")
+
+
+def residual_of(width, kernel_size=3, name=None):
+    """Two convolutions of maps in a residual."""
+    layers = [Convolution(width, kernel_size, activation="relu"), Convolution(width, kernel_size)]
+    return Residual(Chain(layers), name=name)
+
+
+def tail_of(config, scale, task):
+    """The convolutions after the body: maps -> images whose sides are `scale` times as long."""
+    layers: list[keras.layers.Layer] = []
+    for factor in steps_of(scale):
+        layers += [Convolution(factor**2 * config.num_features), PixelShuffle(factor)]
+    return Chain([*layers, Convolution(len(config.mean))], name=f"{task}_tail")
+
+
+def steps_of(scale):
+    """The factors of the steps in which a tail enlarges its map."""
+    return [3] if scale == 3 else [2] * (scale.bit_length() - 1)
+
+
+def mean_of(config: Any, images: Any) -> Any:
+    """The configuration's mean colour, (C,), in the images' dtype."""
+    return keras.ops.convert_to_tensor(config.mean, images.dtype)
