@@ -139,6 +139,8 @@ def test_recorded_weights_are_those_that_the_layers_average_by(name, monkeypatch
 
     def spy_on_weigh(layer, scores, mask=None, training=None):
         weights = weigh(layer, scores, mask, training)
+        if layer.on_scores is not None:
+            scores = layer.on_scores(scores, **({"mask": mask} if layer.masks_scores else {}))
         weighed.append((softmax(scores, mask), weights, layer.on_weights is None))
         return weights
 

@@ -130,7 +130,7 @@ def test_pairs_of_texts():
     learn(task, PAIRS, epochs=1)
     as_lines = task.predict([f"{a}\t{b}" for a, b in PAIRS[0]], True)
     np.testing.assert_allclose(task.predict(PAIRS[0], True), as_lines, atol=1e-6)
-    (encoded,) = task._encode([("no", "it " * 30)])["token_ids"].numpy().tolist()
+    (encoded,) = task.answerer.read([("no", "it " * 30)])["token_ids"].tolist()
     assert len(encoded) == 24 and encoded.index(task.tokenizer.end_id) == 2
     with pytest.raises(ValueError, match="row 0: expected a pair of texts: two strings, or one with a tab"):
         task.predict(["alone"])
