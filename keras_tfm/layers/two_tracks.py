@@ -173,6 +173,15 @@ class TwoTrackBlock(Layer):
         to_pair: a layer from the sequence to what is added to the pairs.
         pair: a `Block`.
         pair_first: whether `to_pair` stands before `sequence`, so that its bias knows of it.
+
+    >>> attention = keras_tfm.layers.Residual(keras_tfm.layers.GatedAttention(num_heads=2))
+    >>> triangles = keras_tfm.layers.Residual(keras_tfm.layers.TriangleMultiplication(hidden_dim=4))
+    >>> sequence = keras_tfm.layers.Block({"attention": attention})
+    >>> pair = keras_tfm.layers.Block({"outgoing": triangles})
+    >>> bias, to_pair = keras_tfm.layers.PairBias(2), keras_tfm.layers.SequenceToPair(pair_dim=6)
+    >>> block = keras_tfm.layers.TwoTrackBlock(bias, sequence, to_pair, pair)
+    >>> [x.shape for x in block(np.ones((1, 5, 8)), np.ones((1, 5, 5, 6)))]
+    [TensorShape([1, 5, 8]), TensorShape([1, 5, 5, 6])]
     """
 
     is_block = True
