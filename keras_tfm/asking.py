@@ -112,7 +112,7 @@ class Making(Batched):
     ] = None
     guidance: Annotated[
         Guidance | None,
-        Option("how far pictures are led to their class; 1 is not at all", default="the task's"),
+        Option("how far pictures are led to their class or text; 1 is not at all", default="the task's"),
     ] = None
     seed: Natural = 0
 
@@ -274,8 +274,8 @@ ASKED = {
     "generate-images": Asked(
         "images.image_generator:ImageGenerator",
         Making(),
-        "lines with the class of a picture each; for a model without classes any line for a picture",
-        "train a diffusion model that makes pictures, of classes where its images have some",
+        "lines with the class or the text of a picture each; for a model of neither any line for a picture",
+        "train a diffusion model that makes pictures, of classes or texts where its images have some",
     ),
     "restore-images": Asked(
         "images.image_restorer:ImageRestorer",

@@ -416,10 +416,17 @@ def generate_images(
             raise FieldError("{} must be of {:,} images, `count`; it is of {:,}.", Field(name), count, length)
     if "classes" in inputs:
         without.setdefault("classes", ops.full((count,), denoiser.backbone.config.num_classes, "int32"))
+    network: Any = denoiser.backbone
+    if hasattr(network, "encode"):  # texts are read once, not in each step
+        network, inputs, without = network.unet, network.encode(**inputs), {}
+    if "text_mask" in inputs:  # a text without any token is none
+        without = {"text": inputs["text"], "text_mask": ops.zeros_like(inputs["text_mask"])} | without
     sampler = DDIM(follows_clean=True) if sampler is None else sampler
-    predict = predictor(denoiser.backbone, inputs, without, guidance)
+    predict = predictor(network, inputs, without, guidance, denoiser.time)
     # The last step of the schedule first: there noise alone is what the network was trained on.
     steps = trajectory(denoiser.rates, num_steps, "trailing")
+    if denoiser.time == "log_snr":
+        steps = steps._replace(times=denoiser.log_snr[steps.times])
     noise = normal_noise((count, *denoiser.input["images"].shape[1:]), seed)
     return denoise(predict, noise, steps, sampler, denoiser.prediction, clip, seed)
 

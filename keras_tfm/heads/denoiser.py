@@ -6,9 +6,11 @@ what was added (Ho et al. 2020, "Denoising Diffusion Probabilistic Models", algo
 """
 
 import functools
+import math
 from typing import Any, Literal, get_args
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_tfm.configs import Refusal
@@ -35,6 +37,11 @@ Schedule = Literal["linear", "scaled linear", "sigmoid", "cosine"]
 BETAS = dict(
     zip(get_args(Schedule), (linear_betas, scaled_linear_betas, sigmoid_betas, cosine_betas), strict=True)
 )
+
+
+TIMES = {"timesteps", "log_snr"}  # the names of the input by which a backbone learns how noisy images are
+MASKS = {"padding_mask", "text_mask"}  # ... and of the mask of a text's tokens
+LARGEST = math.log(1e5)  # of a logarithm of a signal-to-noise ratio, positive or negative
 
 
 class Denoiser(ModelWithHead):
@@ -81,17 +88,22 @@ class Denoiser(ModelWithHead):
         inputs = {"images": images, "timesteps": keras.Input((), dtype="int32", name="timesteps")}
         noising = Noising(schedule, num_steps, prediction, name="noising")
         noisy, target = noising(images, noise, inputs["timesteps"])
+        time = time_of(backbone)
         conditions = {
             name: keras.Input(x.shape[1:], dtype=x.dtype, name=name)
             for name, x in backbone.input.items()
-            if name not in inputs
+            if name not in ("images", time)
         }
         shown = dict(conditions)
         if "classes" in shown:
             dropout = ClassDropout(class_dropout, backbone.config.num_classes, name="class_dropout")
             shown["classes"] = dropout(shown["classes"])
+        for name in MASKS & shown.keys():
+            shown[name] = TextDropout(class_dropout, name="text_dropout")(shown[name])
         times = ops.cast(inputs["timesteps"], "float32")
-        answer = backbone({"images": noisy, "timesteps": times, **shown})["prediction"]
+        if time == "log_snr":
+            times = LogSNR(schedule, num_steps, name="log_snr_of_times")(inputs["timesteps"])
+        answer = backbone({"images": noisy, time: times, **shown})["prediction"]
         outputs = {"prediction": answer, "target": target}
         super().__init__(backbone, {**inputs, "noise": noise, **conditions}, outputs, name=name, **kwargs)
         self.schedule = schedule
@@ -104,6 +116,16 @@ class Denoiser(ModelWithHead):
     def rates(self) -> Rates:
         """How much signal and noise there is after each timestep: (T,) each, in float64."""
         return rates_of(self.schedule, self.num_steps)
+
+    @property
+    def time(self) -> str:
+        """The backbone's input for the time, "timesteps" or "log_snr"."""
+        return time_of(self.backbone)
+
+    @functools.cached_property
+    def log_snr(self) -> np.ndarray:
+        """The logarithm of the signal-to-noise ratio after each timestep, (T,)."""
+        return log_snr_of(self.rates)
 
     def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
         """The loss of the prediction, whose label is the target."""
@@ -125,15 +147,37 @@ class Denoiser(ModelWithHead):
 def _shape_of(backbone):
     """The shape (H, W, C) of the images that a `backbone` reads, and of what it predicts of them."""
     inputs, outputs = (x if isinstance(x, dict) else {} for x in (backbone.input, backbone.output))
-    if not {"images", "timesteps"} <= inputs.keys() or "prediction" not in outputs:
+    if "images" not in inputs or not TIMES & inputs.keys() or "prediction" not in outputs:
         names = f"{', '.join(inputs) or 'no names'}, and gives {', '.join(outputs) or 'none'}"
-        wanted = "a model of `images` and `timesteps` that gives a `prediction`"
+        wanted = "a model of `images` and `timesteps`, or `log_snr`, that gives a `prediction`"
         raise Refusal("backbone", wanted, f"{backbone.name!r}, which reads {names}")
     shapes = [tuple(x.shape[1:]) for x in (inputs["images"], outputs["prediction"])]
     if shapes[0] != shapes[1]:
         wanted = f"a model that predicts {shapes[0][-1]} channels, without a variance"
         raise Refusal("backbone", wanted, f"one of {shapes[1][-1]} (`output_channels`)")
     return shapes[0]
+
+
+def time_of(backbone: Any) -> str:
+    """The name of the input by which a `backbone` learns how noisy its images are: "timesteps", or "log_snr",
+    the logarithm of the signal-to-noise ratio.
+
+    >>> keras_tfm.heads.denoiser.time_of(keras_tfm.models.DiT.from_size("tiny"))
+    'timesteps'
+    """
+    return "log_snr" if "log_snr" in backbone.input else "timesteps"
+
+
+def log_snr_of(rates: Rates) -> Any:
+    """The logarithm of the signal-to-noise ratio at `rates`, in float32, within Imagen's bounds of 1e-5 and
+    1e5 (Saharia et al. 2022).
+
+    >>> [float(x) for x in keras_tfm.heads.denoiser.log_snr_of(Rates(np.array([0.5, 1]), np.array([0.5, 0])))]
+    [0.0, 11.512925148010254]
+    """
+    with np.errstate(divide="ignore"):
+        ratios = 2 * np.log(np.asarray(rates.signal) / np.asarray(rates.noise))
+    return np.clip(ratios, -LARGEST, LARGEST).astype("float32")
 
 
 def rates_of(schedule: Schedule, num_steps: int = 1000) -> Rates:
@@ -171,6 +215,40 @@ class Noising(Layer):
 
     def compute_output_shape(self, images_shape, noise_shape, timesteps_shape):
         return tuple(images_shape), tuple(images_shape)
+
+
+class LogSNR(Layer):
+    """The logarithm of the signal-to-noise ratio at `timesteps`: (B,) -> (B,)."""
+
+    def __init__(self, schedule: Schedule, num_steps: int, **kwargs: Any) -> None:
+        super().__init__(autocast=False, **kwargs)
+        self.schedule = schedule
+        self.num_steps = num_steps
+        self.table = log_snr_of(rates_of(schedule, num_steps))
+
+    def call(self, timesteps):
+        """(B,) -> (B,), in float32."""
+        missing = outside_is_nan(timesteps, self.num_steps, "float32")[:, 0]
+        return ops.take(self.table, timesteps) + missing
+
+    def compute_output_spec(self, timesteps):
+        return keras.KerasTensor(timesteps.shape, "float32")
+
+
+class TextDropout(SameShape):
+    """In training, all tokens of a text leave its mask (B, S) at a `rate`."""
+
+    def __init__(self, rate: float, **kwargs: Any) -> None:
+        super().__init__(autocast=False, **kwargs)
+        self.rate = rate
+        self.seed_generator = keras.random.SeedGenerator()
+
+    def call(self, is_token, training=None):
+        """(B, S) -> (B, S)."""
+        if not training or not self.rate:
+            return is_token
+        is_kept = keeps((ops.shape(is_token)[0], 1), self.rate, self.seed_generator.next())
+        return ops.logical_and(is_token, is_kept)
 
 
 class ClassDropout(SameShape):

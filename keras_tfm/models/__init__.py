@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from keras_tfm.models.pictures.ipt import IPT, IPTConfig
     from keras_tfm.models.pictures.mdsr import MDSR, MDSRConfig
     from keras_tfm.models.pictures.scene_former import SceneFormer, SceneFormerConfig
+    from keras_tfm.models.pictures.text_imagen import Imagen, ImagenConfig
     from keras_tfm.models.pictures.transgan import (
         TransGAN,
         TransGANConfig,

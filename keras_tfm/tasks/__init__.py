@@ -22,7 +22,7 @@ Tracker               track             (videos, boxes)            videos -> tra
 ImagePretrainer       pretrain-images   images                     images -> vectors (images, labels)
 VideoPretrainer       pretrain-videos   videos                     videos -> vectors (videos, labels)
 ImageEncoder          image-vectors     -                          images -> vectors -
-ImageGenerator        generate-images   images, or with labels     names -> pictures as for fit
+ImageGenerator        generate-images   images[, labels or texts]  texts -> pictures as for fit
 ImageRestorer         restore-images    images                     images -> pictures as for fit
 ImageTextMatcher      match-images      (images, texts)            images -> vectors (images, texts)
 VideoTextMatcher      match-images      (videos, texts)            videos -> vectors (videos, texts)

@@ -6,8 +6,9 @@ import pytest
 
 from keras_tfm import generation, training
 from keras_tfm.heads import Denoiser
-from keras_tfm.heads.denoiser import ClassDropout, rates_of
-from keras_tfm.models import BERT, DiT, DiTConfig
+from keras_tfm.heads.denoiser import ClassDropout, LogSNR, TextDropout, rates_of
+from keras_tfm.layers import rates_of_log_snr
+from keras_tfm.models import BERT, DiT, DiTConfig, Imagen, ImagenUNet
 from tests import contract
 from tests.contract import Case, Spec, floats
 
@@ -76,6 +77,52 @@ def test_classes_are_dropped_in_training_alone():
     np.testing.assert_array_equal(dropped[dropped < 3], classes[dropped < 3])
     assert np.any(np.asarray(layer(classes, training=True)) != dropped)
     np.testing.assert_array_equal(ClassDropout(0.0, 3)(classes, training=True), classes)
+
+
+def test_texts_lose_all_tokens_in_training_alone():
+    layer, shown = TextDropout(0.25), np.tile([True, True, False], (4_000, 1))
+    np.testing.assert_array_equal(layer(shown), shown)
+    dropped = np.asarray(layer(shown, training=True))
+    assert abs(np.mean(~dropped.any(1)) - 0.25) < 0.03
+    np.testing.assert_array_equal(dropped[dropped.any(1)], shown[dropped.any(1)])
+    np.testing.assert_array_equal(TextDropout(0.0)(shown, training=True), shown)
+
+
+def test_the_log_of_the_signal_to_noise_ratio():
+    layer, rates = LogSNR("cosine", 10), rates_of("cosine", 10)
+    ratios = layer(np.arange(10))
+    again = rates_of_log_snr(ratios)
+    np.testing.assert_allclose(again.signal[:-1], rates.signal[:-1], rtol=1e-5)
+    np.testing.assert_allclose(again.noise, rates.noise, rtol=1e-4)
+    # The last step of the schedule leaves nearly no signal; the ratio stays at Imagen's least.
+    np.testing.assert_allclose(ratios[-1], max(2 * np.log(rates.signal[-1]), -np.log(1e5)), rtol=1e-4)
+
+
+def test_a_backbone_of_ratios_and_texts():
+    keras.utils.set_random_seed(0)
+    backbone = Imagen.from_size("tiny", image_size=16, vocabulary_size=9, max_length=4)
+    model = Denoiser(backbone, num_steps=10, class_dropout=0.5)
+    assert model.time == "log_snr" and isinstance(backbone.unet, ImagenUNet)
+    batch = {"images": np.random.default_rng(0).normal(size=(2, 16, 16, 3)).astype("float32")}
+    batch |= {"noise": batch["images"][::-1], "timesteps": np.array([2, 9])}
+    texts = {"token_ids": np.array([[3, 4, 5], [6, 0, 0]]), "padding_mask": np.arange(3) < [[3], [1]]}
+    outputs = model(batch | texts)
+    noisy = model.get_layer("noising")(*(batch[name] for name in ("images", "noise", "timesteps")))[0]
+    alone = backbone({"images": np.array(noisy), "log_snr": model.log_snr[[2, 9]], **texts})["prediction"]
+    np.testing.assert_allclose(outputs["prediction"], alone, atol=1e-4)
+    with_texts, repeated, without = (
+        generation.generate_images(model, 2, inputs, num_steps=2, guidance=guidance).numpy()
+        for inputs, guidance in (
+            (texts, 1.0),
+            ({**texts, "token_ids": texts["token_ids"] * [[1, 1, 1], [1, 7, 7]]}, 1.0),
+            (texts, 0.0),
+        )
+    )
+    np.testing.assert_allclose(repeated, with_texts, atol=1e-4)  # padding changes nothing
+    nothing = texts | {"padding_mask": np.zeros((2, 3), bool)}
+    none = generation.generate_images(model, 2, nothing, num_steps=2).numpy()
+    np.testing.assert_allclose(without, none, atol=1e-4)
+    assert np.abs(none - with_texts).max() > 1e-3
 
 
 def compiled():

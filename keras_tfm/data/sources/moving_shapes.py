@@ -13,36 +13,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from keras_tfm.data.sources.figures import COLOURS, SHAPES, drawn
+
 ACTIONS = (
     "moves left", "moves right", "moves up", "moves down", "circles clockwise", "circles anticlockwise",
     "grows", "shrinks",
 )  # fmt: skip
-COLOURS = {
-    "red": (230, 50, 50), "green": (50, 200, 70), "blue": (70, 100, 255), "yellow": (240, 220, 60),
-    "purple": (180, 70, 220), "white": (245, 245, 245),
-}  # fmt: skip
 SIDE = 64  # of a frame, in pixels
 SIDES = (12.0, 18.0)  # of an object in the middle of its scene
 TRAVEL = 24.0  # pixels that an actor moves in a scene
 RADIUS = 7.5  # of an actor's circle
 GROWTH = 1.8  # how many times as large an actor becomes
-
-# Digits of 5 x 7 pixels, a number of five bits for each row.
-DIGITS = {
-    "zero": (14, 17, 19, 21, 25, 17, 14), "one": (4, 12, 4, 4, 4, 4, 14), "two": (14, 17, 1, 2, 4, 8, 31),
-    "three": (31, 2, 4, 2, 1, 17, 14), "four": (2, 6, 10, 18, 31, 2, 2), "five": (31, 16, 30, 1, 1, 17, 14),
-    "six": (6, 8, 16, 30, 17, 17, 14), "seven": (31, 1, 2, 4, 8, 8, 8), "eight": (14, 17, 17, 14, 17, 17, 14),
-    "nine": (14, 17, 17, 15, 1, 2, 12),
-}  # fmt: skip
-FIGURES = {  # of points (x, y) from -1 to 1, y downwards
-    "square": lambda x, y: np.maximum(abs(x), abs(y)) <= 1,
-    "disc": lambda x, y: x**2 + y**2 <= 1,
-    "ring": lambda x, y: (x**2 + y**2 <= 1) & (x**2 + y**2 >= 0.3),
-    "triangle": lambda x, y: (abs(x) <= (y + 1) / 2) & (y <= 1),
-    "diamond": lambda x, y: abs(x) + abs(y) <= 1,
-    "cross": lambda x, y: (np.minimum(abs(x), abs(y)) <= 0.35) & (np.maximum(abs(x), abs(y)) <= 1),
-}
-SHAPES = (*FIGURES, *DIGITS)
 
 
 class Scene(NamedTuple):
@@ -161,7 +142,7 @@ def _scene(rng: np.random.Generator, action: str, num_frames: int, count: int, b
     paths = [_actor(rng, action, time)]  # (T, 3) each: the centre's x and y, and the side
     paths += [_other(rng, time, bounce) for _ in range(count - 1)]
     inside = np.stack(
-        [_drawn(name.split()[1], path) for name, path in zip(names, paths, strict=True)], axis=1
+        [drawn(name.split()[1], path, SIDE) for name, path in zip(names, paths, strict=True)], axis=1
     )
     masks, frames = inside.copy(), np.repeat(_background(rng)[None], num_frames, axis=0)
     for depth, number in enumerate(order := rng.permutation(count)):  # the last is in front
@@ -203,20 +184,6 @@ def _within(x: np.ndarray, side: float) -> np.ndarray:
     """Coordinates of an object's centre, mirrored at the edges of the frame so that it stays inside."""
     room = SIDE - side
     return side / 2 + room - abs((x - side / 2) % (2 * room) - room)
-
-
-def _drawn(shape: str, path: np.ndarray) -> np.ndarray:
-    """Which pixels (T, 64, 64) an object on this path covers."""
-    centres = np.arange(SIDE) + 0.5
-    x, y, half = path[:, 0], path[:, 1], path[:, 2] / 2
-    across = ((centres[None] - x[:, None]) / half[:, None])[:, None]  # (T, 1, 64)
-    down = ((centres[None] - y[:, None]) / half[:, None])[:, :, None]  # (T, 64, 1)
-    if shape in FIGURES:
-        return FIGURES[shape](across, down) & np.ones((len(path), SIDE, SIDE), bool)
-    bits = np.array([[row >> bit & 1 for bit in range(4, -1, -1)] for row in DIGITS[shape]], bool)
-    row, column = np.floor((down + 1) / 2 * 7).astype(int), np.floor((across + 1) / 2 * 5).astype(int)
-    is_inside = (row >= 0) & (row < 7) & (column >= 0) & (column < 5)
-    return bits[np.clip(row, 0, 6), np.clip(column, 0, 4)] & is_inside
 
 
 def _background(rng: np.random.Generator) -> np.ndarray:

@@ -195,7 +195,10 @@ class ImagenUNet(ConfiguredModel):
         x = run("last", x, config.dims[0], "block")
         if config.is_super_resolution:
             x = ops.concatenate([x, inputs["low_resolution"]], axis=-1)
-        outputs = {"prediction": Convolution(config.num_channels, name="convolution_out")(x)}
+        last = Convolution(config.num_channels, name="convolution_out")
+        outputs = {"prediction": last(x)}
+        kernel = last.convolution.kernel
+        kernel.assign(ops.zeros_like(kernel))  # training begins with the prediction 0, as in the re-creation
         super().__init__(config, inputs, outputs, trace, name=name, **kwargs)
 
 

@@ -2,35 +2,31 @@
 
 import abc
 import dataclasses
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Self
 
 import keras
-import numpy as np
 
 from keras_tfm.configs import Count, Natural, Option, Refusal
-from keras_tfm.data.batches.encoding import in_chunks, surround
-from keras_tfm.data.batches.epochs import HeldOut, hold_out
+from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.sources.image_texts import (
     ImageTexts,
     VideoTexts,
-    identities,
     read_image_texts,
     read_video_texts,
 )
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.sources.videos import FrameSpacing
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens
-from keras_tfm.serving.examples import as_columns, listed
-from keras_tfm.tasks.image_text.retrieval import distinct
+from keras_tfm.serving.examples import as_columns
+from keras_tfm.tasks.image_text.pairs import checked_texts, hold_out_pairs, tokens_of, tokens_of_all
 from keras_tfm.tasks.images.image_task import (
     ImageTask,
     image_shape_of,
     shape_and_preprocessing,
     with_image_size,
 )
-from keras_tfm.tasks.learning import ModelOptions, rows_of
+from keras_tfm.tasks.learning import ModelOptions
 from keras_tfm.tasks.signatures import ColumnNames
 from keras_tfm.tasks.task import Task, load_any
 from keras_tfm.tasks.task_folder import is_task_folder
@@ -38,8 +34,6 @@ from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.tasks.videos.video_task import VideoTask, shape_and_sampling, video_shape_of
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import PartlyTrained
-
-LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,43 +152,20 @@ class ImageTextTask(ImageTask, FineTunedTask):
     def check_examples(self, examples: Any) -> Any:
         """Checked (images, texts) of equal number; texts must be strings that are not blank."""
         images, texts = as_columns(examples, self.seen, "texts")
-        images, texts = self.check_images(images), listed(texts, "`texts`")
-        if not len(images):
-            raise ValueError(f"`{self.seen}` must not be empty.")
-        if len(texts) != len(images):
-            raise ValueError(
-                f"`texts` must be one for each of {len(images)} {self.seen}; there are {len(texts)}."
-            )
-        for row, text in enumerate(texts):
-            if not isinstance(text, str) or not text.strip():
-                raise ValueError(f"row {row}: expected a text, got {text!r:.60}")
-        return self.examples_class(images, texts)
+        images = self.check_images(images)
+        return self.examples_class(images, checked_texts(texts, len(images), self.seen))
 
     def hold_out(self, examples: Any, share: float | None, seed: int, /) -> tuple[Any, Any]:
         """Hold out images together with all of their texts."""
-        rows, ids = distinct(identities(examples[0]))
-        parts = hold_out(len(rows), seed, self.held_out if share is None else HeldOut(share))
-        train, held = (rows_of(examples, np.flatnonzero(np.isin(ids, part))) for part in parts)
-        return train, held
+        return hold_out_pairs(examples, self.held_out if share is None else HeldOut(share), seed)
 
     def tokens(self, texts: Any) -> dict[str, Any]:
         """Ragged "token_ids" (B, None), cut to `max_length`, and their "lengths" (B,) before the cut."""
-        prefix, suffix = self.around
-        pieces = self.tokenizer.tokenize(texts)
-        room = max(0, self.max_length - len(prefix) - len(suffix))
-        lengths = pieces.row_lengths() + len(prefix) + len(suffix)
-        return {"token_ids": surround(pieces[:, :room], prefix, suffix), "lengths": lengths}
+        return tokens_of(texts, self.tokenizer, self.around, self.max_length)
 
     def encode_all(self, texts: Sequence[str]) -> dict[str, Any]:
         """Ragged "token_ids" (N, None) of many texts; the log says how many were cut."""
-        packed = in_chunks(self.tokens, texts)
-        lengths = packed.pop("lengths").numpy()
-        if num_cut := int((lengths > self.max_length).sum()):
-            LOG.warning(
-                "%s of %s texts exceed %s tokens and are cut there.",
-                f"{num_cut:,}", f"{len(lengths):,}", self.max_length,
-            )  # fmt: skip
-        return packed
+        return tokens_of_all(texts, self.tokenizer, self.around, self.max_length)
 
     def tell_cut(self, texts: Sequence[str]) -> None:
         """Warn how many of the strings have more tokens than the model reads, if any have."""

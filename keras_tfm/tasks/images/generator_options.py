@@ -2,17 +2,18 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from keras_tfm.asking import Guidance, Steps
-from keras_tfm.configs import Option, Rate, Refusal
+from keras_tfm.configs import Length, Option, Rate, Refusal
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.heads.denoiser import Prediction, Schedule
-from keras_tfm.models import DiffusionUNet, DiT
-from keras_tfm.tasks.learning import ModelOptions, family_among
+from keras_tfm.models import DiffusionUNet, DiT, Imagen
+from keras_tfm.tasks.learning import VOCABULARY, ModelOptions, Vocabulary, family_among
 from keras_tfm.training.options import ImagesInBatch, Training
 
-FAMILIES = {"dit": DiT, "diffusion-unet": DiffusionUNet}
+FAMILIES = {"dit": DiT, "diffusion-unet": DiffusionUNet, "imagen": Imagen}
+OF_TEXTS = ("imagen",)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -28,14 +29,14 @@ class ImageGeneratorConfig(Preprocessing):
     noise_schedule: Annotated[Schedule, Option("how noise grows, in 1,000 steps")] = "cosine"
     prediction: Annotated[Prediction, Option("what the model predicts of a noisy image")] = "velocity"
     class_dropout: Annotated[
-        Rate, Option("share of the classes that training hides, so that pictures can be guided")
+        Rate, Option("share of the classes or texts that training hides, so that pictures can be guided")
     ] = 0.1
     steps: Annotated[Steps, Option("steps from noise to a picture, unless `predict` is asked for others")] = (
         50
     )
     guidance: Annotated[
         Guidance,
-        Option("how far pictures are led to their class, unless `predict` is asked; 1 is not at all"),
+        Option("how far pictures are led to their class or text, unless `predict` is asked; 1 is not at all"),
     ] = 2.0
 
     def __post_init__(self) -> None:
@@ -50,11 +51,28 @@ class ImageGeneratorConfig(Preprocessing):
 class GeneratorOptions(ModelOptions):
     """A diffusion model with fresh weights, for the images themselves."""
 
-    set_here: ClassVar[Mapping[str, str]] = {"num_classes": "--data"}
-    family: Annotated[str, Option(f"kind of model: {', '.join(FAMILIES)}")] = "dit"
+    set_here: ClassVar[Mapping[str, str]] = {
+        "num_classes": "--data",
+        "vocabulary_size": "--vocabulary",
+        "max_length": "--max-length",
+    }
+    family: Annotated[
+        str, Option(f"kind of model: {', '.join(FAMILIES)}; {', '.join(OF_TEXTS)} learns of texts")
+    ] = "dit"
     size: Annotated[
         str, Option("a published size of the family, or tiny, for images of about 32 x 32 pixels")
     ] = "tiny"
+    tokenizer: Annotated[
+        Literal["bytes", "sentencepiece"],
+        Option("of texts: byte-level pairs, or sub-words of SentencePiece"),
+    ] = "bytes"
+    vocabulary_size: Vocabulary = VOCABULARY
+    max_length: Annotated[Length, Option("tokens of a text at most")] = 32
+
+    @property
+    def reads_texts(self) -> bool:
+        """Whether the family learns of texts, not of classes."""
+        return self.family in OF_TEXTS
 
     @property
     def model_class(self) -> Any:
@@ -64,6 +82,8 @@ class GeneratorOptions(ModelOptions):
     def base(self) -> Any:
         """The size for images in colour; published ones may be for an autoencoder's maps."""
         config = self.model_class.config_of_size(self.size)
+        if self.reads_texts:
+            return dataclasses.replace(config, num_channels=3, max_length=self.max_length)
         return dataclasses.replace(config, num_channels=3, output_channels=None, num_classes=0)
 
 

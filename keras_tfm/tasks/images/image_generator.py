@@ -1,8 +1,9 @@
-"""Pictures out of noise: a diffusion model, of classes where its images have some."""
+"""Pictures out of noise: a diffusion model, of classes or texts where its images have some."""
 
 import dataclasses
 import logging
 import os
+import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
@@ -15,13 +16,17 @@ from keras_tfm.configs import Refusal
 from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.batches.noisy_images import NoisyImageBatches
 from keras_tfm.data.sources.image_files import ImageFiles
+from keras_tfm.data.sources.image_texts import ImageTexts, read_image_texts
 from keras_tfm.data.sources.images import have_classes, read_labelled_images, read_unlabelled_images
 from keras_tfm.data.sources.preprocessing import Preprocessing
+from keras_tfm.data.tokenizers.kinds import load_tokenizer, train_tokenizer
+from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.generation.diffusion import generate_images
 from keras_tfm.heads.denoiser import Denoiser
 from keras_tfm.log import Bar
-from keras_tfm.serving.examples import as_columns, check_column, not_id, not_text, refuse_single
+from keras_tfm.serving.examples import as_columns, refuse_single
 from keras_tfm.tasks.baselines import MEAN, Baselines
+from keras_tfm.tasks.images.conditions import condition_of, reason_against
 from keras_tfm.tasks.images.drawing import Pictures, new_pictures
 from keras_tfm.tasks.images.generator_options import (
     GeneratorOptions,
@@ -38,7 +43,7 @@ from keras_tfm.tasks.images.image_task import (
 )
 from keras_tfm.tasks.learning import columns_of
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
-from keras_tfm.tasks.task import load_any
+from keras_tfm.tasks.task import load_any, make_backbone
 from keras_tfm.tasks.trainable import TrainableTask
 from keras_tfm.training.folder import Path, new_file
 
@@ -47,11 +52,12 @@ NUM_STEPS = 1000  # of the schedule, as many as the schedules but "cosine" are m
 
 
 class ImageGenerator(TrainableTask):
-    """Makes pictures of noise, by a `backbone` that learns to predict noise, a `DiT` or a `DiffusionUNet`.
+    """Makes pictures of noise, by a `backbone` that learns to predict noise, a `DiT`, a `DiffusionUNet` or an
+    `Imagen`.
 
-    Examples are images, or (images, labels): then the model learns the class of each. Images are what
-    `ImageTask` describes; of a model with one channel colours become grey. `fields` are fields of
-    `ImageGeneratorConfig`.
+    Examples are images, or (images, labels), and the model learns the class of each, or of an `Imagen`
+    (images, texts), `data.ImageTexts`; its `tokenizer` reads the texts. Images are what `ImageTask`
+    describes; of a model with one channel colours become grey. `fields` are fields of `ImageGeneratorConfig`.
 
     >>> sizes = {"image_size": 8, "patch_size": 2, "num_layers": 1, "dim": 32, "num_heads": 2}
     >>> backbone = keras_tfm.models.DiT.from_size("tiny", **sizes, intermediate_dim=64, num_classes=2)
@@ -66,7 +72,7 @@ class ImageGenerator(TrainableTask):
     start = "a RUN of this task with the same classes"
     files = (
         "what train classify-images reads; or, without classes, a folder of images, .npz or idx files, or a "
-        "table and the one column of --columns"
+        "table and the one column of --columns; for a family of texts what train caption reads"
     )
     columns = (1, 2)
     unit = "images"
@@ -77,13 +83,16 @@ class ImageGenerator(TrainableTask):
     config_class = ImageGeneratorConfig
     config: ImageGeneratorConfig
 
-    def __init__(self, backbone: keras.Model, config: ImageGeneratorConfig | None = None, **fields: Any):
+    def __init__(
+        self,
+        backbone: keras.Model,
+        config: ImageGeneratorConfig | None = None,
+        tokenizer: Tokenizer | None = None,
+        **fields: Any,
+    ):
         self.config = config = dataclasses.replace(config or ImageGeneratorConfig(), **fields)
-        count, names = len(config.class_names), set(backbone.input) - {"images", "timesteps", "classes"}
-        if names or backbone.config.num_classes != count:
-            others = f" and reads {', '.join(sorted(names))}" if names else ""
-            wanted = f"a model of {count} classes, `class_names`, that reads nothing else"
-            raise Refusal("backbone", wanted, f"one of {backbone.config.num_classes}{others}")
+        self.condition = condition_of(backbone, config.class_names, tokenizer)
+        self.tokenizer = tokenizer
         resized = with_image_size(backbone, config.image_size)
         self.model = Denoiser(
             resized, config.noise_schedule, NUM_STEPS, config.prediction, config.class_dropout
@@ -96,19 +105,38 @@ class ImageGenerator(TrainableTask):
     def make(
         cls, examples: Any, options: GeneratorOptions, changes: Mapping[str, Any], **fields: Any
     ) -> Self:
-        names = classes_of(examples)
-        config = dataclasses.asdict(options.base()) | dict(changes) | {"num_classes": len(names)}
+        config = dataclasses.asdict(options.base()) | dict(changes)
+        names: tuple[str, ...] = ()
+        tokenizer = None
+        if options.reads_texts:
+            texts = examples.texts
+            tokenizer = train_tokenizer(texts, options.tokenizer, options.vocabulary_size)
+            config["vocabulary_size"] = tokenizer.vocabulary_size
+        else:
+            names = classes_of(examples)
+            config["num_classes"] = len(names)
         if fields.get("image_size") is not None:
             config["image_size"] = fields["image_size"]
         family = options.model_class
-        task = cls(family(family.config_class.from_json(config)), class_names=names, **fields)
-        size, classes = "{} x {} pixels".format(*task.image_shape), f"{len(names) or 'no'} classes"
-        LOG.info("a new %s, %s, for %s and %s", family.__name__, options.size, size, classes)
+        backbone = family(family.config_class.from_json(config))
+        task = cls(backbone, tokenizer=tokenizer, class_names=names, **fields)
+        size, made_of = "{} x {} pixels".format(*task.image_shape), f"{len(names) or 'no'} classes"
+        if tokenizer is not None:
+            made_of = f"texts of {tokenizer.vocabulary_size} different tokens"
+        LOG.info("a new %s, %s, for %s and %s", family.__name__, options.size, size, made_of)
         return task
+
+    @classmethod
+    def load_parts(cls, folder: pathlib.Path, config: ImageGeneratorConfig, model: dict[str, Any]) -> Self:
+        backbone = make_backbone(model)
+        tokenizer = load_tokenizer(folder) if "token_ids" in backbone.input else None
+        return cls(backbone, config, tokenizer)
 
     @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
         task = super().adopt(task, examples)
+        if task.tokenizer is not None:
+            return cls(task.model.backbone, task.config, task.tokenizer, **fields)
         names = classes_of(examples)
         if set(names) - set(task.config.class_names):
             known = ", ".join(task.config.class_names) or "none"
@@ -121,14 +149,19 @@ class ImageGenerator(TrainableTask):
     ) -> dict[str, Any]:
         if start is not None:
             return super().adopt(load_any(start), None).file_fields
-        return {"image_shape": image_shape_of(dataclasses.replace(options.base(), **changes))}
+        shape = image_shape_of(dataclasses.replace(options.base(), **changes))
+        return {"image_shape": shape, "with_texts": options.reads_texts}
 
     @classmethod
-    def read_files(cls, paths: Sequence[Path], columns: ColumnNames = None, **fields: Any) -> Any:
+    def read_files(
+        cls, paths: Sequence[Path], columns: ColumnNames = None, with_texts: bool = False, **fields: Any
+    ) -> Any:
         """Images, of the shape and preprocessing that the fields describe, and the names of their classes
-        where they have some.
+        where they have some, or `with_texts` `data.ImageTexts`.
         """
         shape, preprocessing = shape_and_preprocessing(**fields)
+        if with_texts:
+            return read_image_texts(paths, shape, columns, preprocessing)
         if not have_classes(paths, columns):
             return read_unlabelled_images(paths, shape, columns, preprocessing)
         found = read_labelled_images(paths, *shape, columns, preprocessing)
@@ -141,25 +174,22 @@ class ImageGenerator(TrainableTask):
 
     @property
     def file_fields(self) -> dict[str, Any]:
-        return {"image_shape": self.image_shape, "preprocessing": self.preprocessing}
+        fields = {"image_shape": self.image_shape, "preprocessing": self.preprocessing}
+        return fields | {"with_texts": self.tokenizer is not None}
 
-    def check_examples(self, examples: Any, /) -> np.ndarray | ImageFiles | tuple[Any, np.ndarray]:
-        """Images, or for a model of classes (images, classes), with classes as integers (N,)."""
-        if not self.config.class_names and not isinstance(examples, tuple):
+    def check_examples(self, examples: Any, /) -> np.ndarray | ImageFiles | tuple[Any, Any]:
+        """Images, or for a model of classes (images, classes), with classes as integers (N,), or for a model
+        of texts `data.ImageTexts`.
+        """
+        column = self.condition.column
+        if column is None and not isinstance(examples, tuple):
             return self._checked(examples)
-        images, labels = as_columns(examples, "images", "labels")
+        images, labels = as_columns(examples, "images", column or "labels")
         images = self._checked(images)
-        check_column(labels, "labels", not_id)
-        if len(labels) != len(images):
-            raise ValueError(
-                f"`labels` must be one for each of {len(images)} images; they are {len(labels)}."
-            )
-        if not self.config.class_names:
+        if column is None:
             return images
-        for label in labels:
-            if reason := self.refusal(str(label)):
-                raise ValueError(f"`labels`: {reason}")
-        return images, self._places(list(map(str, labels)))
+        labels = self.condition.checked(labels, len(images))
+        return ImageTexts(images, labels) if column == "texts" else (images, labels)
 
     def _checked(self, images: Any) -> np.ndarray | ImageFiles:
         refuse_single(images, "`images`")
@@ -168,13 +198,8 @@ class ImageGenerator(TrainableTask):
             raise ValueError("`images` must not be empty.")
         return images
 
-    def _places(self, names: Sequence[str]) -> np.ndarray:
-        """The names as integers (N,)."""
-        places = {name: place for place, name in enumerate(self.config.class_names)}
-        return np.array([places[name] for name in names], "int32")
-
-    def classes_in(self, examples: Any) -> np.ndarray | None:
-        return examples[1] if isinstance(examples, tuple) else None
+    def hold_out(self, examples: Any, share: float | None, seed: int, /) -> tuple[Any, Any]:
+        return self.condition.hold_out(examples, self.held_out if share is None else HeldOut(share), seed)
 
     def batches(
         self, examples: Any, training: GeneratorTraining, is_validation: bool = False
@@ -183,8 +208,9 @@ class ImageGenerator(TrainableTask):
             return self.config.prepared(images, *self.image_shape[:2])
 
         learning: dict[str, Any] = {} if is_validation else {"seed": training.seed, "flip": training.flip}
-        images, classes = columns_of(examples)[0], self.classes_in(examples)
-        return NoisyImageBatches(images, classes, prepare, training.batch_size, NUM_STEPS, **learning)
+        images, *column = columns_of(examples)
+        conditions = self.condition.inputs(*column) if column else {}
+        return NoisyImageBatches(images, conditions, prepare, training.batch_size, NUM_STEPS, **learning)
 
     def objective(self, training: GeneratorTraining) -> dict[str, Any]:
         return {"loss": keras.losses.MeanSquaredError("mean_with_sample_weight", name="loss")}
@@ -220,7 +246,7 @@ class ImageGenerator(TrainableTask):
 
     def generate(
         self,
-        classes: int | Sequence[str],
+        asked: int | Sequence[str],
         seed: int = 0,
         steps: int | None = None,
         guidance: float | None = None,
@@ -229,24 +255,26 @@ class ImageGenerator(TrainableTask):
         """New pictures, 8-bit (N, H, W, C).
 
         Args:
-            classes: the name of each picture's class; or how many pictures, of no class.
-            seed: of the first picture; the next ones have the next seeds. A class and a seed determine a
-                picture.
+            asked: the name of each picture's class, or its text; or how many pictures, of neither.
+            seed: of the first picture; the next ones have the next seeds. A class, or a text, and a seed
+                determine a picture.
             steps: from noise to a picture, at most 1,000, by default the configuration's.
-            guidance: how far pictures are led to their class; 1 is not at all.
+            guidance: how far pictures are led to their class or text; 1 is not at all.
 
         Raises:
-            ValueError: for an unknown class, and numbers out of range.
+            ValueError: for an unknown class, a text of too many tokens, and numbers out of range.
         """
-        if isinstance(classes, int) and not isinstance(classes, bool):
-            if classes < 1:
-                raise Refusal("classes", "names of classes, or a number of pictures of at least 1", classes)
-            places = np.full(classes, len(self.config.class_names), "int32")
+        if isinstance(asked, int) and not isinstance(asked, bool):
+            if asked < 1:
+                wanted = f"{self.condition.name}, or a number of pictures of at least 1"
+                raise Refusal("asked", wanted, asked)
+            count, lines = asked, None
         else:
-            places = self._places(self.answerable(classes))
-        if not len(places):
+            lines = self.answerable(asked)
+            count = len(lines)
+        if not count:
             return np.zeros((0, *self.image_shape), "uint8")
-        return np.concatenate(list(self._made(places, seed, steps, guidance, batch_size)))
+        return np.concatenate(list(self._made(lines, count, seed, steps, guidance, batch_size)))
 
     def predict(
         self,
@@ -257,16 +285,16 @@ class ImageGenerator(TrainableTask):
         batch_size: int = 16,
         draw: Pictures | None = None,
     ) -> list[dict[str, Any]]:
-        """A picture for each line, which names its class; of a model without classes any line makes one.
+        """A picture for each line, which names its class, or is its text; of a model of neither any line
+        makes one.
 
         An answer has the "picture", 8-bit (H, W, C), its "seed", and its "file", None without `draw`: a
         folder, or a file for each line, for PNG files. The options are as in `generate`.
         """
         lines = self.answerable(lines, batch_size)
         files = None if draw is None else new_pictures(lines, draw)
-        places = self._places(lines) if self.config.class_names else np.zeros(len(lines), "int32")
         answers: list[dict[str, Any]] = []
-        for pictures in self._made(places, seed, steps, guidance, batch_size):
+        for pictures in self._made(lines, len(lines), seed, steps, guidance, batch_size):
             for picture in pictures:
                 row = len(answers)
                 file = None if files is None else files[row]
@@ -277,35 +305,44 @@ class ImageGenerator(TrainableTask):
         return answers
 
     def _made(
-        self, places: np.ndarray, seed: int, steps: int | None, guidance: float | None, batch_size: int
+        self,
+        lines: Sequence[str] | None,
+        count: int,
+        seed: int,
+        steps: int | None,
+        guidance: float | None,
+        batch_size: int,
     ) -> Iterator[np.ndarray]:
-        """The pictures of the classes at these `places`, in batches."""
+        """`count` pictures, of the `lines` or of nothing, in batches."""
         Making(
             seed=seed, steps=steps, guidance=guidance, batch_size=batch_size
         )  # refuses what is out of range
         make = self._maker(steps, guidance)
-        seeds = ((seed + np.arange(len(places))) % 2**31).astype("int32")
-        with Bar(total=len(places), desc="drawing", unit="picture") as bar:
-            for first in range(0, len(places), batch_size):
-                part = slice(first, first + batch_size)
-                yield make(tf.constant(places[part]), tf.constant(seeds[part])).numpy()
-                bar.update(len(places[part]))
+        seeds = ((seed + np.arange(count)) % 2**31).astype("int32")
+        with Bar(total=count, desc="drawing", unit="picture") as bar:
+            for first in range(0, count, batch_size):
+                part = seeds[first : first + batch_size]
+                if lines is None:
+                    inputs = self.condition.absent(len(part))
+                else:
+                    inputs = self.condition.of_strings(tf.constant(lines[first : first + batch_size]))
+                yield make(tf.constant(part), inputs).numpy()
+                bar.update(len(part))
 
     def _maker(self, steps: int | None, guidance: float | None) -> Any:
-        """A compiled function of classes (B,) and seeds (B,) to pictures (B, H, W, C), 8-bit."""
-        names = self.config.class_names
-        if guidance is not None and not names:
+        """A compiled function of seeds (B,) and the condition's inputs to pictures (B, H, W, C), 8-bit."""
+        is_guided = self.condition.column is not None
+        if guidance is not None and not is_guided:
             raise Refusal("guidance", "left out, as the model has no classes", guidance)
         key = steps or self.config.steps, self.config.guidance if guidance is None else guidance
         if (*key, self.quantization()) not in self._makers:
-            specs = [tf.TensorSpec([None], tf.int32, name) for name in ("classes", "seed")]
+            specs = [tf.TensorSpec([None], tf.int32, "seed"), dict(self.condition.specs)]
 
             @tf.function(input_signature=specs, autograph=False)
-            def make(classes: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
-                inputs, count = {"classes": classes} if names else {}, tf.shape(seeds)[0]
-                guided = key[1] if names else 1.0
+            def make(seeds: tf.Tensor, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+                guided = key[1] if is_guided else 1.0
                 images = generate_images(
-                    self.model, count, inputs, num_steps=key[0], guidance=guided, seed=seeds
+                    self.model, tf.shape(seeds)[0], inputs, num_steps=key[0], guidance=guided, seed=seeds
                 )
                 return tf.cast(tf.round((images + 1) * 127.5), tf.uint8)
 
@@ -313,10 +350,7 @@ class ImageGenerator(TrainableTask):
         return self._makers[*key, self.quantization()]
 
     def refusal(self, example: Any) -> str | None:
-        names = self.config.class_names
-        if (reason := not_text(example)) or not names or example in names:
-            return reason
-        return f"expected one of the classes {', '.join(names)[:200]}, got {example[:80]!r}"
+        return reason_against(self.condition, example)
 
     def as_line(self, answer: dict[str, Any]) -> str:
         return str(answer["seed"] if answer["file"] is None else os.fspath(answer["file"]))
@@ -327,26 +361,20 @@ class ImageGenerator(TrainableTask):
         return [{"answer": self.as_line(answer)} for answer in answers]
 
     def export_endpoints(self, steps: int | None = None, guidance: float | None = None) -> Endpoints:
-        """The bytes of PNG files by the seed of each picture and, of a model with classes, their names."""
-        make, names = self._maker(steps, guidance), self.config.class_names
+        """The bytes of PNG files by the seed of each picture and its class or text, where the model has
+        any.
+        """
+        make, name = self._maker(steps, guidance), self.condition.name
         specs = [tf.TensorSpec([None], tf.int32, "seed")]
 
-        def answer(seed: tf.Tensor, classes: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
-            places = tf.zeros_like(seed)
-            if classes is not None:
-                is_class = classes[:, None] == tf.constant(names)
-                are_known, problem = (
-                    tf.reduce_all(tf.reduce_any(is_class, 1)),
-                    "Expected names of classes, got",
-                )
-                with tf.control_dependencies([tf.debugging.Assert(are_known, [problem, classes])]):
-                    places = tf.argmax(is_class, 1, tf.int32)
-            return {"png": tf.map_fn(tf.io.encode_png, make(places, seed), fn_output_signature=tf.string)}
+        def answer(seed: tf.Tensor, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+            return {"png": tf.map_fn(tf.io.encode_png, make(seed, inputs), fn_output_signature=tf.string)}
 
-        if not names:
-            return {"serving_default": (answer, specs)}
-        specs = [tf.TensorSpec([None], tf.string, "classes"), *specs]
-        return {"serving_default": (lambda classes, seed: answer(seed, classes), specs)}
+        if self.condition.column is None:
+            return {"serving_default": (lambda seed: answer(seed, {}), specs)}
+        specs = [tf.TensorSpec([None], tf.string, name), *specs]
+        of_strings = self.condition.of_strings
+        return {"serving_default": (lambda asked, seed: answer(seed, of_strings(asked)), specs)}
 
 
 def classes_of(examples: Any) -> tuple[str, ...]:

@@ -95,7 +95,7 @@ def test_batches_draw_anew_in_training_and_alike_in_validation():
     options = {"prepare": Preprocessing().normalized, "batch_size": 3, "num_steps": 10}
 
     def drawn(epoch, **more):
-        batches = NoisyImageBatches(images, classes, **options, **more).dataset(epoch)
+        batches = NoisyImageBatches(images, {"classes": classes}, **options, **more).dataset(epoch)
         columns = [{name: x.numpy() for name, x in inputs.items()} for (inputs,) in batches]
         return {name: np.concatenate([column[name] for column in columns]) for name in columns[0]}
 
@@ -222,7 +222,7 @@ def test_classes_are_where_the_files_have_them(tmp_path):
     [
         (lambda task: task.generate(["green"]), "row 0: expected one of the classes dark, light, got 'gree"),
         (lambda task: task.generate("dark"), "expected a list, got a single one, 'dark'"),
-        (lambda task: task.generate(0), "`classes` must be names of classes, or a number of pictures of at"),
+        (lambda task: task.generate(0), "`asked` must be classes, or a number of pictures of at least"),
         (lambda task: task.generate(["dark"], steps=0), "`steps` must be at least 1; it is 0"),
         (lambda task: task.generate(["dark"], steps=10_000), "`steps` must be at most 1,000; it is 10000"),
         (lambda task: task.generate(["dark"], guidance=np.nan), "`guidance` must be a number; it is nan"),
