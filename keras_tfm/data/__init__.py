@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from keras_tfm.data.batches.search_windows import TargetPairs
     from keras_tfm.data.batches.sentence_pairs import SentencePairs
     from keras_tfm.data.batches.streams import StreamBlocks, StreamSentencePairs
+    from keras_tfm.data.sources.alignments import Alignment, read_alignment, read_fasta
     from keras_tfm.data.sources.canvas import Canvas
     from keras_tfm.data.sources.choices import Choices, read_choices
     from keras_tfm.data.sources.dates import date_pairs, date_splits
