@@ -138,7 +138,11 @@ def part_of(question: Any) -> Part:
 
 
 def final_answer(text: str) -> str:
-    """An answer without its scratch-pad: what stands behind the last ": ", or all of it."""
+    """An answer without its scratch-pad: what stands behind the last ": ", or all of it.
+
+    >>> keras_tfm.data.final_answer("12+7=19 19-5=14: 14")
+    '14'
+    """
     return text.rpartition(": ")[2]
 
 
