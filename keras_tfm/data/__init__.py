@@ -95,6 +95,7 @@ if TYPE_CHECKING:
     from keras_tfm.data.sources.ratings import Ratings, read_ratings
     from keras_tfm.data.sources.rows import Layout
     from keras_tfm.data.sources.segments import Segments, SegmentSets, read_segments
+    from keras_tfm.data.sources.sums import final_answer, sum_pairs, word_problem_pairs
     from keras_tfm.data.sources.text_stream import TextStream
     from keras_tfm.data.sources.tracked_videos import TrackedVideos, checked_tracks, read_tracked_videos
     from keras_tfm.data.sources.videos import (
