@@ -253,6 +253,12 @@ ASKED = {
         IMAGES,
         "train an image classifier: a Transformer, or another model of images",
     ),
+    "reidentify": Asked(
+        "images.identity_matcher:IdentityMatcher",
+        Batched(),
+        IMAGES,
+        "train a model that finds persons or cars again, in images of other cameras",
+    ),
     "classify-videos": Asked(
         "videos.video_classifier:VideoClassifier",
         Labelling(batch_size=8),

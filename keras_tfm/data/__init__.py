@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from keras_tfm.data.batches.denoising import Denoising, DenoisingBatches, SpanCorruption
     from keras_tfm.data.batches.epochs import Batches
     from keras_tfm.data.batches.frame_pairs import FramePairs
+    from keras_tfm.data.batches.identities import IdentityBatches
     from keras_tfm.data.batches.image_texts import ImageTextBatches, VideoTextBatches
     from keras_tfm.data.batches.images import ImageBatches
     from keras_tfm.data.batches.masking import NOT_CHOSEN, Masking
@@ -54,12 +55,12 @@ if TYPE_CHECKING:
     from keras_tfm.data.batches.search_windows import TargetPairs
     from keras_tfm.data.batches.sentence_pairs import SentencePairs
     from keras_tfm.data.batches.streams import StreamBlocks, StreamSentencePairs
-    from keras_tfm.data.sources.alignments import Alignment, read_alignment, read_fasta
     from keras_tfm.data.sources.canvas import Canvas
     from keras_tfm.data.sources.choices import Choices, read_choices
     from keras_tfm.data.sources.dates import date_pairs, date_splits
     from keras_tfm.data.sources.documents import read_documents, read_texts, split_sentences
     from keras_tfm.data.sources.files import Pairs, read_lines, read_pairs
+    from keras_tfm.data.sources.identities import Identities, read_identities
     from keras_tfm.data.sources.image_files import ImageFiles
     from keras_tfm.data.sources.image_texts import (
         ImageTexts,
@@ -95,7 +96,6 @@ if TYPE_CHECKING:
     from keras_tfm.data.sources.ratings import Ratings, read_ratings
     from keras_tfm.data.sources.rows import Layout
     from keras_tfm.data.sources.segments import Segments, SegmentSets, read_segments
-    from keras_tfm.data.sources.sums import final_answer, sum_pairs, word_problem_pairs
     from keras_tfm.data.sources.text_stream import TextStream
     from keras_tfm.data.sources.tracked_videos import TrackedVideos, checked_tracks, read_tracked_videos
     from keras_tfm.data.sources.videos import (

@@ -288,6 +288,28 @@ class Images:
         return {"images": images}, None
 
 
+class SeenImages(Images):
+    """`Images`, each with the number of its camera, one of `cameras`; another number gives NaN."""
+
+    def __init__(self, shape, cameras, **options):
+        super().__init__(shape, **options)
+        self._cameras = tf.constant(cameras, tf.int32)
+
+    def ways(self):
+        camera = tf.TensorSpec([None], tf.int32, "camera")
+        ways = super().ways()
+        return {name: ([*specs, camera], self._with_camera(read)) for name, (specs, read) in ways.items()}
+
+    def _with_camera(self, read):
+        def read_both(images, camera):
+            inputs, known = read(images)
+            is_it = camera[:, None] == self._cameras  # (B, cameras)
+            place = tf.argmax(tf.cast(is_it, tf.int32), axis=1, output_type=tf.int32)
+            return {**inputs, "camera": tf.where(tf.reduce_any(is_it, axis=1), place, -1)}, known
+
+        return read_both
+
+
 class Videos(Images):
     """The bytes of the image files that are a clip's frames, (B, T); or clips of the model's size, from 0
     to 1. Which frames of a video make a clip is chosen before.
@@ -491,6 +513,7 @@ READERS = {
     "questions": Questions,
     "prompts": Prompts,
     "images": Images,
+    "seen images": SeenImages,
     "videos": Videos,
     "clouds": Clouds,
     "canvas": CanvasImages,

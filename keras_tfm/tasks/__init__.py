@@ -16,6 +16,7 @@ QuestionAnswerer      answer            see data.Questions         pairs -> text
 ChoiceAnswerer        choose            see data.Choices           choices -> int    as for fit
 SentenceEncoder       sentence-vectors  -                          [str] -> vectors  -
 ImageClassifier       classify-images   (images, labels)           images -> names   (images, labels)
+IdentityMatcher       reidentify        see data.Identities        images -> vectors as for fit
 VideoClassifier       classify-videos   (videos, labels)           videos -> names   (videos, labels)
 PointClassifier       classify-points   (clouds, labels)           clouds -> names   (clouds, labels)
 Tracker               track             (videos, boxes)            videos -> tracks  as for fit
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     )
     from keras_tfm.tasks.images.detector import Detector, DetectorConfig
     from keras_tfm.tasks.images.generator_options import ImageGeneratorConfig
+    from keras_tfm.tasks.images.identity_matcher import IdentityMatcher, IdentityMatcherConfig
     from keras_tfm.tasks.images.image_classifier import ImageClassifier, ImageClassifierConfig
     from keras_tfm.tasks.images.image_encoder import ImageEncoder, ImageEncoderConfig
     from keras_tfm.tasks.images.image_families import FAMILIES as IMAGE_FAMILIES

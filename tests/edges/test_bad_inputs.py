@@ -8,6 +8,7 @@ import pytest
 
 from keras_tfm.cli import main
 from tests.edges import (
+    bad_identities,
     bad_images,
     bad_inputs,
     bad_matching,
@@ -18,7 +19,17 @@ from tests.edges import (
     bad_videos,
 )
 
-FILES = bad_images, bad_inputs, bad_matching, bad_points, bad_ratings, bad_records, bad_vectors, bad_videos
+FILES = (
+    bad_identities,
+    bad_images,
+    bad_inputs,
+    bad_matching,
+    bad_points,
+    bad_ratings,
+    bad_records,
+    bad_vectors,
+    bad_videos,
+)
 BAD = [bad for file in FILES for bad in file.BAD]
 
 SECONDS = 10  # of CPU time; what makes no model takes some milliseconds

@@ -48,6 +48,7 @@ INPUTS = {
     "sentence-vectors": TEXTS,
     "classify-images": drawn(3, 8, 8, 1),
     "classify-videos": drawn(3, 4, 8, 8, 1),
+    "reidentify": drawn(3, 16, 8, 3),
     "classify-points": np.random.default_rng(0).normal(size=(3, 12, 3)),
     "track": drawn(2, 3, 20, 24, 1),
     "pretrain-images": drawn(3, 8, 8, 1),

@@ -61,6 +61,12 @@ def videos():
     return tasks.VideoClassifier.from_size("tiny", ["a", "b"], **sizes, **model)
 
 
+def matcher():
+    sizes = {"image_size": (16, 8), "patch_size": 8, "stride": 8, "num_parts": 0}
+    model = {"num_layers": 1, "dim": 8, "num_heads": 2, "intermediate_dim": 8}
+    return tasks.IdentityMatcher.from_size("tiny", ["a", "b"], **sizes, **model)
+
+
 def clouds():
     sizes = {"num_points": 8, "counts": (4,), "num_neighbours": 2}
     model = {"dim": 4, "num_layers": 1, "fused_dim": 8, "head_dims": (8,)}
@@ -156,6 +162,7 @@ MAKERS = {
     "sentence-vectors": (lambda: encoder(tasks.SentenceEncoder), None),
     "classify-images": (images, (np.zeros((2, 8, 8), "uint8"), ["a", "b"])),
     "classify-videos": (videos, (np.zeros((2, 5, 8, 8), "uint8"), ["a", "b"])),
+    "reidentify": (matcher, (np.zeros((2, 16, 8, 3), "uint8"), ["a", "a"], [1, 2])),
     "classify-points": (clouds, (np.eye(9, 3)[None].repeat(2, 0), ["a", "b"])),
     "pretrain-images": (pretrainer, (np.eye(8, dtype="uint8")[None].repeat(10, 0), ["a", "b"] * 5)),
     "pretrain-videos": (video_pretrainer, (np.zeros((10, 5, 8, 8), "uint8"), ["a", "b"] * 5)),

@@ -81,12 +81,15 @@ class ImageBatches(Batches):
         full, rest = divmod(len(images), self.batch_size)
         self.num_batches = full if seed is not None else full + bool(rest)
 
-    def _epoch(self, number):
+    def _order(self, number):
+        """The rows of the epoch `number`, int64."""
         count = len(self.images)
-        order = tf.range(count, dtype=tf.int64)
-        if self.seed is not None:
-            order = tf.cast(shuffled(count, self.seed, number), tf.int64)
-        order = tf.data.Dataset.from_tensor_slices(order)
+        if self.seed is None:
+            return tf.range(count, dtype=tf.int64)
+        return tf.cast(shuffled(count, self.seed, number), tf.int64)
+
+    def _epoch(self, number):
+        order = tf.data.Dataset.from_tensor_slices(self._order(number))
         rows = order.batch(self.batch_size, self.seed is not None)
         if isinstance(self.images, tf.Tensor):
             images = rows.map(lambda rows: tf.gather(self.images, rows))

@@ -72,8 +72,7 @@ class TranslatorOptions(ModelOptions):
     ] = "transformer"
     size: Annotated[str | None, Option("size of the model to train", default="small; tiny for gpt2")] = None
     tokenizer: Annotated[
-        Literal["sentencepiece", "wordpiece", "characters"],
-        Option("sub-words by sentencepiece, which is lossless, or wordpiece; or characters"),
+        Literal["sentencepiece", "wordpiece"], Option("kind of sub-word tokenizer; sentencepiece is lossless")
     ] = "sentencepiece"
     vocabulary_size: Vocabulary = VOCABULARY
     separate_tokenizers: Annotated[bool, Option("train one tokenizer per side instead of a joint one")] = (
@@ -165,7 +164,7 @@ class Translator(WritingTask, TrainableTask):
         family: str = "transformer",
         size: str | None = None,
         vocabulary_size: int = VOCABULARY,
-        tokenizer: Literal["sentencepiece", "wordpiece", "characters"] = "sentencepiece",
+        tokenizer: Literal["sentencepiece", "wordpiece"] = "sentencepiece",
         separate_tokenizers: bool = False,
         max_length: int | None = None,
         **changes: Any,
