@@ -93,6 +93,12 @@ def add_evaluate(group: Any, add_verb: Any) -> None:
     )
     evaluate.add_argument("--columns", metavar="A,B", help="a table's columns, by names or numbers from 0")
     add_table_options(evaluate)
+    evaluate.add_argument(
+        "--features",
+        metavar="RUN",
+        help="of generate-images: also compare made pictures with the data, by the features of this RUN, a "
+        "classifier of images for example",
+    )
     explained = evaluate.add_argument_group(
         "explanation",
         "Classes are explained on standard error (classify, classify-images, classify-points, tag).",
@@ -225,6 +231,11 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
     if not hasattr(task, "measure"):
         raise ValueError(f"{arguments.task_folder}: the task {task.name!r} has no metrics")
     decoding = decoding_of(arguments, task.name, task.measures_texts)
+    if arguments.features is not None:
+        if not takes(task.measure, "features"):
+            raise ValueError(f"--features: the task {task.name!r} makes no pictures")
+        task_in(arguments.features)
+        decoding["features"] = arguments.features
     if task.columns:
         check_columns(task, arguments.columns)
     named = {"in_memory": False} if arguments.errors and takes(task.read_files, "in_memory") else {}

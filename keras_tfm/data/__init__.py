@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from keras_tfm.data.batches.search_windows import TargetPairs
     from keras_tfm.data.batches.sentence_pairs import SentencePairs
     from keras_tfm.data.batches.streams import StreamBlocks, StreamSentencePairs
+    from keras_tfm.data.sources.alignments import Alignment, read_alignment, read_fasta
     from keras_tfm.data.sources.canvas import Canvas
     from keras_tfm.data.sources.choices import Choices, read_choices
     from keras_tfm.data.sources.dates import date_pairs, date_splits
@@ -96,6 +97,7 @@ if TYPE_CHECKING:
     from keras_tfm.data.sources.ratings import Ratings, read_ratings
     from keras_tfm.data.sources.rows import Layout
     from keras_tfm.data.sources.segments import Segments, SegmentSets, read_segments
+    from keras_tfm.data.sources.sums import final_answer, sum_pairs, word_problem_pairs
     from keras_tfm.data.sources.text_stream import TextStream
     from keras_tfm.data.sources.tracked_videos import TrackedVideos, checked_tracks, read_tracked_videos
     from keras_tfm.data.sources.videos import (

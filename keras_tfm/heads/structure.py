@@ -144,7 +144,8 @@ def aligned_error_bins(farthest):
 
 def _error_centres(farthest, num_bins):
     """The middles of the bins of aligned errors; the last is a step further than the one before it."""
-    edges = np.linspace(*aligned_error_bins(farthest), num_bins - 1, dtype="float32")
+    first, last = aligned_error_bins(farthest)
+    edges = np.linspace(first, last, num_bins - 1, dtype="float32")
     step = edges[1] - edges[0]
     centres = edges + step / 2
     return np.append(centres, centres[-1] + step)

@@ -247,7 +247,8 @@ def aligned_error_loss(
         for f in (frames_of_quaternions(frames), frames_of_matrices(true_frames))
     )  # (B, N, N, 3)
     squares = ops.stop_gradient(ops.sum(ops.square(local - true), axis=-1))
-    bins = bins_of(squares, *aligned_error_bins(farthest), logits.shape[-1])
+    first, last = aligned_error_bins(farthest)
+    bins = bins_of(squares, first, last, logits.shape[-1])
     return _pair_mean(_entropies(logits, bins), mask, 1e-8) * _is_within(resolution, resolutions)
 
 

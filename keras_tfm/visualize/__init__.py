@@ -21,5 +21,6 @@ if TYPE_CHECKING:
     from keras_tfm.visualize.record import AttentionHistory, attention_of, record_attention, with_attention
     from keras_tfm.visualize.samples import AttentionSamples
     from keras_tfm.visualize.size import size_of
+    from keras_tfm.visualize.structures import pdb_text
 else:
     on_demand.begin(globals())

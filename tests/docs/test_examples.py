@@ -109,3 +109,13 @@ def test_draw_digits(example, capsys, tmp_path):
     shares, confidence = capsys.readouterr().out.splitlines()[-2:]
     assert 0.1 < float(confidence.split()[-1]) <= 1
     assert (tmp_path / "drawn.png").exists() and len(shares.split(",")) == 10
+
+
+@pytest.mark.slow
+def test_sums(example, capsys, tmp_path):
+    module = example("sums")
+    for resume in (False, True):  # the second one goes on
+        module.main(["marked", "words"], 0.1, tmp_path, resume, count=200)
+    said = capsys.readouterr().out
+    assert len(re.findall(r"marked +\d digits", said)) == 14 and said.count("unseen") == 4
+    assert len(re.findall(r"words +[\d.]+ %", said)) == 2

@@ -55,7 +55,7 @@ class GatedAttention(Attention):
         self.gated = gated
         self.num_key_value_heads = num_key_value_heads
 
-    def build(self, query_shape, value_shape=None):
+    def build(self, query_shape, value_shape=None):  # type: ignore[override]
         super().build(query_shape, value_shape)
         if self.gated:
             width = self.num_heads * self.projections.value_width
@@ -89,7 +89,7 @@ class GatedAttention(Attention):
         x = join_heads(averages)  # (N, T, H K)
         return self.output_projection(self.gate(rows) * x if self.gated else x)
 
-    def compute_output_shape(self, query_shape, value_shape=None):
+    def compute_output_shape(self, query_shape, value_shape=None):  # type: ignore[override]
         return tuple(query_shape)
 
 
@@ -106,7 +106,7 @@ class GlobalAttention(GatedAttention):
     def __init__(self, num_heads: int, key_dim: int | None = None, **kwargs: Any) -> None:
         super().__init__(num_heads, key_dim, num_key_value_heads=1, **kwargs)
 
-    def build(self, x_shape):
+    def build(self, x_shape):  # type: ignore[override]
         super().build(x_shape, x_shape)
 
     def call(self, x, mask=None, training=None):  # type: ignore[override]
@@ -121,7 +121,7 @@ class GlobalAttention(GatedAttention):
         averages = self.average(self.weigh(self.score(query, key), mask, training), value)  # (N, H, 1, K)
         return ops.reshape(self.gated_output(averages, rows), ops.shape(x))
 
-    def compute_output_shape(self, x_shape):
+    def compute_output_shape(self, x_shape):  # type: ignore[override]
         return tuple(x_shape)
 
     def compute_mask(self, x, previous_mask=None):

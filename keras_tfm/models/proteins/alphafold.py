@@ -225,7 +225,7 @@ class BetaPositions(Layer):
 
 # Jumper et al. 2021, supplement, section 1.12 and tables 4 and 5: of the authors' five models the first two
 # take templates and the others do not. tiny is this package's own.
-TINY = {
+TINY: dict[str, Any] = {
     "msa_dim": 32, "pair_dim": 16, "single_dim": 24, "num_layers": 2, "num_msa_heads": 4, "msa_head_dim": 8,
     "num_pair_heads": 2, "pair_head_dim": 8, "outer_dim": 8, "triangle_dim": 16, "expansion": 2,
     "num_extra_layers": 1, "extra_msa_dim": 16, "extra_head_dim": 4, "num_template_layers": 0,

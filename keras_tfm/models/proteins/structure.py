@@ -90,9 +90,12 @@ class StructureModule(Layer):
         self.pair_norm.build(pair_shape)
         self.attention.build(single_shape, pair_shape)
         self.angles.build(single_shape, single_shape)
-        norms = (self.single_norm, self.attention_norm, self.transition_norm)
-        for layer in (self.single_projection, self.frame_update, *self.transitions, *norms):
-            layer.build(single_shape)
+        for norm in (self.single_norm, self.attention_norm, self.transition_norm):
+            norm.build(single_shape)
+        for transition in self.transitions:
+            transition.build(single_shape)
+        self.single_projection.build(single_shape)
+        self.frame_update.build(single_shape)
 
     def call(self, single, pair, numbers, mask=None, training=None):
         """A dictionary, for `single` (B, N, D), `pair` (B, N, N, P), `numbers` (B, N) of residues, from 0 to
@@ -107,7 +110,7 @@ class StructureModule(Layer):
         frames = identity_frames(ops.shape(x)[:2])
         quaternion = ops.zeros_like(frames.translation[..., :1])
         quaternion = ops.concatenate([quaternion + 1, frames.translation], axis=-1)  # (B, N, 4)
-        quaternions, places, states = [], [], []
+        layers: dict[str, list] = {"quaternions": [], "places": [], "states": []}
         for _ in range(self.num_layers):
             x = x + self.attention(x, pair, *frames, mask=mask)
             x = self.attention_norm(self.value_dropout(x, training=training))
@@ -117,11 +120,11 @@ class StructureModule(Layer):
             update = in_float32(self.frame_update(x))  # (B, N, 6)
             place = frames.apply(update[..., 3:])
             quaternion = turned(quaternion, update[..., :3])
-            for values, value in ((quaternions, quaternion), (places, place), (states, x)):
+            for values, value in zip(layers.values(), (quaternion, place, x), strict=True):
                 values.append(value)
             quaternion = ops.stop_gradient(quaternion)
             frames = Frames(rotation_of_quaternion(quaternion), place)
-        quaternions, places, states = (ops.stack(x, axis=1) for x in (quaternions, places, states))
+        quaternions, places, states = (ops.stack(x, axis=1) for x in layers.values())
         raw, angles = self.angles(states, start[:, None])  # (B, L, N, 7, 2)
         frames = Frames(rotation_of_quaternion(quaternions), places * self.scale)
         folded = [_layers_to_batch(x) for x in (*frames, angles)]
@@ -211,8 +214,9 @@ class AngleNetwork(Layer):
     def build(self, x_shape, start_shape):
         self.embedding.build(x_shape)
         self.start_embedding.build(start_shape)
-        for layer in (*self.blocks, self.output_projection):
-            layer.build((*x_shape[:-1], self.dim))
+        for block in self.blocks:
+            block.build((*x_shape[:-1], self.dim))
+        self.output_projection.build((*x_shape[:-1], self.dim))
 
     def call(self, x, start):
         """Both in float32."""

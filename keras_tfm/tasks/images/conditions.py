@@ -204,3 +204,8 @@ def condition_of(backbone: keras.Model, class_names: Sequence[str], tokenizer: T
 def reason_against(condition: Condition, example: Any) -> str | None:
     """Why no picture can be made of any object, or None."""
     return not_text(example) or condition.refusal(example)
+
+
+def classes_of(examples: Any) -> tuple[str, ...]:
+    """The names of the classes of examples, in order; () for images alone."""
+    return tuple(map(str, np.unique(examples[1]))) if isinstance(examples, tuple) else ()

@@ -4,7 +4,7 @@ import dataclasses
 import logging
 import os
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import keras
@@ -26,8 +26,9 @@ from keras_tfm.heads.denoiser import Denoiser
 from keras_tfm.log import Bar
 from keras_tfm.serving.examples import as_columns, refuse_single
 from keras_tfm.tasks.baselines import MEAN, Baselines
-from keras_tfm.tasks.images.conditions import condition_of, reason_against
+from keras_tfm.tasks.images.conditions import classes_of, condition_of, reason_against
 from keras_tfm.tasks.images.drawing import Pictures, new_pictures
+from keras_tfm.tasks.images.features import compared, features_of
 from keras_tfm.tasks.images.generator_options import (
     GeneratorOptions,
     GeneratorTraining,
@@ -120,9 +121,8 @@ class ImageGenerator(TrainableTask):
         family = options.model_class
         backbone = family(family.config_class.from_json(config))
         task = cls(backbone, tokenizer=tokenizer, class_names=names, **fields)
-        size, made_of = "{} x {} pixels".format(*task.image_shape), f"{len(names) or 'no'} classes"
-        if tokenizer is not None:
-            made_of = f"texts of {tokenizer.vocabulary_size} different tokens"
+        size, classes = "{} x {} pixels".format(*task.image_shape), f"{len(names) or 'no'} classes"
+        made_of = "texts" if options.reads_texts else classes
         LOG.info("a new %s, %s, for %s and %s", family.__name__, options.size, size, made_of)
         return task
 
@@ -174,8 +174,12 @@ class ImageGenerator(TrainableTask):
 
     @property
     def file_fields(self) -> dict[str, Any]:
-        fields = {"image_shape": self.image_shape, "preprocessing": self.preprocessing}
-        return fields | {"with_texts": self.tokenizer is not None}
+        with_texts = self.tokenizer is not None
+        return {
+            "image_shape": self.image_shape,
+            "preprocessing": self.preprocessing,
+            "with_texts": with_texts,
+        }
 
     def check_examples(self, examples: Any, /) -> np.ndarray | ImageFiles | tuple[Any, Any]:
         """Images, or for a model of classes (images, classes), with classes as integers (N,), or for a model
@@ -235,14 +239,35 @@ class ImageGenerator(TrainableTask):
         loss, square, mean, _ = sums / sums[-1]
         return float(loss), float(square - mean**2)
 
-    def measure(self, examples: Any) -> dict[str, Any]:
+    def measure(
+        self,
+        examples: Any,
+        features: Any = None,
+        seed: int = 0,
+        steps: int | None = None,
+        guidance: float | None = None,
+    ) -> dict[str, Any]:
         """ "loss", the mean squared error of what is predicted of noisy images, with the same noise in each
-        call; "mean_loss", what predicting the mean would give; and their ratio "percent_of_mean". How good
-        pictures look it does not say.
+        call; "mean_loss", what predicting the mean would give; and their ratio "percent_of_mean".
+
+        By the `features` of a task that reads images, or of its RUN, made pictures are compared with the
+        examples, as many and of the same classes or texts, by the functions of `set_distances`. Measures have
+        the name of that task, "classify_images_fid": by Inception's features the numbers are others.
         """
         run = tf.function(lambda inputs: self.model(inputs, training=False), autograph=False)
         loss, baseline = self._losses(examples, run)
-        return {"loss": loss, "mean_loss": baseline, "percent_of_mean": 100 * loss / baseline}
+        measures = {"loss": loss, "mean_loss": baseline, "percent_of_mean": 100 * loss / baseline}
+        if features is None:
+            return measures
+        encoder, name = features_of(features)
+        images, *column = columns_of(examples)
+        inputs = self.condition.inputs(*column) if column else {}
+
+        def inputs_of(part: slice) -> dict[str, Any]:
+            return {key: tf.constant(x[part]) for key, x in inputs.items()}
+
+        made = np.concatenate(list(self._made(len(images), inputs_of, seed, steps, guidance)))
+        return measures | compared(encoder.predict(np.asarray(images)), encoder.predict(made), name)
 
     def generate(
         self,
@@ -266,15 +291,15 @@ class ImageGenerator(TrainableTask):
         """
         if isinstance(asked, int) and not isinstance(asked, bool):
             if asked < 1:
-                wanted = f"{self.condition.name}, or a number of pictures of at least 1"
-                raise Refusal("asked", wanted, asked)
-            count, lines = asked, None
+                raise Refusal("asked", f"{self.condition.name}, or a number of pictures of at least 1", asked)
+            absent = self.condition.absent
+            made = self._made(
+                asked, lambda part: absent(part.stop - part.start), seed, steps, guidance, batch_size
+            )
         else:
             lines = self.answerable(asked)
-            count = len(lines)
-        if not count:
-            return np.zeros((0, *self.image_shape), "uint8")
-        return np.concatenate(list(self._made(lines, count, seed, steps, guidance, batch_size)))
+            made = self._made(len(lines), self._of_lines(lines), seed, steps, guidance, batch_size)
+        return np.concatenate([np.zeros((0, *self.image_shape), "uint8"), *made])
 
     def predict(
         self,
@@ -294,7 +319,8 @@ class ImageGenerator(TrainableTask):
         lines = self.answerable(lines, batch_size)
         files = None if draw is None else new_pictures(lines, draw)
         answers: list[dict[str, Any]] = []
-        for pictures in self._made(lines, len(lines), seed, steps, guidance, batch_size):
+        made = self._made(len(lines), self._of_lines(lines), seed, steps, guidance, batch_size)
+        for pictures in made:
             for picture in pictures:
                 row = len(answers)
                 file = None if files is None else files[row]
@@ -304,30 +330,28 @@ class ImageGenerator(TrainableTask):
                 answers.append({"seed": (seed + row) % 2**31, "picture": picture, "file": file})
         return answers
 
+    def _of_lines(self, lines: Sequence[str]) -> Callable[[slice], dict[str, tf.Tensor]]:
+        return lambda part: self.condition.of_strings(tf.constant(lines[part]))
+
     def _made(
         self,
-        lines: Sequence[str] | None,
         count: int,
+        inputs_of: Callable[[slice], dict[str, tf.Tensor]],
         seed: int,
         steps: int | None,
         guidance: float | None,
-        batch_size: int,
+        batch_size: int = 16,
     ) -> Iterator[np.ndarray]:
-        """`count` pictures, of the `lines` or of nothing, in batches."""
-        Making(
-            seed=seed, steps=steps, guidance=guidance, batch_size=batch_size
-        )  # refuses what is out of range
+        """`count` pictures in batches; `inputs_of` gives the inputs of the condition for some of them."""
+        # It refuses what is out of range.
+        Making(seed=seed, steps=steps, guidance=guidance, batch_size=batch_size)
         make = self._maker(steps, guidance)
         seeds = ((seed + np.arange(count)) % 2**31).astype("int32")
         with Bar(total=count, desc="drawing", unit="picture") as bar:
             for first in range(0, count, batch_size):
-                part = seeds[first : first + batch_size]
-                if lines is None:
-                    inputs = self.condition.absent(len(part))
-                else:
-                    inputs = self.condition.of_strings(tf.constant(lines[first : first + batch_size]))
-                yield make(tf.constant(part), inputs).numpy()
-                bar.update(len(part))
+                part = slice(first, min(first + batch_size, count))
+                yield make(tf.constant(seeds[part]), inputs_of(part)).numpy()
+                bar.update(part.stop - first)
 
     def _maker(self, steps: int | None, guidance: float | None) -> Any:
         """A compiled function of seeds (B,) and the condition's inputs to pictures (B, H, W, C), 8-bit."""
@@ -375,8 +399,3 @@ class ImageGenerator(TrainableTask):
         specs = [tf.TensorSpec([None], tf.string, name), *specs]
         of_strings = self.condition.of_strings
         return {"serving_default": (lambda asked, seed: answer(seed, of_strings(asked)), specs)}
-
-
-def classes_of(examples: Any) -> tuple[str, ...]:
-    """The names of the classes of examples, in order; () for images alone."""
-    return tuple(map(str, np.unique(examples[1]))) if isinstance(examples, tuple) else ()

@@ -72,7 +72,8 @@ class TranslatorOptions(ModelOptions):
     ] = "transformer"
     size: Annotated[str | None, Option("size of the model to train", default="small; tiny for gpt2")] = None
     tokenizer: Annotated[
-        Literal["sentencepiece", "wordpiece"], Option("kind of sub-word tokenizer; sentencepiece is lossless")
+        Literal["sentencepiece", "wordpiece", "characters"],
+        Option("sub-words by sentencepiece, which is lossless, or wordpiece; or characters"),
     ] = "sentencepiece"
     vocabulary_size: Vocabulary = VOCABULARY
     separate_tokenizers: Annotated[bool, Option("train one tokenizer per side instead of a joint one")] = (
@@ -164,7 +165,7 @@ class Translator(WritingTask, TrainableTask):
         family: str = "transformer",
         size: str | None = None,
         vocabulary_size: int = VOCABULARY,
-        tokenizer: Literal["sentencepiece", "wordpiece"] = "sentencepiece",
+        tokenizer: Literal["sentencepiece", "wordpiece", "characters"] = "sentencepiece",
         separate_tokenizers: bool = False,
         max_length: int | None = None,
         **changes: Any,

@@ -13,8 +13,9 @@ from keras_tfm.cli import main
 from keras_tfm.data import Preprocessing
 from keras_tfm.data.batches.noisy_images import NoisyImageBatches
 from keras_tfm.models import DiT
-from keras_tfm.tasks import ImageGenerator
+from keras_tfm.tasks import ImageClassifier, ImageEncoder, ImageGenerator
 from keras_tfm.tasks.images.generator_options import GeneratorOptions
+from keras_tfm.tasks.images.set_distances import frechet_distance, kernel_distance
 from tests.tasks.interrupting import interrupted_at
 
 SMALL = {
@@ -88,6 +89,37 @@ def test_the_loss_is_measured_with_the_same_noise(task):
     unlearnt = task.evaluate(examples(64))
     task.model.set_weights(weights)
     assert first["percent_of_mean"] < 50 < unlearnt["percent_of_mean"]
+
+
+def test_made_pictures_are_compared_with_the_data(task, run, loaded_once, tmp_path, capsys):
+    sizes = {"image_size": 8, "patch_size": 4, "num_channels": 1, "num_layers": 1, "dim": 16, "num_heads": 2}
+    judge = ImageClassifier.from_size("tiny", ["dark", "light"], **sizes, intermediate_dim=16)
+    data = examples(40)
+    measures = task.evaluate(data, features=judge, steps=2, guidance=1.0)
+    assert {**measures, **task.evaluate(data)} == measures  # and the loss as without features
+    features = ImageEncoder.from_task(judge, normalize=False).predict
+    images = data[0][..., None]
+    made = features(task.generate(data[1].tolist(), steps=2, guidance=1.0))
+    assert measures["classify_images_fid"] == pytest.approx(
+        frechet_distance(features(images), made), abs=0.01
+    )
+    assert measures["classify_images_kid"] == pytest.approx(kernel_distance(features(images), made), abs=0.01)
+    assert 0 <= measures["classify_images_precision"] <= 1 and 0 <= measures["classify_images_recall"] <= 1
+    noise = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 1)).astype("uint8")
+    assert measures["classify_images_fid"] < frechet_distance(features(images), features(noise))
+    with pytest.raises(ValueError, match=r"`features` must be a task that reads images.* 'generate-images'"):
+        task.evaluate(data, features=task)
+    judge.save(tmp_path / "judge")
+    np.savez(tmp_path / "data.npz", images=data[0], labels=data[1])
+    asked = ["evaluate", str(run), "--data", str(tmp_path / "data.npz"), "--features"]
+    with pytest.raises(SystemExit):
+        main([*asked, str(tmp_path / "none")])
+    capsys.readouterr()
+    main([*asked, str(tmp_path / "judge")])
+    assert json.loads(capsys.readouterr().out).keys() == measures.keys()
+    with pytest.raises(SystemExit):
+        main(["evaluate", str(tmp_path / "judge"), *asked[2:], str(tmp_path / "judge")])
+    assert "--features: the task 'classify-images' makes no pictures" in capsys.readouterr().err
 
 
 def test_batches_draw_anew_in_training_and_alike_in_validation():

@@ -9,6 +9,7 @@ import pytest
 
 from keras_tfm import convert, tasks
 from keras_tfm.data.sources.dates import date_pairs
+from keras_tfm.data.sources.sums import sum_pairs
 from keras_tfm.generation import Decoder, EndTokens, NoRepeatNGram
 from keras_tfm.heads import LanguageModel
 from keras_tfm.models import T5, RecurrentSeq2Seq, T5Config
@@ -169,6 +170,13 @@ def test_separate_tokenizers_and_wordpiece(tmp_path):
     assert translator.tokenizer.vocabulary_size != translator.target_tokenizer.vocabulary_size
     translator.save(tmp_path / "task")
     assert Translator.load(tmp_path / "task").generate(["1 May 2000"]) == translator.generate(["1 May 2000"])
+
+
+def test_digits_are_single_tokens_of_characters():
+    pairs = sum_pairs(8, (2, 2), "steps", mark_places=True)
+    translator = Translator.from_pairs(pairs, size="tiny", tokenizer="characters", **SMALL)
+    (row,) = translator.tokenizer.tokenize(pairs.sources[:1]).to_list()
+    assert [translator.tokenizer.tokens[i] for i in row] == list(pairs.sources[0])
 
 
 def test_unknown_names_are_refused():
