@@ -129,8 +129,7 @@ class ImageGenerator(TrainableTask):
     @classmethod
     def load_parts(cls, folder: pathlib.Path, config: ImageGeneratorConfig, model: dict[str, Any]) -> Self:
         backbone = make_backbone(model)
-        tokenizer = load_tokenizer(folder) if "token_ids" in backbone.input else None
-        return cls(backbone, config, tokenizer)
+        return cls(backbone, config, load_tokenizer(folder) if "token_ids" in backbone.input else None)
 
     @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
