@@ -1,9 +1,18 @@
 """Mend photographs: enlarge them, remove noise, fill holes; learnt in minutes from two photographs.
 
     python examples/mend_photos.py x2
+    python examples/mend_photos.py denoise30
+    python examples/mend_photos.py inpaint
 
 The photographs, a temple and a flower, are scikit-learn's. A small MDSR learns from the left and the right of
-both, and is measured by what lies between. Mended pictures are in the folder `mended`.
+both, and is measured by what lies between. PSNR in decibels and SSIM after four minutes on one core:
+
+                mended           by rule
+    x2          26.9  0.878      25.3  0.835   bicubic enlargement
+    denoise30   27.7  0.871      19.4  0.371   the noisy picture
+    inpaint     33.0  0.984      32.5  0.982   holes filled smoothly
+
+Of whole pictures with holes 3 % are holes. The folder `mended` has the RUN and, of x2, the enlarged pictures.
 """
 
 import argparse
@@ -25,7 +34,7 @@ def photographs():
     return known, [image[:, ASKED] for image in images]
 
 
-def main(restore="x2", minutes=7.0, folder="mended"):
+def main(restore="x2", minutes=4.0, folder="mended"):
     """Train, print what is measured, and write enlarged pictures and the RUN to the folder."""
     keras.utils.set_random_seed(0)
     known, asked = photographs()
@@ -44,6 +53,6 @@ def main(restore="x2", minutes=7.0, folder="mended"):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("restore", nargs="?", default="x2")
-    parser.add_argument("--minutes", type=float, default=7)
+    parser.add_argument("--minutes", type=float, default=4)
     parser.add_argument("--folder", default="mended")
     main(**vars(parser.parse_args()))

@@ -125,6 +125,11 @@ def eight_bits(images: tf.Tensor) -> tf.Tensor:
     return tf.round(tf.clip_by_value(images, 0.0, 1.0) * 255) / 255
 
 
+def as_bytes(images: tf.Tensor) -> tf.Tensor:
+    """Numbers from 0 to 1, where they leave that range its ends, as 8-bit ones."""
+    return tf.saturate_cast(tf.round(255 * images), tf.uint8)
+
+
 def _shrinking(scale: int) -> Restoration:
     return Restoration(scale, lambda images, key: shrunk(images, key, scale), "bicubic enlargement")
 

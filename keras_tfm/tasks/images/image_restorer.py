@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.configs import Refusal
-from keras_tfm.data.batches.degradations import RESTORATIONS, bicubic, eight_bits, filled
+from keras_tfm.data.batches.degradations import RESTORATIONS, as_bytes, bicubic, eight_bits, filled
 from keras_tfm.data.batches.degraded_images import DegradedBatches
 from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.sources.image_files import size_in
@@ -33,6 +33,7 @@ from keras_tfm.serving.image_headers import MAX_PIXELS, read_bytes
 from keras_tfm.tasks.baselines import Baselines
 from keras_tfm.tasks.images.decoded import is_file
 from keras_tfm.tasks.images.drawing import Pictures, new_pictures
+from keras_tfm.tasks.images.likeness import WINDOW, likeness
 from keras_tfm.tasks.images.restorer_options import (
     CROP,
     ImageRestorerConfig,
@@ -48,7 +49,6 @@ from keras_tfm.training.model import Model
 
 LOG = logging.getLogger(__name__)
 RULE = "mending by rule"  # the name of the baseline
-WINDOW = 11  # pixels of the side of SSIM's window
 LARGE_TILE = 96  # pixels, for models that read images of any size
 
 
@@ -386,18 +386,3 @@ def unmendable(source: Any, scale: int) -> str | None:
     if height * width * scale**2 <= MAX_PIXELS:
         return None
     return f"expected at most {MAX_PIXELS // scale**2:,} pixels to be enlarged, got {width:,} x {height:,}"
-
-
-def likeness(good: tf.Tensor, images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """The peak signal-to-noise ratio in decibels, at most 100, and the structural similarity of pictures from
-    0 to 1 (B, H, W, C): (B,) each.
-
-    Wang et al. 2004, "Image Quality Assessment: From Error Visibility to Structural Similarity".
-    """
-    error = tf.reduce_mean((good - images) ** 2, (1, 2, 3))
-    return -10 * tf.math.log(tf.maximum(error, 1e-10)) / tf.math.log(10.0), tf.image.ssim(good, images, 1.0)
-
-
-def as_bytes(images: tf.Tensor) -> tf.Tensor:
-    """Numbers from 0 to 1, where they leave that range its ends, as 8-bit ones."""
-    return tf.saturate_cast(tf.round(255 * images), tf.uint8)

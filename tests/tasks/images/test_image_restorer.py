@@ -13,7 +13,7 @@ from keras_tfm.cli import main
 from keras_tfm.data import DataError
 from keras_tfm.models import IPT, MDSR
 from keras_tfm.tasks import ImageRestorer
-from keras_tfm.tasks.images.image_restorer import likeness
+from keras_tfm.tasks.images.likeness import likeness
 from keras_tfm.tasks.images.restorer_options import ImageRestorerConfig, RestorerOptions
 from tests.tasks.interrupting import interrupted_at
 
