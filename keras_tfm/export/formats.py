@@ -16,7 +16,8 @@ import numpy as np
 from keras_tfm import serving
 from keras_tfm.export import litert, onnx, openvino, writers
 from keras_tfm.export.description import described, write_around, write_saved_model_card
-from keras_tfm.export.endpoints import READERS as IN_GRAPHS
+from keras_tfm.export.endpoints import ANSWERS as GRAPH_ANSWERS
+from keras_tfm.export.endpoints import READERS as GRAPH_READERS
 from keras_tfm.export.graph import FrozenFunction
 from keras_tfm.export.needs import check_format
 from keras_tfm.export.saved_model import write_saved_model
@@ -60,8 +61,10 @@ def export(task, folder, overwrite, format, quantization, options):
     elif format in writers.FORMATS:
         raise ValueError(f"{format} holds tasks that answer texts by texts; {task.name!r} does not.")
     signature = task.signature(**options)
-    # A reader without a form in `serving` leaves the task to SavedModels.
-    if signature.others or signature.reads["kind"] in IN_GRAPHS.keys() - READERS.keys():
+    # A reader or an answer without a form in `serving` leaves the task to SavedModels.
+    in_graphs_alone = GRAPH_READERS.keys() - READERS.keys(), GRAPH_ANSWERS.keys() - ANSWERS.keys()
+    kinds = signature.reads["kind"], signature.answers["kind"]
+    if signature.others or any(kind in alone for kind, alone in zip(kinds, in_graphs_alone, strict=True)):
         raise task.no_other_format()
     with new_folder(folder, overwrite) as work:
         write(signature, quantization=quantization, folder=work)

@@ -100,6 +100,12 @@ def test_the_export_answers_as_the_task(learnt, keep_aspect, tmp_path):
     np.testing.assert_array_equal(served["masks"][0], whole["mask"])
 
 
+def test_no_other_format_holds_it(tmp_path):
+    with pytest.raises(ValueError, match="The task 'segment' is exported as a SavedModel alone"):
+        make().export(tmp_path / "out", format="onnx")
+    assert not any(tmp_path.iterdir())
+
+
 def test_overlaps_by_hand():
     masks = [np.array([[0, 0, 7, 255]], "uint8"), np.array([[7, 7]], "uint8")]
     found = [np.array([[0, 7, 7, 7]], "uint8"), np.array([[7, 0]], "uint8")]
