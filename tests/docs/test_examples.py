@@ -119,3 +119,11 @@ def test_sums(example, capsys, tmp_path):
     said = capsys.readouterr().out
     assert len(re.findall(r"marked +\d digits", said)) == 14 and said.count("unseen") == 4
     assert len(re.findall(r"words +[\d.]+ %", said)) == 2
+
+
+@pytest.mark.slow
+def test_fold_chains(example, capsys):
+    model = example("fold_chains").main(steps=10, count=40, tested=50, length=8)
+    first, *_, last = (line for line in capsys.readouterr().out.splitlines() if "fape" in line)
+    assert first.startswith("before") and last.startswith("after")
+    assert model.output["positions"].shape[2:] == (None, 14, 3)
