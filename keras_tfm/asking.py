@@ -128,6 +128,14 @@ class Mending(Asking):
 
 
 @dataclasses.dataclass(frozen=True)
+class Foreseeing(Asking):
+    """For tasks that predict frames of videos."""
+
+    frames: Annotated[Count | None, Option("how many frames follow", default="as the model's answers")] = None
+    draw: Draw = None
+
+
+@dataclasses.dataclass(frozen=True)
 class Tagging(Batched):
     """How words are tagged."""
 
@@ -301,6 +309,12 @@ ASKED = {
         Batched(batch_size=8),
         VIDEOS,
         "pre-train an encoder on videos without labels",
+    ),
+    "predict-frames": Asked(
+        "videos.frame_predictor:FramePredictor",
+        Foreseeing(),
+        VIDEOS,
+        "train a model that predicts the next frames of a video",
     ),
     "match-images": Asked(
         "image_text.matcher:ImageTextMatcher",

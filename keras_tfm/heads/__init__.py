@@ -19,7 +19,12 @@ if TYPE_CHECKING:
     from keras_tfm.heads.denoising_loss import DenoisingSetPredictionLoss
     from keras_tfm.heads.distilled import DistilledClassifier
     from keras_tfm.heads.enhanced_mask_decoder import EnhancedMaskedLM
-    from keras_tfm.heads.inpainting import InpaintingLoss, discriminator_hinge, generator_hinge
+    from keras_tfm.heads.inpainting import (
+        InpaintingLoss,
+        SquaredInpaintingLoss,
+        discriminator_hinge,
+        generator_hinge,
+    )
     from keras_tfm.heads.lanes import LaneDetector, LaneLoss, lane_positions
     from keras_tfm.heads.language_model import (
         LanguageModel,

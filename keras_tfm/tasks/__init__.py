@@ -25,6 +25,7 @@ VideoPretrainer       pretrain-videos   videos                     videos -> vec
 ImageEncoder          image-vectors     -                          images -> vectors -
 ImageGenerator        generate-images   images[, labels or texts]  texts -> pictures as for fit
 ImageRestorer         restore-images    images                     images -> pictures as for fit
+FramePredictor        predict-frames    videos                     videos -> frames as for fit
 ImageTextMatcher      match-images      (images, texts)            images -> vectors (images, texts)
 VideoTextMatcher      match-images      (videos, texts)            videos -> vectors (videos, texts)
 Captioner             caption           (images, texts)            images -> texts   (images, texts)
@@ -89,6 +90,8 @@ if TYPE_CHECKING:
     from keras_tfm.tasks.tracking.options import TrackerConfig
     from keras_tfm.tasks.tracking.tracker import Tracker
     from keras_tfm.tasks.trainable import TrainableTask
+    from keras_tfm.tasks.videos.frame_predictor import FramePredictor
+    from keras_tfm.tasks.videos.frame_task import FrameConfig
     from keras_tfm.tasks.videos.video_classifier import VideoClassifier, VideoClassifierConfig
     from keras_tfm.tasks.videos.video_families import FAMILIES as VIDEO_FAMILIES
     from keras_tfm.tasks.videos.video_pretrainer import VideoPretrainer, VideoPretrainerConfig

@@ -56,6 +56,7 @@ INPUTS = {
     "image-vectors": drawn(3, 8, 8, 1),
     "generate-images": ["the cat", "the dog"],
     "restore-images": drawn(2, 9, 11, 1),
+    "predict-frames": drawn(2, 4, 16, 16, 1),
     "detect": drawn(2, 16, 16, 1),
     "segment": drawn(2, 8, 8, 1),
     "instances": drawn(2, 16, 16, 1),
@@ -70,6 +71,9 @@ CORNERS = np.array([4, 6, 16, 14], "float32")
 # What exports are asked, where that is not INPUTS.
 SERVED = {
     "generate-images": [{"classes": "the cat", "seed": 0}, {"classes": "the dog", "seed": 1}],
+    "predict-frames": [
+        [tf.io.encode_png(frame).numpy() for frame in clip] for clip in drawn(2, 3, 16, 16, 1)
+    ],
     "restore-images": [tf.io.encode_png(image).numpy() for image in drawn(2, 9, 11, 1)],
     "track": [
         {"template_bytes": FRAME, "template_boxes": CORNERS, "image_bytes": FRAME, "boxes": CORNERS + move}

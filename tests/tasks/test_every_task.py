@@ -18,6 +18,7 @@ from keras_tfm.models import (
     BERT,
     DETR,
     MDSR,
+    ConvTransformer,
     DETRConfig,
     DiT,
     MaskFormer,
@@ -97,6 +98,13 @@ def restorer():
     return tasks.ImageRestorer(model, restore="x2", crop=8)
 
 
+FRAMES = {"image_size": 16, "num_frames": 3, "num_channels": 1, "num_layers": 1}
+
+
+def predictor():
+    return tasks.FramePredictor(ConvTransformer.from_size("base", **FRAMES, dim=4, num_heads=2))
+
+
 def tracker():
     network = {"stem_dim": 4, "dims": [8], "depths": [1], "block": "basic"}
     sizes = {"template_size": 8, "dim": 8, "num_layers": 1, "num_heads": 2, "intermediate_dim": 8}
@@ -173,6 +181,7 @@ MAKERS = {
     "panoptic": (lambda: of_segments("panoptic"), (np.zeros((2, 16, 16), "uint8"), MASKS, [["x"], []])),
     "generate-images": (generator, (np.zeros((2, 8, 8), "uint8"), LABELLED[0])),
     "restore-images": (restorer, np.zeros((2, 16, 16), "uint8")),
+    "predict-frames": (predictor, np.zeros((2, 5, 16, 16), "uint8")),
     "match-images": (fresh, drawn(SENTENCES[:6])),
     "caption": (fresh_captioner, drawn(SENTENCES[:6])),
     "recommend": (lambda: tasks.Recommender.from_ratings(RATED, dim=2), RATED),
@@ -324,6 +333,10 @@ def test_as_many_lines_come_out_as_went_in(name, tmp_path, capsys, monkeypatch):
     assert told[1].endswith(": it is blank")
 
 
+# Tasks that answer each user, each video, or each picture, alone.
+ALONE = "recommend", "track", "restore-images", "predict-frames"
+
+
 @pytest.mark.parametrize("name", MAKERS)
 def test_predict_refuses_what_is_no_list_of_examples(name):
     """A string, which would be read as its letters, values that are no examples, and a senseless batch."""
@@ -343,8 +356,7 @@ def test_predict_refuses_what_is_no_list_of_examples(name):
         with pytest.raises(ValueError, match="row 1: expected "):
             task.predict([right, wrong])
     for wrong in (0, -1, 2.0, True, None):
-        # These answer each user, each video, and each picture, alone.
-        if name not in ("recommend", "track", "restore-images"):
+        if name not in ALONE:
             with pytest.raises(ValueError, match=rf"`batch_size` must be .*; it is {wrong}"):
                 task.predict([right], batch_size=wrong)
 
