@@ -60,7 +60,7 @@ test_contract_of_embedders = contract.check_family(
 )
 
 
-# OpenFold reports 93,229,082 parameters for the first of the authors' models, with these heads.
+# With the heads of the first of the authors' models, as this package composes it.
 def test_parameters_of_the_published_size(no_allocation):
     one = {"num_layers": 1, "num_extra_layers": 1, "num_structure_layers": 1}
     model = AlphaFold.from_size("model_1", **one)
