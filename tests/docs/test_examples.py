@@ -112,6 +112,12 @@ def test_draw_digits(example, capsys, tmp_path):
 
 
 @pytest.mark.slow
+def test_next_frames(example):
+    measures = example("next_frames").main(minutes=None, count=24, tested=8, epochs=1)
+    assert measures.keys() >= {"psnr", "rule_psnr"} and measures["videos"] == 8
+
+
+@pytest.mark.slow
 def test_sums(example, capsys, tmp_path):
     module = example("sums")
     for resume in (False, True):  # the second one goes on

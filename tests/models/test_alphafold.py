@@ -47,6 +47,7 @@ WHOLE = Case(
     attends=True,
     chooses=True,  # places of atoms are in float32
     without_effect=BIASES,
+    deviation=0.2,
 )
 test_contract = pytest.mark.slow(contract.check_family(WHOLE))  # seconds; FoldingTrunk is quicker
 
