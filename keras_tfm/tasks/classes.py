@@ -28,6 +28,7 @@ from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.training.options import ShareOfArea, WeightedClasses
 
 LOG = logging.getLogger(__name__)
+AreaOfCrop = Annotated[ShareOfArea, Option("smallest share of an image's area in a crop of --augment")]
 SOME = 200  # answers, to see whether all are the same
 
 
@@ -61,8 +62,8 @@ class ClassesConfig(ClassNames, Preprocessing):
 
 
 @dataclasses.dataclass(frozen=True)
-class Augmented(WeightedClasses):
-    """How the inputs of a training are changed at random, and the weights of their classes."""
+class ChangedImages(Config):
+    """How the images of a training are changed at random, each by itself."""
 
     max_shift: Annotated[
         Natural, Option("shift images at random by up to N pixels in each direction, filling with zeros")
@@ -72,9 +73,13 @@ class Augmented(WeightedClasses):
         Option("augment images: light crops and mirrors at random, strong adds RandAugment and erasing"),
     ] = "none"
     flip: Annotated[bool, Option("let --augment mirror images; turn it off for letters and digits")] = True
-    least_area: Annotated[ShareOfArea, Option("smallest share of an image's area in a crop of --augment")] = (
-        0.25
-    )
+    least_area: AreaOfCrop = 0.25
+
+
+@dataclasses.dataclass(frozen=True)
+class Augmented(ChangedImages, WeightedClasses):
+    """`ChangedImages` that are mixed too, with softer labels, and the weights of their classes."""
+
     mixup: Annotated[
         Annotated[float, Between(0, 10)],
         Option("MixUp: mix images of a batch and their labels by a share drawn from Beta(R, R); 0 is off"),

@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from keras_tfm.data.batches.epochs import Batches, shuffled
+from keras_tfm.data.batches.epochs import Batches, count_batches, rows_of_epoch
 
 
 class ArrayBatches(Batches):
@@ -23,14 +23,10 @@ class ArrayBatches(Batches):
         self.inputs = {name: tf.constant(x) for name, x in inputs.items()}
         self.labels, self.seed = tf.constant(labels), seed
         self.batch_size = min(batch_size, len(labels))
-        full, rest = divmod(len(labels), self.batch_size)
-        self.num_batches = full if seed is not None else full + bool(rest)
+        self.num_batches = count_batches(len(labels), self.batch_size, seed)
 
     def _epoch(self, number):
-        count = len(self.labels)
-        order = tf.range(count, dtype=tf.int64)
-        if self.seed is not None:
-            order = tf.cast(shuffled(count, self.seed, number), tf.int64)
+        order = rows_of_epoch(len(self.labels), self.seed, number)
         rows = tf.data.Dataset.from_tensor_slices(order).batch(self.batch_size, self.seed is not None)
         return rows.map(
             lambda rows: (

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from keras_tfm.data.batches.degradations import RESTORATIONS
-from keras_tfm.data.batches.epochs import Batches, shuffled
+from keras_tfm.data.batches.epochs import Batches, count_batches, rows_of_epoch
 from keras_tfm.data.sources.whole_images import WholeImages
 
 TOGETHER = 16  # pictures whose crops alternate
@@ -40,12 +40,10 @@ class DegradedBatches(Batches):
         self.count, self.channels, self.decode = len(images), images.channels, images.decoder()
         self.side = crop * max(RESTORATIONS[name].scale for name in names)  # of the crops of good pictures
         self.batch_size = min(batch_size, self.count * crops)
-        full, rest = divmod(self.count * crops, self.batch_size)
-        self.num_batches = full if seed is not None else full + bool(rest)
+        self.num_batches = count_batches(self.count * crops, self.batch_size, seed)
 
     def _epoch(self, number):
-        order = tf.range(self.count) if self.seed is None else shuffled(self.count, self.seed, number)
-        rows = tf.data.Dataset.from_tensor_slices(tf.cast(order, tf.int64))
+        rows = tf.data.Dataset.from_tensor_slices(rows_of_epoch(self.count, self.seed, number))
         cut = rows.map(lambda row: self._cut(row, number), tf.data.AUTOTUNE, deterministic=True)
         mixed = (
             cut.batch(TOGETHER).map(lambda crops: tf.transpose(crops, (1, 0, 2, 3, 4))).unbatch().unbatch()

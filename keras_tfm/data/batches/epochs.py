@@ -91,6 +91,19 @@ def shuffled(count: int, seed: int, epoch: tf.Tensor, groups: tf.Tensor | None =
     return tf.argsort(keys if groups is None else keys + tf.cast(groups, tf.int64) * 2**32)
 
 
+def rows_of_epoch(count: int, seed: int | None, epoch: tf.Tensor) -> tf.Tensor:
+    """The rows 0 to `count` - 1 of an epoch, int64: `shuffled` by a `seed`, without one as they stand."""
+    if seed is None:
+        return tf.range(count, dtype=tf.int64)
+    return tf.cast(shuffled(count, seed, epoch), tf.int64)
+
+
+def count_batches(count: int, batch_size: int, seed: int | None) -> int:
+    """How many batches `count` rows make: with a `seed`, which is for training, full ones alone."""
+    full, rest = divmod(count, batch_size)
+    return full if seed is not None else full + bool(rest)
+
+
 class HeldOut(NamedTuple):
     """How many examples are held out for validation: a `share` of them, `most` and `least` by number.
 

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.data.batches.canvas import WHOLE
-from keras_tfm.data.batches.epochs import Batches, shuffled
+from keras_tfm.data.batches.epochs import Batches, count_batches, rows_of_epoch
 from keras_tfm.data.batches.targets import NO_OBJECT
 from keras_tfm.data.batches.views import Views, are_inside, between_pixels, nearest_pixels
 from keras_tfm.data.sources.canvas import Canvas
@@ -63,13 +63,10 @@ class FramePairs(Batches):
             self.ids, self.boxes = tf.constant(ids), tf.constant(boxes)
             self.pixels = tf.constant(self.videos.frames()) if self.videos.fits_memory else None
         self.batch_size = min(batch_size, len(frames))
-        full, rest = divmod(len(frames), self.batch_size)
-        self.num_batches = full if seed is not None else full + bool(rest)
+        self.num_batches = count_batches(len(frames), self.batch_size, seed)
 
     def _epoch(self, number: tf.Tensor) -> tf.data.Dataset:
-        count = len(self.frames)
-        order = tf.range(count) if self.seed is None else shuffled(count, self.seed, number)
-        rows = tf.data.Dataset.from_tensor_slices(tf.cast(order, tf.int64))
+        rows = tf.data.Dataset.from_tensor_slices(rows_of_epoch(len(self.frames), self.seed, number))
         pairs = rows.map(lambda row: self._pair(row, number), tf.data.AUTOTUNE, deterministic=True)
         batches = pairs.batch(self.batch_size, self.seed is not None).enumerate()
         return batches.map(lambda step, batch: self._batch(tf.stack([number, step]), *batch))

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from keras_tfm.configs import Refusal
 from keras_tfm.data.batches.augmentation import Augmentation
-from keras_tfm.data.batches.epochs import Batches, shuffled
+from keras_tfm.data.batches.epochs import Batches, count_batches, rows_of_epoch
 
 
 def check_images(images, channels) -> np.ndarray:
@@ -78,15 +78,11 @@ class ImageBatches(Batches):
         self.max_shift = max_shift
         self.augmentation = augmentation
         self.num_classes = num_classes
-        full, rest = divmod(len(images), self.batch_size)
-        self.num_batches = full if seed is not None else full + bool(rest)
+        self.num_batches = count_batches(len(images), self.batch_size, seed)
 
     def _order(self, number):
         """The rows of the epoch `number`, int64."""
-        count = len(self.images)
-        if self.seed is None:
-            return tf.range(count, dtype=tf.int64)
-        return tf.cast(shuffled(count, self.seed, number), tf.int64)
+        return rows_of_epoch(len(self.images), self.seed, number)
 
     def _epoch(self, number):
         order = tf.data.Dataset.from_tensor_slices(self._order(number))

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.configs import Between, Config, Option
-from keras_tfm.data.batches.epochs import Batches, shuffled
+from keras_tfm.data.batches.epochs import Batches, count_batches, rows_of_epoch
 from keras_tfm.data.sources.points import PointClouds
 from keras_tfm.serving.point_files import AXES, order_of
 
@@ -114,14 +114,10 @@ class PointBatches(Batches):
         self.prepare, self.num_points = prepare, num_points
         self.seed, self.augmentation = seed, augmentation
         self.batch_size = min(batch_size, len(clouds))
-        full, rest = divmod(len(clouds), self.batch_size)
-        self.num_batches = full if seed is not None else full + bool(rest)
+        self.num_batches = count_batches(len(clouds), self.batch_size, seed)
 
     def _epoch(self, number):
-        count = len(self.labels)
-        order = tf.range(count, dtype=tf.int64)
-        if self.seed is not None:
-            order = tf.cast(shuffled(count, self.seed, number), tf.int64)
+        order = rows_of_epoch(len(self.labels), self.seed, number)
         rows = tf.data.Dataset.from_tensor_slices(order).batch(self.batch_size, self.seed is not None)
         return rows.enumerate().map(lambda step, rows: self._batch(tf.stack([number, step]), rows))
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.data.batches.epochs import Batches, shuffled
+from keras_tfm.data.batches.epochs import Batches, count_batches, rows_of_epoch
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.sources.tracked_videos import TrackedVideos, pixels_of
 
@@ -95,13 +95,10 @@ class TargetPairs(Batches):
             for places in (np.flatnonzero(boxes.ids == identity) for identity in np.unique(boxes.ids))
         ]
         self.batch_size = min(batch_size, len(self.objects))
-        full, rest = divmod(len(self.objects), self.batch_size)
-        self.num_batches = full if seed is not None else full + bool(rest)
+        self.num_batches = count_batches(len(self.objects), self.batch_size, seed)
 
     def _epoch(self, number: tf.Tensor) -> tf.data.Dataset:
-        count = len(self.objects)
-        order = tf.range(count) if self.seed is None else shuffled(count, self.seed, number)
-        rows = tf.data.Dataset.from_tensor_slices(tf.cast(order, tf.int64))
+        rows = tf.data.Dataset.from_tensor_slices(rows_of_epoch(len(self.objects), self.seed, number))
         pairs = rows.map(lambda row: self._pair(row, number), tf.data.AUTOTUNE, deterministic=True)
         return pairs.batch(self.batch_size, self.seed is not None).map(self._named)
 

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +23,7 @@ from keras_tfm.data.sources.rows import (
     parse_layout,
     read_all,
 )
+from keras_tfm.serving.examples import Refused
 from keras_tfm.serving.image_headers import problem_of, read_bytes
 
 IMAGES = ("image", "img", "picture", "path", "file", "filename", "file_name", "image_path", "filepath")
@@ -307,6 +308,46 @@ def refuse_special(path: str) -> None:
     """Raise DataError for a pipe or a device, which may be waited for in vain."""
     if os.path.exists(path) and not os.path.isdir(path) and not os.path.isfile(path):
         raise DataError(path, None, "expected a file or a folder, got a pipe or a device")
+
+
+def not_of_a_kind(files: Sequence[str], kinds: str) -> DataError:
+    """What is wrong with `files` that are neither of these `kinds`, which are words for the user."""
+    lost = next((file for file in files if not os.path.exists(file)), None)
+    if lost is not None:
+        return DataError(lost, None, "cannot be read: No such file or directory")
+    return DataError(files[0], None, f"expected {kinds}")
+
+
+def asked_files(
+    file: str,
+    files: Sequence[str],
+    unit: str,
+    check: Callable[[str], Any],
+    is_one: Callable[[list[pathlib.Path]], bool] = lambda inside: False,
+) -> Inputs:
+    """The files to answer in one of the `files`, each with its place: itself, or those in a folder and in its
+    folders; a folder with things inside of which `is_one` holds stands for itself.
+
+    A path that is alone is meant to be one of these `unit`: what `check` raises, `Refused`, is a DataError.
+    """
+
+    def within(path: pathlib.Path) -> Iterator[str]:
+        inside = visible(path) if path.is_dir() else None
+        if inside is None or (inside and is_one(inside)):
+            yield str(path)
+        elif not inside:
+            raise DataError(path, None, f"expected {unit}, the folder is empty")
+        else:
+            for each in inside:
+                yield from within(each)
+
+    inside = list(within(pathlib.Path(file)))
+    if inside == files:
+        try:
+            check(file)
+        except Refused as refused:
+            raise DataError(file, None, str(refused)) from None
+    yield from ((path, path) for path in inside)
 
 
 def _image_files(path: pathlib.Path) -> list[pathlib.Path]:

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -10,14 +9,15 @@ import numpy as np
 
 from keras_tfm.data.sources.image_files import kept_rows
 from keras_tfm.data.sources.images import (
+    asked_files,
     in_class_folders,
     in_order,
     label_of,
+    not_of_a_kind,
     refuse_special,
     source_of,
-    visible,
 )
-from keras_tfm.data.sources.lines import DataError, Inputs, Paths, files_of
+from keras_tfm.data.sources.lines import Inputs, Paths, files_of
 from keras_tfm.data.sources.rows import (
     ColumnNames,
     Columns,
@@ -133,10 +133,7 @@ def read_labelled_points(
             sources.append(source_of(row, "a cloud of points"))
             labels.append(label_of(row))
     else:
-        lost = next((file for file in files if not os.path.exists(file)), None)
-        if lost is not None:
-            raise DataError(lost, None, "cannot be read: No such file or directory")
-        raise DataError(files[0], None, f"expected {KINDS}")
+        raise not_of_a_kind(files, KINDS)
     clouds: list[np.ndarray] = []
     problems: dict[int, str] = {}
     with Bar(total=len(sources), desc="reading", unit="cloud") as bar:
@@ -167,13 +164,7 @@ def read_points(paths: Paths, columns: ColumnNames = None) -> Inputs:
                 source = source_of(row, "a cloud of points")
                 yield source, str(source)
         else:
-            inside = list(_clouds_in(pathlib.Path(file)))
-            if inside == files:  # a single path that is meant to be a cloud
-                try:
-                    shape_in(file)
-                except Refused as refused:
-                    raise DataError(file, None, str(refused)) from None
-            yield from ((path, path) for path in inside)
+            yield from asked_files(file, files, "clouds of points", shape_in)
 
 
 def _is_cloud(path: str) -> bool:
@@ -182,15 +173,3 @@ def _is_cloud(path: str) -> bool:
     except Refused:
         return False
     return True
-
-
-def _clouds_in(path: pathlib.Path) -> Iterator[str]:
-    """A file, or the files in a folder and in its folders."""
-    if not path.is_dir():
-        yield str(path)
-        return
-    inside = visible(path)
-    if not inside:
-        raise DataError(path, None, "expected clouds of points, the folder is empty")
-    for each in inside:
-        yield from _clouds_in(each)

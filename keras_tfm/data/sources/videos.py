@@ -14,12 +14,13 @@ import tensorflow as tf
 from keras_tfm.configs import Between, Config, Count, Field, FieldError, Option
 from keras_tfm.data.sources.image_files import MAX_BYTES, decoded_or_problem, in_threads, kept_rows
 from keras_tfm.data.sources.images import (
+    asked_files,
     in_class_folders,
     in_order,
     label_of,
+    not_of_a_kind,
     refuse_special,
     source_of,
-    visible,
 )
 from keras_tfm.data.sources.lines import MOST_TOLD, DataError, Inputs, Paths, files_of, numbered_lines
 from keras_tfm.data.sources.preprocessing import Preprocessing, in_channels
@@ -335,10 +336,7 @@ def read_labelled_videos(
         if not sources:
             raise DataError(files[0], None, "expected videos, the file is empty")
     else:
-        lost = next((file for file in files if not os.path.exists(file)), None)
-        if lost is not None:
-            raise DataError(lost, None, "cannot be read: No such file or directory")
-        raise DataError(files[0], None, f"expected {KINDS}")
+        raise not_of_a_kind(files, KINDS)
     sampling = sampling or Sampling()
     opened_videos, problems = open_videos(sources, shape[0], sampling)
     videos = VideoFiles(sources, shape, preprocessing, sampling, opened_videos)
@@ -389,13 +387,7 @@ def read_videos(paths: Paths, columns: ColumnNames = None) -> Inputs:
                 source = source_of(row, "a video")
                 yield source, str(source)
         else:
-            inside = list(_videos_in(pathlib.Path(file)))
-            if inside == files:  # a single path that is meant to be a video
-                try:
-                    opened(file)
-                except Refused as refused:
-                    raise DataError(file, None, str(refused)) from None
-            yield from ((path, path) for path in inside)
+            yield from asked_files(file, files, "videos", opened, _are_frames)
 
 
 def is_list(path: str) -> bool:
@@ -415,16 +407,5 @@ def _listed(path: str) -> Iterator[Row]:
         yield Row(path, number, ("the path of a video", "a label"), (source, label))
 
 
-def _videos_in(path: pathlib.Path) -> Iterator[str]:
-    """A file, a folder of frames, or the videos in a folder and in its folders."""
-    if not path.is_dir():
-        yield str(path)
-        return
-    inside = visible(path)
-    if not inside:
-        raise DataError(path, None, "expected videos, the folder is empty")
-    if any(each.suffix.lower() in FRAMES for each in inside):
-        yield str(path)
-        return
-    for each in inside:
-        yield from _videos_in(each)
+def _are_frames(inside: list[pathlib.Path]) -> bool:
+    return any(path.suffix.lower() in FRAMES for path in inside)

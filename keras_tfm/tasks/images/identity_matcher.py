@@ -4,13 +4,13 @@ import dataclasses
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.configs import Count, FieldError, Natural, Option, kinds_of
+from keras_tfm.configs import Count, FieldError, Option, kinds_of
 from keras_tfm.data.batches.augmentation import Augmentation
 from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.batches.identities import IdentityBatches
@@ -20,6 +20,7 @@ from keras_tfm.heads.reidentification import Reidentifier
 from keras_tfm.models.families import OnDemand
 from keras_tfm.serving.examples import Refused, as_columns, listed, not_whole, reasons
 from keras_tfm.serving.reading import Read
+from keras_tfm.tasks.classes import AreaOfCrop, ChangedImages
 from keras_tfm.tasks.images.decoded import DecodedImages
 from keras_tfm.tasks.images.identity_measures import retrieval
 from keras_tfm.tasks.images.image_encoder import ImageEncoder
@@ -29,7 +30,7 @@ from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import load_any, make_backbone
 from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.training.folder import Path
-from keras_tfm.training.options import PartlyTrained, ShareOfArea
+from keras_tfm.training.options import PartlyTrained
 
 COLUMNS = "images", "identities", "cameras"
 
@@ -77,24 +78,14 @@ class IdentityOptions(ImageOptions):
 
 
 @dataclasses.dataclass(frozen=True)
-class IdentityTraining(PartlyTrained):
+class IdentityTraining(ChangedImages, PartlyTrained):
     """A batch has several images of each of several identities. By default the warm-up takes a tenth of the
     steps.
     """
 
     identities_in_batch: Annotated[Count, Option("identities in a batch")] = 16
     images_of_each: Annotated[Count, Option("images of each identity in a batch")] = 4
-    max_shift: Annotated[
-        Natural, Option("shift images at random by up to N pixels in each direction, filling with zeros")
-    ] = 0
-    augment: Annotated[
-        Literal["none", "light", "strong"],
-        Option("augment images: light crops and mirrors at random, strong adds RandAugment and erasing"),
-    ] = "none"
-    flip: Annotated[bool, Option("let --augment mirror images")] = True
-    least_area: Annotated[ShareOfArea, Option("smallest share of an image's area in a crop of --augment")] = (
-        0.7
-    )
+    least_area: AreaOfCrop = 0.7
 
 
 class IdentityMatcher(ImageTask, FineTunedTask):

@@ -15,7 +15,7 @@ from keras_tfm.data.batches.changed_clips import ChangedClipBatches
 from keras_tfm.data.batches.degradations import as_bytes
 from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.sources.preprocessing import Preprocessing
-from keras_tfm.data.sources.videos import VideoFiles, read_unlabelled_videos
+from keras_tfm.data.sources.videos import VideoFiles
 from keras_tfm.heads.inpainting import SquaredInpaintingLoss
 from keras_tfm.log import Bar
 from keras_tfm.serving.examples import refuse_single
@@ -23,10 +23,10 @@ from keras_tfm.tasks.baselines import Baselines
 from keras_tfm.tasks.images.drawing import Pictures, new_pictures, pillow
 from keras_tfm.tasks.images.likeness import WINDOW, likeness
 from keras_tfm.tasks.learning import ModelOptions
-from keras_tfm.tasks.signatures import ColumnNames, Signature
+from keras_tfm.tasks.signatures import Signature
 from keras_tfm.tasks.task import load_any
 from keras_tfm.tasks.trainable import TrainableTask
-from keras_tfm.tasks.videos.video_task import VideoTask, shape_and_sampling
+from keras_tfm.tasks.videos.video_task import VideoTask
 from keras_tfm.training.folder import Path, new_file
 from keras_tfm.training.model import Model
 from keras_tfm.training.options import Training
@@ -150,17 +150,7 @@ class FrameTask(VideoTask, TrainableTask):
         task = super().adopt(load_any(start), None) if start is not None else cls.make(None, options, changes)
         return task.file_fields
 
-    @classmethod
-    def read_files(
-        cls,
-        paths: Sequence[Path],
-        columns: ColumnNames = None,
-        video_shape: tuple[int, int, int, int] = (8, 64, 64, 3),
-        **fields: Any,
-    ) -> VideoFiles:
-        """Videos, of the shape, sampling and preprocessing that the fields describe."""
-        shape, preprocessing, sampling = shape_and_sampling(video_shape, **fields)
-        return read_unlabelled_videos(paths, shape, columns, preprocessing, sampling)
+    read_files = VideoTask.read_unlabelled
 
     def check_examples(self, examples: Any, /) -> VideoFiles:
         """Videos as clips of the model's size; ValueError for what is none, and for one with too few

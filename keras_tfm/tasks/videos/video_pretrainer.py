@@ -14,7 +14,7 @@ from keras_tfm.data.batches.augmentation import Augmentation
 from keras_tfm.data.batches.crops import MaskedClipBatches
 from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.sources.preprocessing import Preprocessing
-from keras_tfm.data.sources.videos import FrameSpacing, VideoFiles, read_unlabelled_videos
+from keras_tfm.data.sources.videos import FrameSpacing, VideoFiles
 from keras_tfm.heads.masked_autoencoder import MaskedVideoAutoencoder, patch_loss
 from keras_tfm.models import VideoMAE
 from keras_tfm.serving.examples import check_column, not_id, refuse_single
@@ -27,7 +27,7 @@ from keras_tfm.tasks.task import make_backbone
 from keras_tfm.tasks.trainable import TrainableTask
 from keras_tfm.tasks.videos.video_classifier import VideoClassifier
 from keras_tfm.tasks.videos.video_families import VideoOptions
-from keras_tfm.tasks.videos.video_task import VideoTask, shape_and_sampling
+from keras_tfm.tasks.videos.video_task import VideoTask
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import ShareOfArea, Training
 
@@ -115,17 +115,7 @@ class VideoPretrainer(VideoTask, TrainableTask):
             changes = {**changes, "image_size": config.image_size}
         return cls(options.model(changes), config)
 
-    @classmethod
-    def read_files(
-        cls,
-        paths: Sequence[Path],
-        columns: ColumnNames = None,
-        video_shape: tuple[int, int, int, int] = (8, 64, 64, 3),
-        **fields: Any,
-    ) -> VideoFiles:
-        """Videos, of the shape, sampling and preprocessing that the fields describe."""
-        shape, preprocessing, sampling = shape_and_sampling(video_shape, **fields)
-        return read_unlabelled_videos(paths, shape, columns, preprocessing, sampling)
+    read_files = VideoTask.read_unlabelled
 
     def read_examples(self, paths: Sequence[Path], columns: ColumnNames = None, **options: Any) -> Any:
         """(videos, names of their classes), which `evaluate` takes."""

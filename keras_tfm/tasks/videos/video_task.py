@@ -3,7 +3,7 @@ input.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -14,7 +14,7 @@ from keras_tfm.asking import VIDEOS
 from keras_tfm.configs import Refusal
 from keras_tfm.data.sources.lines import Inputs
 from keras_tfm.data.sources.preprocessing import Preprocessing
-from keras_tfm.data.sources.videos import Sampling, VideoFiles, read_videos
+from keras_tfm.data.sources.videos import Sampling, VideoFiles, read_unlabelled_videos, read_videos
 from keras_tfm.serving.examples import check_column, not_video
 from keras_tfm.tasks.images.decoded import is_file
 from keras_tfm.tasks.images.image_task import (
@@ -113,6 +113,20 @@ class VideoTask(MediaTask):
             "preprocessing": self.preprocessing,
             "sampling": self.sampling,
         }
+
+    @classmethod
+    def read_unlabelled(
+        cls,
+        paths: Sequence[Path],
+        columns: ColumnNames = None,
+        video_shape: tuple[int, int, int, int] = (8, 64, 64, 3),
+        **fields: Any,
+    ) -> VideoFiles:
+        """Videos, of the shape, sampling and preprocessing that the fields describe: the `read_files` of
+        tasks that learn without labels.
+        """
+        shape, preprocessing, sampling = shape_and_sampling(video_shape, **fields)
+        return read_unlabelled_videos(paths, shape, columns, preprocessing, sampling)
 
     def signature_of(
         self, run: Callable[[tf.Tensor], dict[str, tf.Tensor]], answers: dict[str, Any]
