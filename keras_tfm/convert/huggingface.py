@@ -13,7 +13,8 @@ from keras_tfm.training.folder import Path
 from keras_tfm.training.quantization import quantization_of
 from keras_tfm.training.safetensors import CheckpointError
 
-# The file of each `model_type` in config.json; a file is named like the file of our model.
+# The file of each `model_type` in config.json, or of one "model_type/architecture"; a file is named like the
+# file of our model.
 TABLES = {
     "bert": "bert.FAMILY",
     "roberta": "roberta.FAMILY",
@@ -21,6 +22,8 @@ TABLES = {
     "albert": "albert.FAMILY",
     "deberta": "deberta.V1",
     "deberta-v2": "deberta.V2",
+    "esm": "esm2.FAMILY",
+    "esm/EsmForProteinFolding": "esmfold.FAMILY",
     "fnet": "fnet.FAMILY",
     "gpt2": "gpt2.FAMILY",
     "imagegpt": "imagegpt.FAMILY",
@@ -67,6 +70,13 @@ def family_of_type(model_type):
     return getattr(importlib.import_module(f"keras_tfm.convert.{file}"), name)
 
 
+def family_of_entries(entries):
+    """The `Family` for the `entries` of a config.json, or None: their architecture's own, if it has one."""
+    kind, names = entries.get("model_type"), entries.get("architectures")
+    name = names[0] if isinstance(names, list) and names else None
+    return family_of_type(f"{kind}/{name}") or family_of_type(str(kind))
+
+
 def families_of(backbone):
     """The families that may have our `backbone`: versions of one model."""
     files = files_of(backbone)
@@ -96,7 +106,7 @@ def from_huggingface(name: Path, with_head: bool = True) -> Any:
     entries = read_config(folder)
     if timm.is_timm(entries):
         return timm.from_timm(folder, with_head)
-    family = family_of_type(str(entries.get("model_type")))
+    family = family_of_entries(entries)
     if family is None:
         known = ", ".join(TABLES)
         raise CheckpointError(path, "model_type", f"one of {known}", repr(entries.get("model_type"))[:80])
@@ -178,15 +188,24 @@ def save_huggingface(
     family = next((family for family in families if family.computes(backbone.config)), families[0])
     family = family.of(backbone.config)
     architecture, head = (family.backbone, None) if model is backbone else _head_of(model, family)
-    config = family.write_config(backbone.config) | (head.write_options(model) if head else {})
-    tensors = keymap.save(model, family.rows_with(head, family.prefix_with(head)))
+    config = merged(family.write_config(backbone.config), head.write_options(model) if head else {})
+    prefix = family.prefix_with(head)
+    tensors = keymap.save(model, family.rows_with(head, prefix))
     for part in head.missing_parts if head else ():
         missing = family.key_in(family.prefix, family.parts[part])
         tensors = {key: x for key, x in tensors.items() if not key.startswith(missing)}
     tensors |= family.buffers_of(tensors)
+    derived = family.derived_tensors(backbone.config)
+    tensors |= {family.key_in(prefix, key): x for key, x in derived.items()}
     config = {"architectures": [architecture], "dtype": "float32", **config, **(entries or {})}
     tokenizers = [] if tokenizer is None else [tokenizer.save_huggingface]
     write_folder(folder, overwrite, config, tensors, [*tokenizers, *writers])
+
+
+def merged(entries, others):
+    """The `entries` with the `others`, also inside of entries that are dictionaries on both sides."""
+    in_both = [name for name in others if isinstance(entries.get(name), dict)]
+    return {**entries, **others, **{name: merged(entries[name], others[name]) for name in in_both}}
 
 
 def _architecture(entries, family, path):

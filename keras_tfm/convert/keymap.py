@@ -231,6 +231,14 @@ def feedforward(ours, hidden, output):
     return [*linear(f"{ours}/branch/hidden", hidden), *linear(f"{ours}/branch/output", output)]
 
 
+def renamed(rows, ours="", theirs=""):
+    """The rows with prefixes before our paths and before their keys."""
+    return [
+        dataclasses.replace(row, ours=ours + row.ours, theirs=tuple(theirs + key for key in row.theirs))
+        for row in rows
+    ]
+
+
 def load(model, tensors, rows, path):
     """Set the weights of `model` from `tensors` ({key: array}) by `rows`; returns the keys that were read.
 

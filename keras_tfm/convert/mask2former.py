@@ -8,7 +8,7 @@ from keras_tfm.convert.deformable_detr import ROW, sampling_rows
 from keras_tfm.convert.detr import attention_rows, feedforward_rows, joint_attention_rows
 from keras_tfm.convert.entries import Entry
 from keras_tfm.convert.family import LABELS, Family, Head
-from keras_tfm.convert.keymap import Row, convolution, linear, norm, weight
+from keras_tfm.convert.keymap import Row, convolution, linear, norm, renamed, weight
 from keras_tfm.convert.mask_former import (
     BACKBONE_FIELDS,
     ENCODER,
@@ -18,7 +18,6 @@ from keras_tfm.convert.mask_former import (
     without_effect,
     write_backbone,
 )
-from keras_tfm.convert.vision_encoder_decoder import renamed
 from keras_tfm.heads import PointMaskClassifier
 from keras_tfm.models import Mask2Former
 

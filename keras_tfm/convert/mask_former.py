@@ -13,8 +13,7 @@ from keras_tfm.convert import resnet, swin
 from keras_tfm.convert.detr import block_rows
 from keras_tfm.convert.entries import Entry
 from keras_tfm.convert.family import LABELS, Family, Head
-from keras_tfm.convert.keymap import CONVOLVED, batch_counts, convolution, linear, norm, weight
-from keras_tfm.convert.vision_encoder_decoder import renamed
+from keras_tfm.convert.keymap import CONVOLVED, batch_counts, convolution, linear, norm, renamed, weight
 from keras_tfm.heads import MaskClassifier
 from keras_tfm.models import MaskFormer
 from keras_tfm.models.detection.backbones import OF_DETECTOR

@@ -12,8 +12,7 @@ from keras_tfm.convert.bart import STACKS
 from keras_tfm.convert.deformable_detr import sampling_rows
 from keras_tfm.convert.entries import ACTIVATIONS, Entry, their_activation
 from keras_tfm.convert.family import LABELS, Family, Head, labels_of, number_of_labels
-from keras_tfm.convert.keymap import batch_counts, batch_norm, convolution, linear, norm, weight
-from keras_tfm.convert.vision_encoder_decoder import renamed
+from keras_tfm.convert.keymap import batch_counts, batch_norm, convolution, linear, norm, renamed, weight
 from keras_tfm.heads import VarifocalDetector
 from keras_tfm.models import RTDETR, ResNetVD
 from keras_tfm.models.detection.backbones import OF_DETECTOR

@@ -12,7 +12,7 @@ from keras_tfm.convert import bart, dinov2, gpt2, timesformer
 from keras_tfm.convert.deit import FAMILY as DEIT
 from keras_tfm.convert.entries import Entry
 from keras_tfm.convert.family import Family, Head
-from keras_tfm.convert.keymap import batch_counts, embedding, linear, norm
+from keras_tfm.convert.keymap import batch_counts, embedding, linear, norm, renamed
 from keras_tfm.convert.swin import FAMILY as SWIN
 from keras_tfm.convert.swin_v2 import FAMILY as SWIN_V2
 from keras_tfm.convert.vit import FAMILY as VIT
@@ -90,14 +90,6 @@ def fields_of(side):
         f"{side}_config": entry(read_config),
         **{name: entry(read_own(name)) for name in OWN[side]},
     }
-
-
-def renamed(rows, ours="", theirs=""):
-    """The rows with prefixes before our paths and before their keys."""
-    return [
-        dataclasses.replace(row, ours=ours + row.ours, theirs=tuple(theirs + key for key in row.theirs))
-        for row in rows
-    ]
 
 
 def decoder_rows(config):

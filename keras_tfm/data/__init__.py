@@ -116,6 +116,7 @@ if TYPE_CHECKING:
     from keras_tfm.data.tokenizers.huggingface import read_huggingface_tokenizer
     from keras_tfm.data.tokenizers.keras_hub import from_keras_hub, to_keras_hub
     from keras_tfm.data.tokenizers.kinds import load_tokenizer, train_tokenizer
+    from keras_tfm.data.tokenizers.residues import ResidueTokenizer
     from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
     from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 else:

@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from keras_tfm.heads.span_boundary import SpanBoundaryHead, SpanMaskedLM
     from keras_tfm.heads.span_finder import SpanCrossEntropy, SpanFinder, best_spans
     from keras_tfm.heads.structure import (
+        FoldingHead,
         StructureHead,
         expected_aligned_error,
         expected_score,

@@ -3,8 +3,10 @@
 Jumper et al. 2021, "Highly accurate protein structure prediction with AlphaFold", supplement, section 1.9.
 """
 
+import functools
 from typing import Any
 
+import keras
 import numpy as np
 from keras import ops
 
@@ -16,6 +18,9 @@ from keras_tfm.layers.masks import in_float32
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.residues import ATOMS
 from keras_tfm.layers.signatures import Backbone, Tensor
+from keras_tfm.training.model import FunctionalModel
+
+JUDGED = ("sequence_output", "pair_output", "states")  # the outputs that logits are made of
 
 
 class StructureHead(ModelWithHead):
@@ -66,6 +71,62 @@ class StructureHead(ModelWithHead):
         self.distance_bins = distance_bins
         self.error_bins = error_bins
         self.num_classes = num_classes
+
+
+class FoldingHead(ModelWithHead):
+    """An `ESMFold` and what it says of itself; the outputs of the `backbone` are among the outputs.
+
+    Further outputs: `confidence_logits` (B, N, 37, confidence_bins) of lDDT for each kind of atom, from the
+    structure module's last state; `distogram_logits` (B, N, N, distance_bins), the same for ij and ji;
+    `error_logits` (B, N, N, error_bins) of aligned errors; and `residue_logits` (B, N, num_classes) of
+    residues that were hidden. `fold` gives them for the last of several passes. Lin et al. 2023, ESMFold.
+
+    >>> model = keras_tfm.heads.FoldingHead(keras_tfm.models.ESMFold.from_size("tiny"))
+    >>> inputs = {"numbers": np.array([[12, 11, 16]]), "residue_index": np.arange(3)[None]}
+    >>> outputs = model.fold(inputs | {"padding_mask": np.ones((1, 3), "bool")}, num_recycles=1)
+    >>> outputs["confidence_logits"].shape
+    TensorShape([1, 3, 37, 50])
+    """
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        confidence_bins: int = 50,
+        confidence_dim: int = 128,
+        distance_bins: int = 64,
+        error_bins: int = 64,
+        num_classes: int = 23,
+        name: str = "folding_head",
+        **kwargs: Any,
+    ) -> None:
+        outputs = dict(backbone.output)
+        pair, state = outputs["pair_output"], outputs["states"][:, -1]
+        widths = confidence_dim, confidence_dim, len(ATOMS) * confidence_bins
+        confidence = Chain([LayerNormalization(1e-5), *map(Dense, widths)], name="confidence_head")
+        by_atoms = keras.layers.Reshape((-1, len(ATOMS), confidence_bins), name="by_atoms")
+        logits = {
+            "confidence_logits": by_atoms(confidence(state)),
+            "distogram_logits": SymmetricPairs(distance_bins, 0.5, name="distogram_head")(pair),
+            "error_logits": Dense(error_bins, name="error_head")(pair),
+            "residue_logits": Dense(num_classes, name="residue_head")(outputs["sequence_output"]),
+        }
+        super().__init__(backbone, backbone.input, outputs | logits, name=name, **kwargs)
+        self.confidence_bins = confidence_bins
+        self.confidence_dim = confidence_dim
+        self.distance_bins = distance_bins
+        self.error_bins = error_bins
+        self.num_classes = num_classes
+        self._logits = logits
+
+    def fold(self, inputs: dict[str, Any], num_recycles: int | None = None) -> dict[str, Any]:
+        """The outputs of the last pass, as the backbone's `fold` makes them, with all logits."""
+        outputs = self.backbone.fold(inputs, num_recycles)
+        return outputs | self._judge([outputs[name] for name in JUDGED])
+
+    @functools.cached_property
+    def _judge(self):
+        """The model of the logits, of what the backbone gives."""
+        return FunctionalModel([self.backbone.output[name] for name in JUDGED], self._logits)
 
 
 def _zeros(units, name):

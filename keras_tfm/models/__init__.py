@@ -65,6 +65,8 @@ if TYPE_CHECKING:
     from keras_tfm.models.pose.metro import METRO, METROConfig
     from keras_tfm.models.proteins.alphafold import AlphaFold, AlphaFoldConfig
     from keras_tfm.models.proteins.embedders import InputEmbedder, PairPositionTable, RecyclingEmbedder
+    from keras_tfm.models.proteins.esm2 import ESM2, ESM2Config
+    from keras_tfm.models.proteins.esmfold import ESMFold, ESMFoldConfig
     from keras_tfm.models.proteins.evoformer import Evoformer, EvoformerConfig
     from keras_tfm.models.proteins.folding_trunk import FoldingTrunk, FoldingTrunkConfig
     from keras_tfm.models.proteins.structure import StructureModule

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -147,10 +148,25 @@ def by_characters(folder, characters: str, first: int, unknown: int | None):
     return lambda texts: list(map(ids, texts))
 
 
+def by_residues(folder, vocabulary: list[str], unknown: int):
+    """The same by the ids of a `vocabulary` of residues; what lies between tokens is unknown, each piece that
+    white space parts.
+    """
+    ids_of = {token: number for number, token in enumerate(vocabulary)}
+    token = re.compile("(" + "|".join(map(re.escape, sorted(vocabulary, key=len, reverse=True))) + ")")
+
+    def ids(text):
+        text.encode()  # UnicodeEncodeError for half of a character, as other tokenizers raise
+        return [ids_of.get(piece, unknown) for piece in token.sub(r" \1 ", text).split()]
+
+    return lambda texts: list(map(ids, texts))
+
+
 TOKENIZERS: dict[str, Any] = {
     "tokenizers": by_tokenizers,
     "sentencepiece": by_sentencepiece,
     "characters": by_characters,
+    "residues": by_residues,
 }
 SPANS: dict[str, Any] = {
     "tokenizers": spans_by_tokenizers,

@@ -181,6 +181,22 @@ def draw_deberta_v2(rng):
     return entries | more
 
 
+def draw_esm2(rng):
+    entries = draw_bert(rng)
+    num_heads = entries["num_attention_heads"]
+    names = ("vocab_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "layer_norm_eps")
+    return {name: entries[name] for name in names} | {
+        "hidden_size": num_heads * 2 * int(rng.integers(1, 5)),  # pairs are rotated
+        "max_position_embeddings": entries["max_position_embeddings"],
+        "position_embedding_type": "rotary",
+        "rope_theta": float(rng.choice([100.0, 10_000.0])),
+        "pad_token_id": 1,
+        "mask_token_id": int(rng.integers(2, entries["vocab_size"])),
+        "token_dropout": bool(rng.integers(2)),
+        "emb_layer_norm_before": bool(rng.integers(2)),
+    }
+
+
 FINE_TUNED = {
     "MaskedLM": ("logits",),
     "SequenceClassification": ("logits",),
@@ -213,6 +229,11 @@ REFERENCES = {
     "deberta": Reference("Deberta", draw_deberta, {"": ("last_hidden_state",), **FINE_TUNED}),
     "deberta-v2": Reference(
         "DebertaV2", draw_deberta_v2, {"": ("last_hidden_state",), **FINE_TUNED, **CHOICE}
+    ),
+    "esm": Reference(
+        "Esm",
+        draw_esm2,
+        {"": POOLED, **{name: x for name, x in FINE_TUNED.items() if name != "QuestionAnswering"}},
     ),
     "fnet": Reference(
         "FNet",

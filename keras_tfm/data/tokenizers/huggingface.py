@@ -9,6 +9,7 @@ from keras_tfm.data.tokenizers.bert import BERTTokenizer
 from keras_tfm.data.tokenizers.byte_pairs import ByteLevelTokenizer
 from keras_tfm.data.tokenizers.clip import START, SUFFIX, CLIPTokenizer
 from keras_tfm.data.tokenizers.published import Published
+from keras_tfm.data.tokenizers.residues import ROLES, ResidueTokenizer
 from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 from keras_tfm.training.safetensors import CheckpointError, read_json
@@ -63,8 +64,11 @@ def _kind(folder: Path) -> Any:
     for name, kind in FILES.items():
         path = pathlib.Path(folder, name)
         if path.is_file():
-            is_clip = kind is ByteLevelTokenizer and START in read_json(path)
-            return CLIPTokenizer if is_clip else kind
+            if kind is ByteLevelTokenizer and START in read_json(path):
+                return CLIPTokenizer
+            if kind is BERTTokenizer and ROLES["mask"] in path.read_text("utf-8").split("\n"):
+                return ResidueTokenizer
+            return kind
     raise DataError(folder, None, f"expected tokenizer.json or one of {', '.join(FILES)}, got none")
 
 

@@ -9,6 +9,7 @@ from keras_tfm.data.tokenizers.bert import BERTTokenizer
 from keras_tfm.data.tokenizers.byte_pairs import ByteLevelTokenizer
 from keras_tfm.data.tokenizers.characters import CharacterTokenizer
 from keras_tfm.data.tokenizers.clip import CLIPTokenizer
+from keras_tfm.data.tokenizers.residues import ResidueTokenizer
 from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.training.safetensors import read_json
@@ -25,6 +26,7 @@ SUFFIXES: dict[str, Callable[..., Tokenizer]] = {
     "bytes": ByteLevelTokenizer,
     "characters": CharacterTokenizer,
     "clip": CLIPTokenizer,
+    "residues": ResidueTokenizer,
 }
 
 

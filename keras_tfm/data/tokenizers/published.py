@@ -18,13 +18,13 @@ from keras_tfm.training.safetensors import read_json
 GENERAL = ("PreTrainedTokenizer", "PreTrainedTokenizerFast", "TokenizersBackend")
 FAMILIES = (
     "AlbertTokenizer", "BartTokenizer", "BertTokenizer", "CLIPTokenizer", "DebertaTokenizer",
-    "DebertaV2Tokenizer", "DistilBertTokenizer", "ElectraTokenizer", "FNetTokenizer", "GPT2Tokenizer",
-    "MBart50Tokenizer", "MBartTokenizer", "RobertaTokenizer", "SiglipTokenizer", "T5Tokenizer",
-    "XLMRobertaTokenizer",
+    "DebertaV2Tokenizer", "DistilBertTokenizer", "ElectraTokenizer", "EsmTokenizer", "FNetTokenizer",
+    "GPT2Tokenizer", "MBart50Tokenizer", "MBartTokenizer", "RobertaTokenizer", "SiglipTokenizer",
+    "T5Tokenizer", "XLMRobertaTokenizer",
 )  # fmt: skip
 # Values of `model_type` in config.json that choose one of the FAMILIES where no class is named.
 MODELS = (
-    "albert", "bart", "bert", "clip", "deberta", "deberta-v2", "distilbert", "electra", "fnet", "gpt2",
+    "albert", "bart", "bert", "clip", "deberta", "deberta-v2", "distilbert", "electra", "esm", "fnet", "gpt2",
     "mbart", "roberta", "siglip", "t5", "xlm-roberta",
 )  # fmt: skip
 ROLES = tuple(f"{role}_token" for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"))

@@ -125,16 +125,23 @@ class FoldingTrunk(RecyclingModel):
         inputs = {
             "sequence": keras.Input((None, config.dim), name="sequence"),
             "pair": keras.Input((None, None, config.pair_dim), name="pair"),
-            "numbers": keras.Input((None,), dtype="int32", name="numbers"),
-            "residue_index": keras.Input((None,), dtype="int32", name="residue_index"),
-            "padding_mask": keras.Input((None,), dtype="bool", name="padding_mask"),
-            "previous_sequence": keras.Input((None, config.dim), name="previous_sequence"),
-            "previous_pair": keras.Input((None, None, config.pair_dim), name="previous_pair"),
-            "previous_betas": keras.Input((None, 3), name="previous_betas"),
+            **trunk_inputs(config),
         }
         trace = Trace()
         outputs = trunk_outputs(config, trace, **inputs)
         super().__init__(config, inputs, outputs, trace, name=name, **kwargs)
+
+
+def trunk_inputs(config):
+    """The inputs of a pass but for what is folded: the residues, and what the last pass found."""
+    return {
+        "numbers": keras.Input((None,), dtype="int32", name="numbers"),
+        "residue_index": keras.Input((None,), dtype="int32", name="residue_index"),
+        "padding_mask": keras.Input((None,), dtype="bool", name="padding_mask"),
+        "previous_sequence": keras.Input((None, config.dim), name="previous_sequence"),
+        "previous_pair": keras.Input((None, None, config.pair_dim), name="previous_pair"),
+        "previous_betas": keras.Input((None, 3), name="previous_betas"),
+    }
 
 
 def trunk_outputs(
@@ -149,7 +156,7 @@ def trunk_outputs(
     previous_pair,
     previous_betas,
 ):
-    """The outputs of one pass, a dictionary of symbols."""
+    """The outputs of one pass, a dictionary of symbols; a `pair` of 0.0 stands for zeros."""
     sequence = sequence + LayerNormalization(EPSILON, name="previous_sequence_norm")(previous_sequence)
     pair = pair + LayerNormalization(EPSILON, name="previous_pair_norm")(previous_pair)
     pair = pair + DistanceTable(config.num_bins, config.pair_dim, name="distance")(previous_betas)

@@ -32,9 +32,17 @@ class RecyclingModel(ConfiguredModel):
         """
         if num_recycles < 0:
             raise ValueError(f"`num_recycles` must be at least 0; it is {num_recycles}.")
-        inputs = {name: ops.convert_to_tensor(x) for name, x in inputs.items()}
+        inputs = self.prepared({name: ops.convert_to_tensor(x) for name, x in inputs.items()})
         previous = self.start(inputs["numbers"])
         for _ in range(num_recycles):
-            outputs = self(inputs | previous)
+            outputs = self.one_pass(inputs | previous)
             previous = {name: ops.stop_gradient(outputs[key]) for name, key in self.recycled.items()}
-        return self(inputs | previous)
+        return self.one_pass(inputs | previous)
+
+    def prepared(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """The `inputs` with what is computed before all passes, once; by default nothing."""
+        return inputs
+
+    def one_pass(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """The outputs of a pass for `prepared` inputs."""
+        return self(inputs)

@@ -10,6 +10,7 @@ import tensorflow as tf
 from keras_tfm.data.tokenizers.bert import BERTTokenizer
 from keras_tfm.data.tokenizers.byte_pairs import ByteLevelTokenizer
 from keras_tfm.data.tokenizers.characters import CharacterTokenizer
+from keras_tfm.data.tokenizers.residues import ResidueTokenizer
 from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.tasks.signatures import Signature
@@ -77,6 +78,8 @@ def tokenizer_reads(tokenizer: Tokenizer) -> dict[str, Any]:
         characters = "".join(tokenizer.tokens[FIRST_CHARACTER:])
         unknown = tokenizer.unknown_id
         return {"kind": "characters", "characters": characters, "first": FIRST_CHARACTER, "unknown": unknown}
+    if isinstance(tokenizer, ResidueTokenizer):
+        return {"kind": "residues", "vocabulary": tokenizer.tokens, "unknown": tokenizer.unknown_id}
     if isinstance(tokenizer, SentencePieceTokenizer) and tokenizer.is_lossless:
         return {"kind": "sentencepiece"}
     if not isinstance(tokenizer, BERTTokenizer | ByteLevelTokenizer | SentencePieceTokenizer):
@@ -94,7 +97,7 @@ def write_tokenizer(tokenizer: Tokenizer, folder: pathlib.Path) -> None:
     """Write the file that the reader of `tokenizer_reads` needs, if it needs one."""
     if isinstance(tokenizer, SentencePieceTokenizer) and tokenizer.is_lossless:
         tokenizer.save(folder)
-    elif not isinstance(tokenizer, CharacterTokenizer):
+    elif not isinstance(tokenizer, CharacterTokenizer | ResidueTokenizer):
         tokenizer.save_huggingface(folder)
 
 
