@@ -118,6 +118,13 @@ class Making(Batched):
 
 
 @dataclasses.dataclass(frozen=True)
+class Coding(Batched):
+    """For tasks that make codes of pictures, and pictures of codes."""
+
+    draw: Draw = None
+
+
+@dataclasses.dataclass(frozen=True)
 class Mending(Asking):
     """For tasks that mend pictures, one after another."""
 
@@ -296,6 +303,12 @@ ASKED = {
         Mending(),
         IMAGES,
         "train a model that mends pictures: enlarges them, removes noise or rain, fills holes",
+    ),
+    "image-codes": Asked(
+        "images.image_coder:ImageCoder",
+        Coding(),
+        IMAGES,
+        "train a model that makes a grid of codes of a picture, and a picture of codes",
     ),
     "image-vectors": Asked("images.image_encoder:ImageEncoder", Batched(), IMAGES),
     "pretrain-images": Asked(

@@ -22,6 +22,7 @@ PointClassifier       classify-points   (clouds, labels)           clouds -> nam
 Tracker               track             (videos, boxes)            videos -> tracks  as for fit
 ImagePretrainer       pretrain-images   images                     images -> vectors (images, labels)
 VideoPretrainer       pretrain-videos   videos                     videos -> vectors (videos, labels)
+ImageCoder            image-codes       images                     images -> pictures as for fit
 ImageEncoder          image-vectors     -                          images -> vectors -
 ImageGenerator        generate-images   images[, labels or texts]  texts -> pictures as for fit
 ImageRestorer         restore-images    images                     images -> pictures as for fit
@@ -55,10 +56,12 @@ if TYPE_CHECKING:
         MatcherOptions,
         VideoTextMatcher,
     )
+    from keras_tfm.tasks.images.coder_options import ImageCoderConfig
     from keras_tfm.tasks.images.detector import Detector, DetectorConfig
     from keras_tfm.tasks.images.generator_options import ImageGeneratorConfig
     from keras_tfm.tasks.images.identity_matcher import IdentityMatcher, IdentityMatcherConfig
     from keras_tfm.tasks.images.image_classifier import ImageClassifier, ImageClassifierConfig
+    from keras_tfm.tasks.images.image_coder import ImageCoder
     from keras_tfm.tasks.images.image_encoder import ImageEncoder, ImageEncoderConfig
     from keras_tfm.tasks.images.image_families import FAMILIES as IMAGE_FAMILIES
     from keras_tfm.tasks.images.image_generator import ImageGenerator

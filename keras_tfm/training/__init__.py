@@ -8,6 +8,7 @@ from keras_tfm import on_demand
 
 if TYPE_CHECKING:
     from keras_tfm.training.adversarial import Adversarial
+    from keras_tfm.training.adversarial_codec import AdversarialCodec
     from keras_tfm.training.callbacks import BestWeights, FiniteLoss, Progress
     from keras_tfm.training.checkpoint import Checkpoint
     from keras_tfm.training.depth import layer_rates

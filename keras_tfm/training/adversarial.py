@@ -15,7 +15,7 @@ import tensorflow as tf
 from keras_tfm.registry import register
 from keras_tfm.training.exact import expect_summed_gradients
 from keras_tfm.training.model import Model
-from keras_tfm.training.replicas import over_all_replicas, sum_over_replicas
+from keras_tfm.training.replicas import is_one_of_several, over_all_replicas, sum_over_replicas
 
 
 class AdversarialLosses(NamedTuple):
@@ -172,17 +172,19 @@ class Adversarial(Model):
             with tape.stop_recording():
                 discriminator_loss, accuracy = self._discriminator_step(x, generated)
             loss = self._objective.generator(self._scores(x | generated, training=True))
-            scaled_loss = self.optimizer.scale_loss(_mean_over_batch(_per_example(loss)))
-        self._update_player(self.optimizer, self.generator, tape, scaled_loss)
+            scaled_loss = self.optimizer.scale_loss(mean_over_batch(per_example(loss)))
+        update_player(
+            self.optimizer, self.generator, tape.gradient(scaled_loss, self.generator.trainable_variables)
+        )
         self._move_average()
-        return self._measured(discriminator_loss, _per_example(loss), accuracy)
+        return self._measured(discriminator_loss, per_example(loss), accuracy)
 
     def test_step(self, data: Any) -> dict[str, tf.Tensor]:
         """The metrics so far; the discriminator's loss is without the penalty."""
         x = self._with_latents(data)
         generated = self.generator(_inputs_of(self.generator, x), training=False)
         scores = self._scores(x, training=False), self._scores(x | generated, training=False)
-        loss = _per_example(self._objective.generator(scores[1]))
+        loss = per_example(self._objective.generator(scores[1]))
         return self._measured(self._discriminator_loss(*scores), loss, _accuracy(*scores))
 
     def _discriminator_step(self, x: Any, generated: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
@@ -198,23 +200,13 @@ class Adversarial(Model):
                 slopes = by_examples.gradient(real_scores, list(real.values()))
                 norms = [tf.reduce_sum(tf.square(slope), range(1, slope.shape.rank)) for slope in slopes]
                 loss += self.penalty / 2 * tf.add_n(norms)
-            scaled_loss = self.discriminator_optimizer.scale_loss(_mean_over_batch(loss))
-        self._update_player(self.discriminator_optimizer, self.discriminator, tape, scaled_loss)
+            scaled_loss = self.discriminator_optimizer.scale_loss(mean_over_batch(loss))
+        update_player(
+            self.discriminator_optimizer,
+            self.discriminator,
+            tape.gradient(scaled_loss, self.discriminator.trainable_variables),
+        )
         return loss, _accuracy(real_scores, scores)
-
-    def _update_player(
-        self,
-        optimizer: keras.optimizers.Optimizer,
-        player: keras.Model,
-        tape: tf.GradientTape,
-        loss: tf.Tensor,
-    ) -> None:
-        variables = player.trainable_variables
-        gradients = tape.gradient(loss, variables)
-        if self._is_replicated:
-            expect_summed_gradients(getattr(optimizer, "inner_optimizer", optimizer))
-            gradients = sum_over_replicas(gradients)
-        optimizer.apply_gradients(zip(gradients, variables, strict=True))
 
     def _move_average(self) -> None:
         for average, variable in zip(self.average.weights, self.generator.weights, strict=True):
@@ -249,9 +241,7 @@ class Adversarial(Model):
         return tf.cast(scores["scores"] if isinstance(scores, dict) else scores, tf.float32)
 
     def _discriminator_loss(self, real_scores: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
-        return _per_example(self._objective.real(real_scores)) + _per_example(
-            self._objective.generated(scores)
-        )
+        return per_example(self._objective.real(real_scores)) + per_example(self._objective.generated(scores))
 
     def _measured(
         self, discriminator_loss: tf.Tensor, generator_loss: tf.Tensor, accuracy: tf.Tensor
@@ -286,12 +276,22 @@ def _inputs_of(model: keras.Model, x: dict[str, tf.Tensor]) -> dict[str, tf.Tens
     return {name: x[name] for name in model.input if name in x}
 
 
-def _per_example(values: tf.Tensor) -> tf.Tensor:
+def update_player(
+    optimizer: keras.optimizers.Optimizer, player: keras.Model, gradients: list[tf.Tensor]
+) -> None:
+    """A step of `optimizer` by the gradients of the `player`'s weights, summed over all replicas."""
+    if is_one_of_several():
+        expect_summed_gradients(getattr(optimizer, "inner_optimizer", optimizer))
+        gradients = sum_over_replicas(gradients)
+    optimizer.apply_gradients(zip(gradients, player.trainable_variables, strict=True))
+
+
+def per_example(values: tf.Tensor) -> tf.Tensor:
     """The mean of the values (B, ...) of each example: (B,)."""
     return tf.reduce_mean(values, range(1, values.shape.rank))
 
 
-def _mean_over_batch(values: tf.Tensor) -> tf.Tensor:
+def mean_over_batch(values: tf.Tensor) -> tf.Tensor:
     """The mean of (B,) over the batches of all replicas, divided by their number."""
     return over_all_replicas(tf.reduce_sum(values), tf.cast(tf.size(values), values.dtype))
 
@@ -299,4 +299,4 @@ def _mean_over_batch(values: tf.Tensor) -> tf.Tensor:
 def _accuracy(real_scores: tf.Tensor, scores: tf.Tensor) -> tf.Tensor:
     """The share of right signs among the scores of a real and of a generated example: (B,)."""
     right = tf.cast(real_scores > 0, tf.float32), tf.cast(scores < 0, tf.float32)
-    return (_per_example(right[0]) + _per_example(right[1])) / 2
+    return (per_example(right[0]) + per_example(right[1])) / 2

@@ -29,6 +29,7 @@ HUB_TASKS = {
     "image-vectors": "image-feature-extraction",
     "generate-images": "unconditional-image-generation",
     "restore-images": "image-to-image",
+    "image-codes": "image-to-image",
     "detect": "object-detection",
     "segment": "image-segmentation",
     "match-images": "zero-shot-image-classification",

@@ -56,6 +56,7 @@ INPUTS = {
     "image-vectors": drawn(3, 8, 8, 1),
     "generate-images": ["the cat", "the dog"],
     "restore-images": drawn(2, 9, 11, 1),
+    "image-codes": drawn(2, 8, 8, 1),
     "predict-frames": drawn(2, 4, 16, 16, 1),
     "detect": drawn(2, 16, 16, 1),
     "segment": drawn(2, 8, 8, 1),
@@ -75,6 +76,7 @@ SERVED = {
         [tf.io.encode_png(frame).numpy() for frame in clip] for clip in drawn(2, 3, 16, 16, 1)
     ],
     "restore-images": [tf.io.encode_png(image).numpy() for image in drawn(2, 9, 11, 1)],
+    "image-codes": [tf.io.encode_png(image).numpy() for image in drawn(2, 8, 8, 1)],
     "track": [
         {"template_bytes": FRAME, "template_boxes": CORNERS, "image_bytes": FRAME, "boxes": CORNERS + move}
         for move in (0, 2)

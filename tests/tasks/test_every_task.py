@@ -18,6 +18,7 @@ from keras_tfm.models import (
     BERT,
     DETR,
     MDSR,
+    VQGAN,
     ConvTransformer,
     DETRConfig,
     DiT,
@@ -96,6 +97,12 @@ def generator():
 def restorer():
     model = MDSR.from_size("tiny", tasks=["x2"], scales=[2], num_layers=1, num_features=4, mean=[0.5])
     return tasks.ImageRestorer(model, restore="x2", crop=8)
+
+
+def coder():
+    sizes = {"image_size": 8, "dim": 4, "factors": [1, 1], "attends": [False, False], "num_groups": 2}
+    model = VQGAN.from_size("tiny", **sizes, num_channels=1, latent_dim=4, code_dim=4, num_codes=8)
+    return tasks.ImageCoder(model)
 
 
 FRAMES = {"image_size": 16, "num_frames": 3, "num_channels": 1, "num_layers": 1}
@@ -181,6 +188,7 @@ MAKERS = {
     "panoptic": (lambda: of_segments("panoptic"), (np.zeros((2, 16, 16), "uint8"), MASKS, [["x"], []])),
     "generate-images": (generator, (np.zeros((2, 8, 8), "uint8"), LABELLED[0])),
     "restore-images": (restorer, np.zeros((2, 16, 16), "uint8")),
+    "image-codes": (coder, np.zeros((2, 8, 8), "uint8")),
     "predict-frames": (predictor, np.zeros((2, 5, 16, 16), "uint8")),
     "match-images": (fresh, drawn(SENTENCES[:6])),
     "caption": (fresh_captioner, drawn(SENTENCES[:6])),

@@ -1,5 +1,7 @@
 """What models of codes have in common: images in, a grid of codes, images out, and each half by itself."""
 
+from typing import ClassVar
+
 from keras import ops
 
 from keras_tfm.models.base import ConfiguredModel, Trace
@@ -12,13 +14,15 @@ class ImageCodec(ConfiguredModel):
     Input: `images` (B, H, W, C), floating-point. Output: `images`, of the same shape. The blocks are the
     stacks "encoder" and "decoder"; `hidden_states` are maps. `grid` are the (rows, columns) of the codes,
     `num_codes` how many different ones there are. Training adds the loss of the codes to those that the
-    model is compiled with.
+    model is compiled with. Pixels lie in `value_range`.
 
     Args:
         encoder: the layers before the quantiser, in a row.
         quantizer: a `VectorQuantizer` or a `GumbelSoftmax`.
         decoder: the layers after it.
     """
+
+    value_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     def __init__(self, config, encoder, quantizer, decoder, **kwargs):
         inputs = {"images": image_input(config)}
@@ -44,3 +48,8 @@ class ImageCodec(ConfiguredModel):
         """The images (B, H, W, C) of codes (B, rows, columns). ValueError for codes outside the table."""
         x = Trace().run("decoder", self.halves["decoder"], self.quantizer.embed(code_ids))
         return self.outputs_of(x)["images"]
+
+    @property
+    def last_kernel(self):
+        """The kernel of the convolution that makes the images."""
+        return [weight for weight in self.halves["decoder"][-1].weights if len(weight.shape) == 4][-1]

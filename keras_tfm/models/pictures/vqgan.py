@@ -14,7 +14,7 @@ from typing import Any
 
 import keras
 
-from keras_tfm.configs import Depth, Rate, Refusal, Size
+from keras_tfm.configs import Count, Depth, Rate, Refusal, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, Residual
 from keras_tfm.layers.chain import Chain
@@ -56,7 +56,7 @@ class VQGANConfig(ImageConfig):
     num_groups: Size = 32
     dropout: Rate = 0.0
     commitment: float = 0.25
-    dead_after: Size | None = None
+    dead_after: Count | None = None
 
     def __post_init__(self):
         super().__post_init__()
@@ -82,6 +82,7 @@ class VQGAN(ImageCodec):
     """
 
     config_class = VQGANConfig
+    value_range = (-1.0, 1.0)
 
     def __init__(self, config: VQGANConfig, name: str = "vqgan", **kwargs: Any) -> None:
         quantizer = VectorQuantizer(
