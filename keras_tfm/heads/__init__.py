@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         VarifocalDetector,
         detector_around,
     )
+    from keras_tfm.heads.pair_proposals import best_pairs, pair_overlaps
     from keras_tfm.heads.panoptic_detector import PanopticDetector
     from keras_tfm.heads.panoptic_loss import PanopticSetLoss
     from keras_tfm.heads.patch_classifier import PatchClassifier
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from keras_tfm.heads.pooling import pooled_tokens
     from keras_tfm.heads.reidentification import ReidentificationLoss, Reidentifier
     from keras_tfm.heads.relation_detector import RelationDetector
+    from keras_tfm.heads.relation_loss import RelationSetLoss
     from keras_tfm.heads.segmentation import SegmentationLoss, SemanticSegmenter
     from keras_tfm.heads.self_distillation import ProjectionHead, SelfDistillation, SelfDistillationLoss
     from keras_tfm.heads.set_prediction import (

@@ -45,8 +45,8 @@ def generalized_iou(boxes: Tensor, others: Tensor) -> Tensor:
     >>> [float(keras_tfm.heads.generalized_iou(left, other)) for other in (left, right)]
     [1.0, 0.0]
     """
-    (first, area), (second, other_area) = (_corners_and_area(x) for x in (boxes, others))
-    common = _common(first, second)
+    (first, area), (second, other_area) = (corners_and_area(x) for x in (boxes, others))
+    common = common_area(first, second)
     hull = _area(ops.minimum(first[..., :2], second[..., :2]), ops.maximum(first[..., 2:], second[..., 2:]))
     union = area + other_area - common
     return ops.divide_no_nan(common, union) - ops.divide_no_nan(hull - union, hull)
@@ -60,8 +60,8 @@ def box_iou(boxes: Tensor, others: Tensor) -> Tensor:
     >>> float(keras_tfm.heads.box_iou(box, half))
     0.5
     """
-    (first, area), (second, other_area) = (_corners_and_area(x) for x in (boxes, others))
-    common = _common(first, second)
+    (first, area), (second, other_area) = (corners_and_area(x) for x in (boxes, others))
+    common = common_area(first, second)
     return ops.divide_no_nan(common, area + other_area - common)
 
 
@@ -75,13 +75,14 @@ def box_distance(boxes: Tensor, others: Tensor) -> Tensor:
     return ops.sum(ops.abs(ops.cast(boxes, "float32") - ops.cast(others, "float32")), axis=-1)
 
 
-def _corners_and_area(boxes):
+def corners_and_area(boxes):
+    """(The corners of boxes (..., 4), their areas (...)), in float32."""
     corners = corners_of(ops.cast(boxes, "float32"))
     return corners, _area(corners[..., :2], corners[..., 2:])
 
 
-def _common(first, second):
-    """The area that boxes share, given their corners."""
+def common_area(first, second):
+    """The area that boxes share, given their corners, (..., 4) both, which broadcast: (...)."""
     return _area(ops.maximum(first[..., :2], second[..., :2]), ops.minimum(first[..., 2:], second[..., 2:]))
 
 

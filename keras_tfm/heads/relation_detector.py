@@ -3,25 +3,28 @@
 Cong et al. 2023, "RelTR: Relation Transformer for Scene Graph Generation", sections 3.2 and 3.3.
 """
 
+import math
 from typing import Any
 
 import keras
 from keras import ops
 
-from keras_tfm.heads.base import ModelWithHead
+from keras_tfm.heads.base import SetPredictor
 from keras_tfm.heads.object_detector import check_classes
+from keras_tfm.heads.relation_loss import RelationSetLoss
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.pooling import MaxPooling
 from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.layers.signatures import Backbone
+from keras_tfm.training.model import FunctionalModel
 
 SIDE = 28  # of the maps of a subject and its object, of whatever size the encoded map is
 PLACES = ("subject", "object")
 
 
-class RelationDetector(ModelWithHead):
+class RelationDetector(SetPredictor):
     """A `RelTR` and its heads: images in, Q entities and T triplets out.
 
     Outputs, of the last block: `logits` (B, Q, num_classes + 1), whose last class is "no object", and `boxes`
@@ -29,7 +32,8 @@ class RelationDetector(ModelWithHead):
     `subject_logits`, `subject_boxes`, `object_logits` and `object_boxes` of the triplets, (B, T, .); and
     `predicate_logits` (B, T, num_predicates + 1), the last one for none. The predicate is read from the
     states of both and from the maps of where they look, through which no gradient passes. `predictions` are
-    the same of all L blocks, (B, L, ., .). The loss of the paper, of two matchings, is missing.
+    the same of all L blocks, (B, L, ., .). Train the `learner`, which packs them, with the loss of
+    `loss_of_training`.
 
     Args:
         map_filters: the channels of the two convolutions of the maps.
@@ -80,6 +84,29 @@ class RelationDetector(ModelWithHead):
         self.map_widths = tuple(map_widths)
         self.predictions = predictions
         self.map_features = seen
+
+    def loss_of_training(self):
+        """The loss of what `learner` gives."""
+        return RelationSetLoss(self.num_classes, self.num_predicates, self.predictions["logits"].shape[2])
+
+    def learner(self):
+        """The model to train, which gives the predictions of all blocks in rows: the logits and boxes of the
+        entities, of the subjects and of the objects, and the logits of predicates, (B, L, .).
+        """
+        parts = [
+            ops.concatenate([self.predictions[f"{prefix}{kind}"] for kind in ("logits", "boxes")], axis=-1)
+            for prefix in ("", *(f"{place}_" for place in PLACES))
+        ]
+        parts.append(self.predictions["predicate_logits"])
+        num_blocks = parts[0].shape[1]
+        rows = [ops.reshape(x, (-1, num_blocks, math.prod(x.shape[2:]))) for x in parts]
+        rows = [ops.cast(x, "float32") for x in rows]
+        return FunctionalModel(self.input, ops.concatenate(rows, axis=-1), name=self.name)
+
+    @staticmethod
+    def probabilities(logits):
+        """The probabilities of the classes, or of the predicates, less none's: (..., C)."""
+        return ops.softmax(ops.cast(logits, "float32"))[..., :-1]
 
 
 def _mlp(widths, activation, name):

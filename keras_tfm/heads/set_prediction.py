@@ -159,11 +159,18 @@ class SetPredictionLoss(MatchingLoss):
         return -ops.softmax(logits)
 
     def class_mean(self, predictions, query_targets):
-        logits, classes = self.logits_of(predictions), _classes_of(query_targets)
+        badness, weights = self.class_terms(self.logits_of(predictions), query_targets[..., 0])
+        return ops.sum(badness), ops.sum(weights)
+
+    def class_terms(self, logits, classes):
+        """The weighted cross-entropies of `logits` (B, Q, C + 1), whose `classes` (B, Q) are -1 for none, and
+        the weights, (B, Q) both.
+        """
+        classes = ops.cast(classes, "int32")
         labels = ops.where(classes >= 0, classes, logits.shape[-1] - 1)
         entropies = ops.sparse_categorical_crossentropy(labels, logits, True)
-        weights = ops.where(classes >= 0, 1.0, self.no_object)  # (B, Q)
-        return ops.sum(weights * entropies), ops.sum(weights)
+        weights = ops.where(classes >= 0, 1.0, self.no_object)
+        return weights * entropies, weights
 
     def get_config(self):
         return {**super().get_config(), "no_object": self.no_object}
@@ -208,7 +215,7 @@ class FocalSetPredictionLoss(MatchingLoss):
         return ops.concatenate([labels[..., None], repeated[..., 1:]], axis=-1)
 
     def class_costs(self, logits):
-        return _focal_costs(logits, self.alpha)
+        return focal_costs(logits, self.alpha)
 
     def class_mean(self, predictions, query_targets):
         logits = self.logits_of(predictions)
@@ -250,7 +257,7 @@ class VarifocalSetPredictionLoss(MatchingLoss):
         self.cost_alpha = cost_alpha
 
     def class_costs(self, logits):
-        return _focal_costs(logits, self.cost_alpha)
+        return focal_costs(logits, self.cost_alpha)
 
     def class_mean(self, predictions, query_targets):
         logits = self.logits_of(predictions)
@@ -269,7 +276,7 @@ def _classes_of(query_targets):
     return ops.cast(query_targets[..., 0], "int32")
 
 
-def _focal_costs(logits, alpha):
+def focal_costs(logits, alpha):
     """What it would add to the focal loss if a query were of a class, for each query and class."""
     return _focal(ops.ones_like(logits), logits, alpha) - _focal(ops.zeros_like(logits), logits, alpha)
 
@@ -280,7 +287,10 @@ def _focal(targets, logits, alpha):
 
 
 def taken(targets, of_query):
-    """The target of each query, (B, Q, 5), the class -1 and an empty box where it has none."""
-    none = ops.broadcast_to([[[-1.0, 0.0, 0.0, 0.0, 0.0]]], (ops.shape(targets)[0], 1, 5))
+    """The target of each query, (B, Q, 5), the class -1 and an empty box where it has none; of targets with
+    fewer numbers likewise.
+    """
+    width = targets.shape[-1]
+    none = ops.broadcast_to([[[-1.0] + [0.0] * (width - 1)]], (ops.shape(targets)[0], 1, width))
     targets = ops.concatenate([none, targets], axis=1)  # (B, 1 + M, 5)
     return ops.take_along_axis(targets, of_query[..., None] + 1, axis=1)

@@ -137,6 +137,7 @@ if TYPE_CHECKING:
     from keras_tfm.layers.rematerialization import rematerialize
     from keras_tfm.layers.residual_convolution import ResidualConvolution
     from keras_tfm.layers.residues import residues
+    from keras_tfm.layers.scene_graphs import AttentionalMessages, RelationProposal, SceneGraphConvolution
     from keras_tfm.layers.spectral import SpectralConvolution, SpectralDense
     from keras_tfm.layers.stacks import TransformerDecoder, TransformerEncoder
     from keras_tfm.layers.switch import SwitchFeedForward
