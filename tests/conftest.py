@@ -66,6 +66,16 @@ def settings_of_tensorflow():
         tensorflow.config.optimizer.set_experimental_options({"disable_meta_optimizer": is_off})
 
 
+@pytest.fixture
+def optimised_graphs():
+    """TensorFlow optimises graphs, as it does outside the tests."""
+    optimizer = sys.modules["tensorflow"].config.optimizer
+    before = optimizer.get_experimental_options()
+    optimizer.set_experimental_options({"disable_meta_optimizer": False})
+    yield
+    optimizer.set_experimental_options(before)
+
+
 @pytest.fixture(autouse=True)
 def float_policy():
     """Give the next test float32 again, whatever policy this one set."""

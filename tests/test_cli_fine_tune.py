@@ -247,7 +247,7 @@ def test_questions_are_answered(data, trained, tmp_path, capsys):
         (("evaluate", tmp_path / "a", "--data", wrong), "qas[0], id '0': expected the answer 'Charles' at"),
         (("evaluate", tmp_path / "a", "--data", train, "--columns", "a,b"), "--columns: expected three"),
         ((*common, "--out", tmp_path / "a", "--resume", "--stride", 7), "--stride (now 7, then 6)"),
-        ((*common, "--out", tmp_path / "b", "--stride", 20), "`stride` must lie in 1 to 12; it is 20"),
+        ((*common, "--out", tmp_path / "b", "--stride", 20), "--stride must lie in 1 to 12; it is 20"),
     ):
         capsys.readouterr()
         assert run(*arguments) == 2

@@ -147,6 +147,8 @@ class Convolution(Layer):
         self.convolution.build(self._padded_shape(x_shape))
         if self.norm is not None:
             self.norm.build(output_shape)
+        elif not use_bias and len(x_shape) == 5 and self.function is keras.activations.leaky_relu:
+            self.function = unfused_leaky_relu
 
     def _new_convolution(self, channels, size, options):
         """Keras's convolution layer for maps with this number of `channels`."""
@@ -194,6 +196,15 @@ class Convolution(Layer):
         if self.picks:
             sides = same_grid(sides, self.stride)
         return (batch_size, *sides, channels)
+
+
+def unfused_leaky_relu(x):
+    """`keras.activations.leaky_relu`, in a form that TensorFlow does not fuse.
+
+    Compiled by TensorFlow 2.21 with oneDNN, margins, a convolution of videos without biases and
+    `tf.nn.leaky_relu` become one operation whose output is wrong.
+    """
+    return ops.where(x < 0, 0.2 * x, x)
 
 
 def picks_cells(kernel_size, stride):

@@ -51,9 +51,9 @@ def recomputed(layer, of_keras, layer_call, *args, **kwargs):
 
     TensorFlow's `recompute_grad`, which Keras uses, has limits that this function works around. It takes
     only floating-point tensors, by position and without their Keras masks. The recomputation must draw the
-    same dropout, must not move moving statistics a second time, and must not contain a layer that recomputes
-    as well. A loss that a layer adds would have no gradient, so added losses are returned next to the
-    output.
+    same dropout, must not move moving statistics a second time or read those that moved, and must not
+    contain a layer that recomputes as well. A loss that a layer adds would have no gradient, so added losses
+    are returned next to the output.
     """
     if rematerialization_of(layer).mode == "activations":
         return layer_call  # Keras's mode "activations" is for the layers inside this one
@@ -61,7 +61,8 @@ def recomputed(layer, of_keras, layer_call, *args, **kwargs):
         set_rematerialization(part, None)
     leaves = keras.tree.flatten((args, kwargs))
     places = [i for i, x in enumerate(leaves) if ops.is_tensor(x) and keras.backend.is_float_dtype(x.dtype)]
-    generators = [generator for part in layers_in(layer) for generator in seed_generators_of(part)]
+    parts = layers_in(layer)
+    generators = [drawn for part in parts for drawn in (*seed_generators_of(part), *readings_of(part))]
     draws: list = []
     calls: list = []
 
@@ -87,6 +88,26 @@ def recomputed(layer, of_keras, layer_call, *args, **kwargs):
         return y
 
     return call_and_add_losses
+
+
+class Reading:
+    """What a layer computes with from a `variable` that it moves: a recomputation repeats the first value.
+
+    The layer holds it in its attribute `reading`, and calls `next`.
+    """
+
+    def __init__(self, variable):
+        self.variable = variable
+
+    def next(self):
+        """The variable's value, a copy that does not move with it."""
+        return ops.copy(self.variable)
+
+
+def readings_of(layer):
+    """The `Reading` of a layer, if it has one."""
+    reading = getattr(layer, "reading", None)
+    return [reading] if isinstance(reading, Reading) else []
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.empty_batch import never_empty
 from keras_tfm.layers.feedforward import activation_of
+from keras_tfm.layers.rematerialization import Reading
 from keras_tfm.layers.signatures import Activation, Axes
 from keras_tfm.registry import register
 
@@ -38,6 +39,7 @@ class Spectral(Base):
         options: dict[str, Any] = {"trainable": False, "aggregation": "only_first_replica", "autocast": False}
         initializer = keras.initializers.RandomNormal()
         self.vector = self.add_weight((kernel.shape[-1],), initializer, name="vector", **options)
+        self.reading = Reading(self.vector)
         if self.keeps_norm:
 
             def norm(shape, dtype=None):
@@ -50,7 +52,7 @@ class Spectral(Base):
         """The `kernel` divided by its greatest singular value, in the dtype of the computation."""
         kernel = ops.cast(kernel, "float32")
         matrix = ops.reshape(kernel, (-1, kernel.shape[-1]))
-        right = _unit(ops.convert_to_tensor(self.vector))
+        right = _unit(self.reading.next())
         left = _unit(ops.stop_gradient(ops.matmul(matrix, right[:, None]))[:, 0])
         if training:
             right = _unit(ops.stop_gradient(ops.matmul(left[None], matrix))[0])

@@ -3,6 +3,7 @@
 import abc
 import dataclasses
 import logging
+import pathlib
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -14,7 +15,7 @@ from keras_tfm.data.batches.augmentation import Augmentation
 from keras_tfm.data.batches.epochs import Batches, HeldOut
 from keras_tfm.data.batches.images import ImageBatches
 from keras_tfm.data.sources.preprocessing import Preprocessing
-from keras_tfm.heads.classification import classification_loss, soft_classification_loss
+from keras_tfm.heads.classification import Classifier, classification_loss, soft_classification_loss
 from keras_tfm.serving.examples import as_columns
 from keras_tfm.tasks.baselines import Baselines, of_classes
 from keras_tfm.tasks.class_weights import class_weights
@@ -24,6 +25,7 @@ from keras_tfm.tasks.learning import rows_of
 from keras_tfm.tasks.measures import cross_entropy
 from keras_tfm.tasks.media import MediaTask
 from keras_tfm.tasks.records import records_of
+from keras_tfm.tasks.task import make_backbone
 from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.training.options import ShareOfArea, WeightedClasses
 
@@ -115,7 +117,37 @@ class ClassifyingTask(MediaTask, FineTunedTask):
     top: ClassVar[int | None] = None  # `evaluate` counts whether the class is among so many likeliest, too
     more_sizes: ClassVar[tuple[str, ...]] = ()  # options, beside the model's own, that choose another size
     config: Any
-    class_names: np.ndarray
+
+    def __init__(self, backbone: keras.Model, class_names: Any, **fields: Any):
+        self.config = self.config_class(class_names, **fields)
+        self.model = self.with_head(backbone)
+        self.take(self.model.backbone)
+
+    @abc.abstractmethod
+    def take(self, backbone: keras.Model) -> None:
+        """Note the size of what a model of this task reads; ValueError for another model."""
+
+    def with_head(self, model: keras.Model) -> keras.Model:
+        """The model, or, if it has no head, a new one on its pooled output, or on the mean of its states."""
+        if isinstance(model, Classifier):
+            return model
+        pooling = "first" if "pooled_output" in model.output else "mean"
+        count = len(self.config.class_names)
+        return Classifier(model, count, self.config.hidden_dim, self.config.dropout, pooling=pooling)
+
+    @property
+    def answer_names(self) -> Any:
+        return self.config.class_names
+
+    @property
+    def class_names(self) -> np.ndarray:
+        """The names of the classes, in the order of the logits."""
+        return np.array(self.config.class_names)
+
+    @property
+    def encoder(self) -> keras.Model:
+        """The model without its head."""
+        return self.model.backbone
 
     @abc.abstractmethod
     def check_inputs(self, inputs: Any) -> Any:
@@ -147,6 +179,11 @@ class ClassifyingTask(MediaTask, FineTunedTask):
             flags[-1],
         )
         return task
+
+    @classmethod
+    def load_parts(cls, folder: pathlib.Path, config: Any, model: dict[str, Any]) -> Self:
+        make: Any = cls
+        return make(make_backbone(model), **dataclasses.asdict(config))
 
     def weigh_classes(self, batches: Batches, examples: tuple[Any, np.ndarray], training: Any) -> None:
         """Give batches to train on the weights of their labels' classes."""

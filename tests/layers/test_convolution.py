@@ -307,6 +307,15 @@ def test_cells_attend_to_what_a_reduction_makes_of_their_map():
     np.testing.assert_allclose(np.reshape(layer(x, bias=bias), (2, 24, 8)), alone, atol=1e-5)
 
 
+def test_a_slope_after_videos_without_biases_is_not_fused(optimised_graphs):
+    """With oneDNN, TensorFlow 2.21 makes margins, such a convolution and a leaky ReLU one wrong operation."""
+    layer = Convolution(4, stride=2, use_bias=False, activation="leaky_relu")
+    videos = np.random.default_rng(0).normal(size=(2, 3, 13, 16, 2)).astype("float32")
+    expected = layer(videos)
+    assert np.min(expected) < 0
+    np.testing.assert_allclose(tf.function(layer)(videos), expected, rtol=1e-5, atol=1e-5)
+
+
 def test_a_kernel_of_one_cell_takes_every_nth_before_it():
     """Its gradient by a stride corrupts memory in TensorFlow 2.21, on CPUs, where cells are left over."""
     x = np.random.default_rng(0).normal(size=(2, 6, 5, 4)).astype("float32")

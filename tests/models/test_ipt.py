@@ -11,7 +11,14 @@ from tests import contract
 from tests.contract import Case, floats, randomise
 
 SMALL = IPTConfig(
-    ("x2", "x4", "clean"), (2, 4, 1), (4, 6), 2, num_features=2, num_layers=1, num_heads=2, mlp_ratio=2
+    ("x2", "x4", "clean"),
+    (2, 4, 1),
+    2,
+    image_size=(4, 6),
+    patch_size=2,
+    num_layers=1,
+    num_heads=2,
+    mlp_ratio=2,
 )
 
 test_contract = contract.check_family(

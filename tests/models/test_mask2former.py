@@ -143,10 +143,10 @@ def test_configurations_that_the_weights_do_not_bear_out(tmp_path):
     save_huggingface(Mask2Former(FOUR), tmp_path / "folder")
     for name, value, message in (
         ("num_queries", 4, "queries_features"),
-        ("decoder_layers", 1, "num_layers"),
+        ("decoder_layers", 1, "decoder_layers: expected at least 1"),
         ("decoder_layers", "many", "decoder_layers"),
         ("pre_norm", True, "pre_norm"),
-        ("mask_feature_size", 10**9, "mask_projection"),
+        ("mask_feature_size", 10**9, "`mask_dim` is 1,000,000,000, and no weight has such an axis"),
         ("backbone_config", {"model_type": "focalnet"}, "backbone_config.model_type"),
     ):
         check_refusal(tmp_path / "folder", {name: value}, message)

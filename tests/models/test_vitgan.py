@@ -12,7 +12,9 @@ from tests import contract
 from tests.contract import Case, floats, randomise
 
 SMALL = ViTGANConfig((4, 6), 2, 1, latent_dim=5, num_layers=2, dim=8, num_heads=2, intermediate_dim=12)
-CRITIC = ViTGANDiscriminatorConfig((4, 6), 2, 1, 1, num_layers=2, dim=8, num_heads=2, intermediate_dim=12)
+CRITIC = ViTGANDiscriminatorConfig(
+    (4, 6), 2, 1, overlap=1, num_layers=2, dim=8, num_heads=2, intermediate_dim=12
+)
 IMAGES = {"images": floats(4, 6, 1)}
 
 test_contract = contract.check_family(

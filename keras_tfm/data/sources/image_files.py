@@ -1,11 +1,13 @@
 """Encoded images, on disk or from a table: checked once, and decoded when they are needed."""
 
+import abc
 import concurrent.futures
+import copy
 import hashlib
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
@@ -27,7 +29,62 @@ MAX_BYTES = 1 << 31  # decoded images up to this size stay in memory; more are d
 DARK = 1 << 4  # 12 bits stored in 16 stay below, in their upper 8
 
 
-class ImageFiles:
+class EncodedImages(abc.ABC):
+    """Encoded images, each a path or bytes, of which slices and arrays of rows can be taken. `places` name
+    the sources that are bytes, for messages. Abstract.
+    """
+
+    dtype = np.dtype("uint8")  # by which columns of examples are known that take an array of rows
+
+    def __init__(self, sources: Sequence[Source], places: Sequence[str] | None = None):
+        self.sources = [source if isinstance(source, bytes) else os.fspath(source) for source in sources]
+        self.places = places
+
+    @property
+    @abc.abstractmethod
+    def form(self) -> str:
+        """In what form images are decoded; other forms have other strings."""
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def __getitem__(self, rows: Any) -> Self:
+        chosen = range(len(self))[rows] if isinstance(rows, slice) else rows
+        some = copy.copy(self)
+        some.sources = [self.sources[row] for row in chosen]
+        some.places = None if self.places is None else [self.places[row] for row in chosen]
+        return some
+
+    def place(self, row: int) -> str:
+        """Where an image comes from: its place, its path, or its index."""
+        if self.places is not None:
+            return self.places[row]
+        source = self.sources[row]
+        return f"image {row}" if isinstance(source, bytes) else source
+
+    def identity(self) -> Iterator[str]:
+        """Strings that change if the images change."""
+        yield self.form
+        for source in self.sources:
+            if isinstance(source, bytes):
+                yield hashlib.sha256(source).hexdigest()
+            else:
+                status = os.stat(source)
+                yield f"{source} {status.st_size} {status.st_mtime_ns}"
+
+    def reader(self) -> Callable[[tf.Tensor], tf.Tensor]:
+        """A function of a row, int64 (), to the bytes of its image, for graphs."""
+        sources = tf.constant(self.sources, tf.string)
+        are_paths = tf.constant([isinstance(source, str) for source in self.sources], tf.bool)
+
+        def read(row: tf.Tensor) -> tf.Tensor:
+            source = sources[row]
+            return tf.cond(are_paths[row], lambda: tf.io.read_file(source), lambda: source)
+
+        return read
+
+
+class ImageFiles(EncodedImages):
     """Encoded images, each a path or bytes, which can be read like an array (N, *shape) of 8-bit pixels.
 
     `files[3:5]` and `files[np.array([7, 2])]` select images, `np.asarray(files)` decodes them. `places` name
@@ -39,8 +96,6 @@ class ImageFiles:
     ((3, 2, 2, 1), [128, 128, 128, 128])
     """
 
-    dtype = np.dtype("uint8")
-
     def __init__(
         self,
         sources: Sequence[Source],
@@ -48,46 +103,24 @@ class ImageFiles:
         preprocessing: Preprocessing | None = None,
         places: Sequence[str] | None = None,
     ):
-        self.sources = [source if isinstance(source, bytes) else os.fspath(source) for source in sources]
+        super().__init__(sources, places)
         self.pixels = shape
         self.preprocessing = preprocessing or Preprocessing()
-        self.places = places
 
-    def __len__(self) -> int:
-        return len(self.sources)
+    @property
+    def form(self) -> str:
+        return repr((self.pixels, self.preprocessing))
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the decoded array: (N, height, width, channels)."""
         return len(self), *self.pixels
 
-    def __getitem__(self, rows: Any) -> "ImageFiles":
-        chosen = range(len(self))[rows] if isinstance(rows, slice) else rows
-        places = None if self.places is None else [self.places[row] for row in chosen]
-        return ImageFiles([self.sources[row] for row in chosen], self.pixels, self.preprocessing, places)
-
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         images, problems = self.read()
         for row, problem in problems.items():
             raise DataError(self.place(row), None, problem)
         return images if dtype is None else images.astype(dtype)
-
-    def place(self, row: int) -> str:
-        """Where an image comes from: its place, its path, or its index."""
-        if self.places is not None:
-            return self.places[row]
-        source = self.sources[row]
-        return f"image {row}" if isinstance(source, bytes) else source
-
-    def identity(self) -> Iterator[str]:
-        """Strings that change if the images change."""
-        yield repr((self.pixels, self.preprocessing))
-        for source in self.sources:
-            if isinstance(source, bytes):
-                yield hashlib.sha256(source).hexdigest()
-            else:
-                status = os.stat(source)
-                yield f"{source} {status.st_size} {status.st_mtime_ns}"
 
     @property
     def fits_memory(self) -> bool:
@@ -104,10 +137,11 @@ class ImageFiles:
         dark: list[int] = []
 
         def one(row: int) -> None:
-            image = decoded_or_problem(self.sources[row], self.pixels, self.preprocessing)
-            if isinstance(image, str):
-                problems[row] = image
+            decoded = decoded_or_problem(self.sources[row], self.decode)
+            if isinstance(decoded, str):
+                problems[row] = decoded
                 return
+            image = decoded.numpy()
             if is_kept:
                 images[row] = image
             if 0 < image.max() < DARK and has_sixteen_bits(self.sources[row]):
@@ -126,17 +160,14 @@ class ImageFiles:
             )
         return images, dict(sorted(problems.items()))
 
+    def decode(self, data: tf.Tensor) -> tf.Tensor:
+        """The bytes of a file as an image (H, W, C), 8-bit."""
+        return self.preprocessing.decoded(data, *self.pixels)
+
     def dataset(self, rows: tf.data.Dataset) -> tf.data.Dataset:
         """A dataset of images (H, W, C) for a dataset of rows (), decoded in the graph."""
-        sources = tf.constant(self.sources, tf.string)
-        are_paths = tf.constant([isinstance(source, str) for source in self.sources], tf.bool)
-
-        def decode(row: tf.Tensor) -> tf.Tensor:
-            source = sources[row]
-            data = tf.cond(are_paths[row], lambda: tf.io.read_file(source), lambda: source)
-            return self.preprocessing.decoded(data, *self.pixels)
-
-        return rows.map(decode, os.cpu_count(), deterministic=True)
+        read = self.reader()
+        return rows.map(lambda row: self.decode(read(row)), os.cpu_count(), deterministic=True)
 
 
 def in_threads(function: Callable[[Any], Any], items: Sequence) -> Iterator:
@@ -151,10 +182,8 @@ def in_threads(function: Callable[[Any], Any], items: Sequence) -> Iterator:
         yield from threads.map(function, items[1:])
 
 
-def decoded_or_problem(
-    source: Source, shape: tuple[int, int, int], preprocessing: Preprocessing
-) -> np.ndarray | str:
-    """An image (H, W, C), 8-bit, or the reason why it cannot be decoded."""
+def decoded_or_problem(source: Source, decode: Callable[[tf.Tensor], tf.Tensor]) -> tf.Tensor | str:
+    """What `decode` makes of the bytes of an image file, or the reason why it cannot be decoded."""
     try:
         data = read_bytes(source)
     except OSError as error:
@@ -162,7 +191,7 @@ def decoded_or_problem(
     if problem := problem_of(data):
         return problem
     try:
-        return preprocessing.decoded(tf.constant(data), *shape).numpy()
+        return decode(tf.constant(data))
     except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError):
         return NOT_WHOLE
 

@@ -249,10 +249,10 @@ def fitted(frame: Any, shape: tuple[int, int, int], preprocessing: Preprocessing
     become 8-bit. `Refused` if it is no image, or has another number of channels.
     """
     if isinstance(frame, str):
-        image = decoded_or_problem(frame, shape, preprocessing)
+        image = decoded_or_problem(frame, lambda data: preprocessing.decoded(data, *shape))
         if isinstance(image, str):
             raise Refused(f"{frame}: {image}")
-        return image
+        return image.numpy()
     frame = frame[..., None] if frame.ndim == 2 else frame
     frame = frame if frame.dtype == np.uint8 else np.rint(frame * 255).astype("uint8")
     if frame.shape == shape:

@@ -1,26 +1,31 @@
 """Pictures that keep their own sizes: checked once, and decoded when they are needed."""
 
-import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from keras_tfm.data.sources.image_arrays import is_array_file, read_arrays
-from keras_tfm.data.sources.image_files import MAX_BYTES, in_threads, kept_rows, size_in
+from keras_tfm.data.sources.image_files import (
+    MAX_BYTES,
+    EncodedImages,
+    decoded_or_problem,
+    in_threads,
+    kept_rows,
+    size_in,
+)
 from keras_tfm.data.sources.images import read_images
 from keras_tfm.data.sources.lines import DataError, Inputs, Paths, files_of
 from keras_tfm.data.sources.preprocessing import decode_pixels
 from keras_tfm.data.sources.rows import ColumnNames, parse_layout
 from keras_tfm.log import Bar
-from keras_tfm.serving.image_headers import NOT_WHOLE, Source, problem_of, read_bytes
+from keras_tfm.serving.image_headers import Source, read_bytes
 
 
-class WholeImages:
-    """Encoded images of any sizes, each a path or bytes, with 1 or 3 `channels`. `places` name the sources
-    that are bytes, for messages.
+class WholeImages(EncodedImages):
+    """Encoded images of any sizes, each a path or bytes, with 1 or 3 `channels`.
 
     >>> tf.io.write_file("wide.png", tf.io.encode_png(np.zeros((2, 9, 3), "uint8")))
     >>> images = keras_tfm.data.sources.whole_images.WholeImages(["wide.png"] * 3, channels=1)
@@ -28,34 +33,13 @@ class WholeImages:
     (2, TensorShape([2, 9, 1]))
     """
 
-    dtype = np.dtype("uint8")  # by which columns of examples are known that take an array of rows
-
     def __init__(self, sources: Sequence[Source], channels: int, places: Sequence[str] | None = None):
-        self.sources = [source if isinstance(source, bytes) else os.fspath(source) for source in sources]
-        self.channels, self.places = channels, places
+        super().__init__(sources, places)
+        self.channels = channels
 
-    def __len__(self) -> int:
-        return len(self.sources)
-
-    def __getitem__(self, rows: Any) -> "WholeImages":
-        chosen = range(len(self))[rows] if isinstance(rows, slice) else rows
-        places = None if self.places is None else [self.places[row] for row in chosen]
-        return WholeImages([self.sources[row] for row in chosen], self.channels, places)
-
-    def place(self, row: int) -> str:
-        """Where an image comes from: its place, its path, or its index."""
-        source = self.sources[row]
-        return self.places[row] if self.places else f"image {row}" if isinstance(source, bytes) else source
-
-    def identity(self) -> Iterator[str]:
-        """Strings that change if the images change."""
-        yield f"{self.channels}"
-        for source in self.sources:
-            if isinstance(source, bytes):
-                yield hashlib.sha256(source).hexdigest()
-            else:
-                status = os.stat(source)
-                yield f"{source} {status.st_size} {status.st_mtime_ns}"
+    @property
+    def form(self) -> str:
+        return f"{self.channels}"
 
     def decoded(self, row: int) -> tf.Tensor:
         """One image, 8-bit (H, W, C)."""
@@ -67,15 +51,8 @@ class WholeImages:
         """
         sizes = [size_in(source) or (0, 0) for source in self.sources]
         if self.channels * sum(height * width for height, width in sizes) > MAX_BYTES:
-            sources = tf.constant(self.sources, tf.string)
-            are_paths = tf.constant([isinstance(source, str) for source in self.sources])
-
-            def decode(row: tf.Tensor) -> tf.Tensor:
-                source = sources[row]
-                data = tf.cond(are_paths[row], lambda: tf.io.read_file(source), lambda: source)
-                return decode_pixels(data, self.channels)
-
-            return decode
+            read = self.reader()
+            return lambda row: decode_pixels(read(row), self.channels)
         images = list(in_threads(lambda row: self.decoded(row).numpy(), range(len(self))))
         with tf.device("cpu"):
             shapes = tf.constant([image.shape for image in images], tf.int64)
@@ -103,17 +80,8 @@ class WholeImages:
 
 def undecodable(source: Source) -> str | None:
     """Why an image file cannot be decoded; None if it can be."""
-    try:
-        data = read_bytes(source)
-    except OSError as error:
-        return f"cannot be read: {error.strerror or error}"
-    if problem := problem_of(data):
-        return problem
-    try:
-        decode_pixels(tf.constant(data), 1)
-    except (tf.errors.InvalidArgumentError, tf.errors.UnimplementedError):
-        return NOT_WHOLE
-    return None
+    decoded = decoded_or_problem(source, lambda data: decode_pixels(data, 1))
+    return decoded if isinstance(decoded, str) else None
 
 
 def too_small(source: Source, least: int) -> str | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import keras
 
-from keras_tfm.configs import Config, Depth, Rate, Refusal, Size
+from keras_tfm.configs import Depth, Rate, Refusal, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, Residual, residuals
 from keras_tfm.layers.dense import Dense
@@ -23,10 +23,8 @@ from keras_tfm.layers.patches import combine_patches, extract_patches, height_an
 from keras_tfm.layers.positioned_block import PositionedAttention
 from keras_tfm.models.base import Trace
 from keras_tfm.models.pictures.restoration import (
-    MEAN_COLOUR,
     Restorer,
-    Scale,
-    check_tasks,
+    RestorerConfig,
     head_of,
     mean_of,
     tail_of,
@@ -37,33 +35,26 @@ EPSILON = 1e-5
 
 
 @dataclasses.dataclass(frozen=True)
-class IPTConfig(Config):
+class IPTConfig(RestorerConfig):
     """The sizes of an `IPT`; the tokens are `patch_size`² `num_features` wide.
 
     Args:
-        tasks: the names of the tasks.
-        scales: how many times longer the sides of each task's outputs are: 1, 3, or a power of 2.
         image_size: the side of the images or their (height, width); larger ones are cut into such.
         patch_size: the side of a token, in cells of the head's map.
-        num_features: the channels of heads and tails.
         mlp_ratio: the feed-forward width as a multiple of the tokens'.
-        mean: the mean colour, which is subtracted before, and added after; for pixels from 0 to 1.
     """
 
     tasks: tuple[str, ...] = ("x2", "x3", "x4", "derain", "denoise30", "denoise50")
-    scales: tuple[Scale, ...] = (2, 3, 4, 1, 1, 1)
+    scales: tuple[int, ...] = (2, 3, 4, 1, 1, 1)
     image_size: Side | tuple[Side, Side] = 48
     patch_size: Side = 3
-    num_features: Size = 64
     num_layers: Depth = 12
     num_heads: Size = 12
     mlp_ratio: Size = 4
     dropout: Rate = 0.0
-    mean: tuple[float, ...] = MEAN_COLOUR
 
     def __post_init__(self):
         super().__post_init__()
-        check_tasks(self)
         if self.dim % self.num_heads:
             raise Refusal("num_heads", f"a divisor of {self.dim}, the width of a token", self.num_heads)
         patch_grid(height_and_width(self.image_size, "image_size"), self.patch_size)
@@ -145,5 +136,5 @@ def block_of(config, stack, index):
 # task. tiny is this package's own.
 IPT.sizes = {
     "base": IPTConfig(),
-    "tiny": IPTConfig(("x2", "denoise"), (2, 1), 12, 2, num_features=12, num_layers=2, num_heads=4),
+    "tiny": IPTConfig(("x2", "denoise"), (2, 1), 12, image_size=12, patch_size=2, num_layers=2, num_heads=4),
 }

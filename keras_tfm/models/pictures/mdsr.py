@@ -12,15 +12,13 @@ from typing import Any
 
 import keras
 
-from keras_tfm.configs import Config, Depth, Size
+from keras_tfm.configs import Depth
 from keras_tfm.layers.blocks import Block
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.models.base import Trace
 from keras_tfm.models.pictures.restoration import (
-    MEAN_COLOUR,
     Restorer,
-    Scale,
-    check_tasks,
+    RestorerConfig,
     head_of,
     mean_of,
     residual_of,
@@ -29,26 +27,14 @@ from keras_tfm.models.pictures.restoration import (
 
 
 @dataclasses.dataclass(frozen=True)
-class MDSRConfig(Config):
+class MDSRConfig(RestorerConfig):
     """The sizes of an `MDSR`.
 
     Args:
-        tasks: the names of the tasks.
-        scales: how many times longer the sides of each task's outputs are: 1, 3, or a power of 2.
         num_layers: the number of blocks that all tasks share.
-        num_features: the channels of all maps.
-        mean: the mean colour, which is subtracted before, and added after; for pixels from 0 to 1.
     """
 
-    tasks: tuple[str, ...] = ("x2", "x3", "x4")
-    scales: tuple[Scale, ...] = (2, 3, 4)
     num_layers: Depth = 80
-    num_features: Size = 64
-    mean: tuple[float, ...] = MEAN_COLOUR
-
-    def __post_init__(self):
-        super().__post_init__()
-        check_tasks(self)
 
 
 class MDSR(Restorer):

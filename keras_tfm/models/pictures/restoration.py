@@ -2,11 +2,12 @@
 each task (Lim et al. 2017, "Enhanced Deep Residual Networks for Single Image Super-Resolution", section 3.3).
 """
 
+import dataclasses
 from typing import Annotated, Any
 
 import keras
 
-from keras_tfm.configs import Between, Refusal
+from keras_tfm.configs import Between, Config, Refusal, Size
 from keras_tfm.layers.blocks import Residual
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import Convolution
@@ -17,6 +18,30 @@ from keras_tfm.training.model import Model
 
 Scale = Annotated[int, Between(1, 8)]
 MEAN_COLOUR = (0.4488, 0.4371, 0.4040)  # of DIV2K's pictures, on which both families were published
+
+
+@dataclasses.dataclass(frozen=True)
+class RestorerConfig(Config):
+    """The tasks of a `Restorer`, and its channels.
+
+    Args:
+        tasks: the names of the tasks.
+        scales: how many times longer the sides of each task's outputs are: 1, 3, or a power of 2.
+        num_features: the channels of heads and tails.
+        mean: the mean colour, which is subtracted before, and added after; for pixels from 0 to 1.
+    """
+
+    tasks: tuple[str, ...] = ("x2", "x3", "x4")
+    scales: tuple[Scale, ...] = (2, 3, 4)
+    num_features: Size = 64
+    mean: tuple[float, ...] = MEAN_COLOUR
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not self.tasks or len({*self.tasks}) < len(self.tasks) or len(self.tasks) != len(self.scales):
+            raise Refusal("tasks", "different names, one for each of `scales`", self.tasks)
+        if any(scale & (scale - 1) and scale != 3 for scale in self.scales):
+            raise Refusal("scales", "1, 3 or powers of 2", self.scales)
 
 
 class Restorer(ConfiguredModel):
@@ -41,18 +66,6 @@ def beyond_bicubic(model: Restorer, task: str, images: Any) -> Any:
     enlarged = resize_bicubic(images, [scale * side for side in images.shape[1:3]], smooths=True)
     y = model.for_task(task)(images)
     return enlarged + keras.ops.cast(y - mean_of(model.config, y), enlarged.dtype)
-
-
-def check_tasks(config):
-    """Raise `Refusal` unless the configuration has `tasks`, each with one of the `scales` that there are."""
-    if (
-        not config.tasks
-        or len({*config.tasks}) < len(config.tasks)
-        or len(config.tasks) != len(config.scales)
-    ):
-        raise Refusal("tasks", "different names, one for each of `scales`", config.tasks)
-    if any(scale & (scale - 1) and scale != 3 for scale in config.scales):
-        raise Refusal("scales", "1, 3 or powers of 2", config.scales)
 
 
 def head_of(config, task):

@@ -35,30 +35,39 @@ from keras_tfm.models.vision.images import Side, image_input
 
 
 @dataclasses.dataclass(frozen=True)
-class ViTGANConfig(Config):
-    """The sizes of a `ViTGAN`, the generator.
+class PictureSizes(Config):
+    """The images, patches and blocks that the generator and the discriminator both have.
 
     Args:
         image_size: the side of the images or their (height, width).
-        patch_size: the side of what one token draws.
-        latent_dim: the width of the noise that an image is made of.
-        frequency: what multiplies the places of pixels, and the inputs of sines, as in SIREN.
+        patch_size: the side of what one token stands for.
     """
 
     image_size: Side | tuple[Side, Side] = 32
     patch_size: Side = 4
     num_channels: Size = 3
-    latent_dim: Size = 128
     num_layers: Depth = 4
     dim: Size = 384
     num_heads: Heads = 6
     intermediate_dim: Size = 1536
-    frequency: Positive = 30.0
     epsilon: Rate = 1e-5
 
     def __post_init__(self):
         super().__post_init__()
         patch_grid(height_and_width(self.image_size, "image_size"), self.patch_size)
+
+
+@dataclasses.dataclass(frozen=True)
+class ViTGANConfig(PictureSizes):
+    """The sizes of a `ViTGAN`, the generator.
+
+    Args:
+        latent_dim: the width of the noise that an image is made of.
+        frequency: what multiplies the places of pixels, and the inputs of sines, as in SIREN.
+    """
+
+    latent_dim: Size = 128
+    frequency: Positive = 30.0
 
 
 class ViTGAN(ConfiguredModel):
@@ -152,27 +161,14 @@ class PixelFunction(Layer):
 
 
 @dataclasses.dataclass(frozen=True)
-class ViTGANDiscriminatorConfig(Config):
+class ViTGANDiscriminatorConfig(PictureSizes):
     """The sizes of a `ViTGANDiscriminator`.
 
     Args:
-        patch_size: the distance between patches.
-        overlap: how many pixels a patch reaches beyond `patch_size` on each side.
+        overlap: how many pixels a patch, seen, reaches beyond its `patch_size` on each side.
     """
 
-    image_size: Side | tuple[Side, Side] = 32
-    patch_size: Side = 4
     overlap: Whole = 2
-    num_channels: Size = 3
-    num_layers: Depth = 4
-    dim: Size = 384
-    num_heads: Heads = 6
-    intermediate_dim: Size = 1536
-    epsilon: Rate = 1e-5
-
-    def __post_init__(self):
-        super().__post_init__()
-        patch_grid(height_and_width(self.image_size, "image_size"), self.patch_size)
 
 
 class ViTGANDiscriminator(ConfiguredModel):

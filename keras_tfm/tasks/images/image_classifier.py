@@ -91,14 +91,10 @@ class ImageClassifier(ImageTask, VisualClassifyingTask):
     model_options = ClassifierOptions
     config_class = ImageClassifierConfig
 
-    def __init__(self, backbone: keras.Model, class_names: Any, **fields: Any):
-        self.config = ImageClassifierConfig(class_names, **fields)
-        self.answer_names = self.config.class_names
-        self.class_names = np.array(self.config.class_names)
-        self.model = self._with_head(backbone)
-        self.take_images(self.model.backbone)
+    def take(self, backbone: keras.Model) -> None:
+        self.take_images(backbone)
 
-    def _with_head(self, model: keras.Model) -> keras.Model:
+    def with_head(self, model: keras.Model) -> keras.Model:
         """A classifier with the configured classes and image size, and the weights of `model`."""
         count, given = len(self.class_names), hasattr(model, "backbone")
         old = model.backbone if given else model

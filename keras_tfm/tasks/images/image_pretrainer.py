@@ -9,11 +9,10 @@ import keras
 import numpy as np
 
 from keras_tfm.configs import Option
-from keras_tfm.data.batches.epochs import Batches, HeldOut
+from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.images import read_unlabelled_images
 from keras_tfm.models import DETR, ViTMAE
-from keras_tfm.serving.examples import check_column, not_id, refuse_single
 from keras_tfm.tasks.images.image_classifier import ImageClassifier
 from keras_tfm.tasks.images.image_encoder import ImageEncoder
 from keras_tfm.tasks.images.image_families import FAMILIES, ImageOptions
@@ -25,11 +24,10 @@ from keras_tfm.tasks.images.image_task import (
     with_image_size,
 )
 from keras_tfm.tasks.images.pretraining import METHODS, ImagePretrainerConfig, PretrainImagesTraining
-from keras_tfm.tasks.images.probes import probed
 from keras_tfm.tasks.learning import columns_of
+from keras_tfm.tasks.pretraining import PretrainingTask
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import make_backbone
-from keras_tfm.tasks.trainable import TrainableTask
 from keras_tfm.training.folder import Path
 
 NEEDED = {"mae": "vit", "updetr": "detr"}  # the families of methods that learn with one alone
@@ -49,7 +47,7 @@ class PretrainerOptions(ImageOptions):
         return DETR.config_of_size(self.size) if self.family == "detr" else super().base()
 
 
-class ImagePretrainer(ImageTask, TrainableTask):
+class ImagePretrainer(ImageTask, PretrainingTask):
     """Pre-trains an image encoder without labels, by the method that its configuration names.
 
     `backbone` is a `ViTMAE` for "mae", any model with a `pooled_output` for "dino", and for "updetr" a `DETR`
@@ -75,10 +73,7 @@ class ImagePretrainer(ImageTask, TrainableTask):
         "a folder of images, or of such folders; .npz or idx files; or images in .parquet files or "
         "tfds:NAME[/CONFIG][:VERSION]#SPLIT; labels are ignored"
     )
-    columns = (1, 2)
     unit = "images"
-    made_of_examples = False
-    held_out = HeldOut(0.05, 1_000)
     training = PretrainImagesTraining(
         epochs=100, patience=None, learning_rate=5e-4, schedule="cosine", weight_decay=0.05
     )
@@ -158,21 +153,8 @@ class ImagePretrainer(ImageTask, TrainableTask):
         """A copy of what was learnt: a model from images to `pooled_output`."""
         return self.method.encoder(self.model)
 
-    def check_examples(self, examples: Any) -> Any:
-        """Images, or (images, labels) with labels as an array (B,)."""
-        if not isinstance(examples, tuple):
-            return self._checked(examples)
-        if len(examples) != 2 or len(examples[0]) != len(examples[1]):
-            raise ValueError("examples: expected images, or (images, labels) of one length.")
-        check_column(examples[1], "labels", not_id)
-        return self._checked(examples[0]), np.asarray(examples[1])
-
-    def _checked(self, images: Any) -> np.ndarray | ImageFiles:
-        refuse_single(images, "`images`")
-        images = self.check_images(images)
-        if not len(images):
-            raise ValueError("`images` must not be empty.")
-        return images
+    def check_inputs(self, images: Any) -> np.ndarray | ImageFiles:
+        return self.check_images(images)
 
     def batches(
         self, examples: Any, training: PretrainImagesTraining, is_validation: bool = False
@@ -197,21 +179,6 @@ class ImagePretrainer(ImageTask, TrainableTask):
         followers = self.method.callbacks(self.model, training, training.epochs * num_batches)
         return super().learn(examples, validation, training, [*callbacks, *followers], **keeping)
 
-    def measure(self, examples: tuple[Any, np.ndarray], seed: int = 0) -> dict[str, Any]:
-        """How well vectors predict the labels of a fifth of the images, drawn by `seed`, from the labelled
-        others.
-
-        "neighbour_accuracy" (0 to 1) lets the 20 nearest vectors vote; "probe_accuracy" uses a softmax
-        regression on the vectors. The baseline "pixel_accuracy" lets the nearest images by normalised pixels
-        vote.
-        """
-        if not isinstance(examples, tuple):
-            raise ValueError(
-                "examples: expected (images, labels), since labels are needed to test the vectors."
-            )
-        images, labels = examples
-        return probed(self.predict(images), np.asarray(images), labels, seed)
-
     def as_vectors(self) -> ImageEncoder:
         """What was learnt, as an `ImageEncoder`."""
         return ImageEncoder.from_task(self)
@@ -219,9 +186,6 @@ class ImagePretrainer(ImageTask, TrainableTask):
     def predict(self, images: Any, batch_size: int = 64) -> np.ndarray:
         """The vectors of the images, of length 1: an array (N, D)."""
         return self.as_vectors().predict(images, batch_size)
-
-    def as_line(self, answer: np.ndarray) -> str:
-        return ImageEncoder.as_line(answer)
 
     def exported(self) -> Any:
         return self.as_vectors().model

@@ -1,7 +1,6 @@
 """Classification of clouds of points: a model of points, a head, and how clouds are normalised."""
 
 import dataclasses
-import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Self
 
@@ -23,7 +22,7 @@ from keras_tfm.tasks.images.drawing import Pictures
 from keras_tfm.tasks.points.drawing import draw_clouds
 from keras_tfm.tasks.points.point_families import PointOptions, least_points
 from keras_tfm.tasks.signatures import ColumnNames, Signature
-from keras_tfm.tasks.task import load_any, make_backbone
+from keras_tfm.tasks.task import load_any
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import PartlyTrained, WeightedClasses
 
@@ -89,23 +88,11 @@ class PointClassifier(ClassifyingTask):
     config_class = PointClassifierConfig
     point_shape: tuple[int, int]  # how many points the model reads, and 3
 
-    def __init__(self, backbone: keras.Model, class_names: Any, **fields: Any):
-        self.config = PointClassifierConfig(class_names, **fields)
-        self.answer_names = self.config.class_names
-        self.class_names = np.array(self.config.class_names)
-        has_head = isinstance(backbone, Classifier)
-        self.model = backbone if has_head else self._with_head(backbone, self.config)
-        shape = {name: tuple(x.shape) for name, x in self.model.input.items()}
+    def take(self, backbone: keras.Model) -> None:
+        shape = {name: tuple(x.shape) for name, x in backbone.input.items()}
         if set(shape) != {"points"} or shape["points"][2] != 3:
             raise ValueError(f"expected a model of `points` (B, N, 3) alone, got one of {shape}")
         self.point_shape = shape["points"][1:]
-
-    @staticmethod
-    def _with_head(backbone: keras.Model, config: PointClassifierConfig) -> Classifier:
-        """A classifier of the backbone's vector of a cloud, or of the mean of its vectors of points."""
-        pooling = "first" if "pooled_output" in backbone.output else "mean"
-        count = len(config.class_names)
-        return Classifier(backbone, count, config.hidden_dim, config.dropout, pooling=pooling)
 
     @classmethod
     def from_size(cls, size: str, class_names: Any, **changes: Any) -> Self:
@@ -115,11 +102,6 @@ class PointClassifier(ClassifyingTask):
         unknown size or field.
         """
         return cls(PointOptions(size=size).model(changes), class_names)
-
-    @property
-    def encoder(self) -> keras.Model:
-        """The model without its head."""
-        return self.model.backbone
 
     @property
     def num_points(self) -> int:
@@ -288,10 +270,6 @@ class PointClassifier(ClassifyingTask):
             answers={"kind": "classes", "labels": [str(name) for name in self.class_names]},
             examples=list(np.random.default_rng(0).normal(size=(NUM_EXAMPLES, *self.point_shape))),
         )
-
-    @classmethod
-    def load_parts(cls, folder: pathlib.Path, config: PointClassifierConfig, model: dict[str, Any]) -> Self:
-        return cls(cls._with_head(make_backbone(model), config), **dataclasses.asdict(config))
 
 
 def normalized(points: tf.Tensor) -> tf.Tensor:

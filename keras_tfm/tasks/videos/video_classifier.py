@@ -1,7 +1,6 @@
 """Video classification: a model of videos, a head, and the sampling and preprocessing of raw videos."""
 
 import dataclasses
-import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Self
 
@@ -16,7 +15,7 @@ from keras_tfm.data.sources.videos import Sampling, VideoFiles, read_labelled_vi
 from keras_tfm.heads.classification import Classifier
 from keras_tfm.tasks.classes import Augmented, ClassesConfig, VisualClassifyingTask
 from keras_tfm.tasks.signatures import ColumnNames, Signature
-from keras_tfm.tasks.task import load_any, make_backbone
+from keras_tfm.tasks.task import load_any
 from keras_tfm.tasks.videos.video_families import VideoOptions
 from keras_tfm.tasks.videos.video_task import (
     VideoTask,
@@ -80,18 +79,6 @@ class VideoClassifier(VideoTask, VisualClassifyingTask):
     config_class = VideoClassifierConfig
     make_batches = ClipBatches
 
-    def __init__(self, backbone: keras.Model, class_names: Any, **fields: Any):
-        self.config = VideoClassifierConfig(class_names, **fields)
-        self.answer_names = self.config.class_names
-        self.class_names = np.array(self.config.class_names)
-        has_head = isinstance(backbone, Classifier)
-        self.model = backbone if has_head else self._with_head(backbone, self.config)
-        self.take_videos(self.model.backbone)
-
-    @staticmethod
-    def _with_head(backbone: keras.Model, config: VideoClassifierConfig) -> Classifier:
-        return Classifier(backbone, len(config.class_names), config.hidden_dim, config.dropout)
-
     @classmethod
     def from_size(cls, size: str, class_names: Any, **changes: Any) -> Self:
         """A classifier with a `ViViT` of this size, or a "tiny" one, and fresh weights.
@@ -100,6 +87,13 @@ class VideoClassifier(VideoTask, VisualClassifyingTask):
         unknown size or field.
         """
         return cls(VideoOptions(size=size).model(changes), class_names)
+
+    def take(self, backbone: keras.Model) -> None:
+        self.take_videos(backbone)
+
+    @property
+    def input_size(self) -> str:
+        return "{} frames of {} x {} pixels".format(*self.video_shape)
 
     # Fewer at once than images: a video is some sixteen of them.
 
@@ -113,10 +107,6 @@ class VideoClassifier(VideoTask, VisualClassifyingTask):
 
     def probabilities(self, videos: Any, /, batch_size: int = 8) -> np.ndarray:
         return super().probabilities(videos, batch_size)
-
-    @property
-    def input_size(self) -> str:
-        return "{} frames of {} x {} pixels".format(*self.video_shape)
 
     @classmethod
     def reading(
@@ -154,11 +144,6 @@ class VideoClassifier(VideoTask, VisualClassifyingTask):
         kept = dataclasses.asdict(task.preprocessing) | dataclasses.asdict(task.sampling)
         return cls(task.encoder, np.unique(examples[1]), **kept | fields)
 
-    @property
-    def encoder(self) -> keras.Model:
-        """The model without its head."""
-        return self.model.backbone
-
     @classmethod
     def takes(cls, model: keras.Model) -> bool:
         return isinstance(model, Classifier) and "videos" in model.input
@@ -179,7 +164,3 @@ class VideoClassifier(VideoTask, VisualClassifyingTask):
     def signature(self) -> Signature:
         answers = {"kind": "classes", "labels": [str(name) for name in self.class_names]}
         return self.signature_of(lambda videos: {"probabilities": self.classify(videos)}, answers)
-
-    @classmethod
-    def load_parts(cls, folder: pathlib.Path, config: VideoClassifierConfig, model: dict[str, Any]) -> Self:
-        return cls(cls._with_head(make_backbone(model), config), **dataclasses.asdict(config))

@@ -12,19 +12,15 @@ import tensorflow as tf
 from keras_tfm.configs import Count, Depth, Option, Rate, Refusal
 from keras_tfm.data.batches.augmentation import Augmentation
 from keras_tfm.data.batches.crops import MaskedClipBatches
-from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.sources.videos import FrameSpacing, VideoFiles
 from keras_tfm.heads.masked_autoencoder import MaskedVideoAutoencoder, patch_loss
 from keras_tfm.models import VideoMAE
-from keras_tfm.serving.examples import check_column, not_id, refuse_single
-from keras_tfm.tasks.images.image_encoder import ImageEncoder
 from keras_tfm.tasks.images.pretraining import DecoderWidth
-from keras_tfm.tasks.images.probes import probed
 from keras_tfm.tasks.learning import columns_of
+from keras_tfm.tasks.pretraining import PretrainingTask
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import make_backbone
-from keras_tfm.tasks.trainable import TrainableTask
 from keras_tfm.tasks.videos.video_classifier import VideoClassifier
 from keras_tfm.tasks.videos.video_families import VideoOptions
 from keras_tfm.tasks.videos.video_task import VideoTask
@@ -70,7 +66,7 @@ class PretrainVideosTraining(Training):
     least_area: Annotated[ShareOfArea, Option("smallest share of a frame's area in a random crop")] = 0.5
 
 
-class VideoPretrainer(VideoTask, TrainableTask):
+class VideoPretrainer(VideoTask, PretrainingTask):
     """Pre-trains a `VideoMAE` without labels: it predicts the pixels of hidden tubes.
 
     Labels of the videos are only used by `evaluate`. `predict` and `export` give the mean of the encoder's
@@ -87,10 +83,7 @@ class VideoPretrainer(VideoTask, TrainableTask):
     name = "pretrain-videos"
     start = "a RUN of this task"
     files = "what train classify-videos reads; or a folder of videos; labels are ignored"
-    columns = (1, 2)
     unit = "videos"
-    made_of_examples = False
-    held_out = HeldOut(0.05, 1_000)
     training = PretrainVideosTraining(
         epochs=100, patience=None, learning_rate=1e-3, schedule="cosine", weight_decay=0.05
     )
@@ -134,21 +127,8 @@ class VideoPretrainer(VideoTask, TrainableTask):
         """A copy of what was learnt: a model from videos to `pooled_output`."""
         return self.model.backbone.encoder(pooling="mean")
 
-    def check_examples(self, examples: Any) -> Any:
-        """Videos, or (videos, labels) with labels as an array (B,)."""
-        if not isinstance(examples, tuple):
-            return self._checked(examples)
-        if len(examples) != 2 or len(examples[0]) != len(examples[1]):
-            raise ValueError("examples: expected videos, or (videos, labels) of one length.")
-        check_column(examples[1], "labels", not_id)
-        return self._checked(examples[0]), np.asarray(examples[1])
-
-    def _checked(self, videos: Any) -> VideoFiles:
-        refuse_single(videos, "`videos`")
-        videos = self.check_videos(videos)
-        if not len(videos):
-            raise ValueError("`videos` must not be empty.")
-        return videos
+    def check_inputs(self, videos: Any) -> VideoFiles:
+        return self.check_videos(videos)
 
     def batches(
         self, examples: Any, training: PretrainVideosTraining, is_validation: bool = False
@@ -169,17 +149,6 @@ class VideoPretrainer(VideoTask, TrainableTask):
     def objective(self, training: PretrainVideosTraining) -> dict[str, Any]:
         return {"loss": patch_loss()}
 
-    def measure(self, examples: tuple[VideoFiles, np.ndarray], seed: int = 0) -> dict[str, Any]:
-        """How well vectors predict the labels of a fifth of the videos from the labelled others: what
-        `ImagePretrainer` measures of images.
-        """
-        if not isinstance(examples, tuple):
-            raise ValueError(
-                "examples: expected (videos, labels), since labels are needed to test the vectors."
-            )
-        videos, labels = examples
-        return probed(self.predict(videos), np.asarray(videos), labels, seed)
-
     def _encode(self, videos: tf.Tensor) -> tf.Tensor:
         """Raw clips (B, T, H, W, C) to vectors (B, D) of length 1. Runs in a graph."""
         states = self.model.backbone({"videos": self.prepare(videos)}, training=False)["sequence_output"]
@@ -189,9 +158,6 @@ class VideoPretrainer(VideoTask, TrainableTask):
     def predict(self, videos: Any, batch_size: int = 8) -> np.ndarray:
         """The vectors of the videos, of length 1: an array (N, D)."""
         return self.outputs(videos, "vector", self.model.backbone.config.dim, batch_size)
-
-    def as_line(self, answer: np.ndarray) -> str:
-        return ImageEncoder.as_line(answer)
 
     def signature(self) -> Signature:
         return self.signature_of(lambda videos: {"vector": self._encode(videos)}, {"kind": "arrays"})

@@ -120,8 +120,7 @@ def test_models_that_read_other_points_are_refused():
 def test_every_family_gives_one_vector_of_a_cloud(family):
     backbone = PointOptions(family=family, num_points=128).model({})
     assert backbone.input["points"].shape == (None, 128, 3) and type(backbone) in (PCT, PointTransformer)
-    model = PointClassifier._with_head(backbone, PointClassifier.config_class(NAMES))
-    assert model.output.shape == (None, 3)
+    assert PointClassifier(backbone, NAMES).model.output.shape == (None, 3)
 
 
 def test_a_run_answers_as_its_task_does_and_trains_on(task, tmp_path):
