@@ -60,7 +60,7 @@ class Finding(Batched):
     batch_size: Annotated[Count, Option("number of inputs that are processed at once")] = 16
     threshold: Annotated[
         Annotated[float, Between(0, 1)] | None,
-        Option("lowest score of the objects or segments that are printed", default="the task's"),
+        Option("lowest score of the objects, lanes or segments that are printed", default="the task's"),
     ] = None
     draw: Draw = None
 
@@ -93,7 +93,7 @@ class Following(Asking):
     ] = None
     threshold: Annotated[
         Annotated[float, Between(0, 1)] | None,
-        Option("lowest score of the objects or segments that are printed", default="the task's"),
+        Option("lowest score of the objects, lanes or segments that are printed", default="the task's"),
     ] = None
     draw: Draw = None
     tracks: Annotated[
@@ -255,6 +255,12 @@ ASKED = {
         Finding(),
         "an image, a folder of images, COCO's JSON, JSON lines with images; or a TABLE",
         "train a detector: boxes around objects in images, and what they are",
+    ),
+    "find-lanes": Asked(
+        "images.lane_finder:LaneFinder",
+        Finding(),
+        "an image, a folder of images, TuSimple's JSON lines; or a TABLE",
+        "train a model that finds the lines between lanes of roads, as curves",
     ),
     "segment": Asked(
         "segmentation.segmenter:Segmenter",

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from keras_tfm.data.batches.identities import IdentityBatches
     from keras_tfm.data.batches.image_texts import ImageTextBatches, VideoTextBatches
     from keras_tfm.data.batches.images import ImageBatches
+    from keras_tfm.data.batches.lanes import LaneBatches
     from keras_tfm.data.batches.masking import NOT_CHOSEN, Masking
     from keras_tfm.data.batches.noises import (
         DocumentRotation,
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
         read_labelled_texts,
         read_tagged_words,
     )
+    from keras_tfm.data.sources.lanes import Lanes, read_lanes, write_lanes
     from keras_tfm.data.sources.lines import DataError
     from keras_tfm.data.sources.mask_files import MaskFiles
     from keras_tfm.data.sources.masks import Masks, read_masks

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         discriminator_hinge,
         generator_hinge,
     )
-    from keras_tfm.heads.lanes import LaneDetector, LaneLoss, lane_positions
+    from keras_tfm.heads.lanes import LaneDetector, LaneLoss, lane_points, lane_positions
     from keras_tfm.heads.language_model import (
         LanguageModel,
         LanguageModelHead,

@@ -42,6 +42,21 @@ def lane_positions(curves: Tensor, heights: Tensor) -> Tensor:
     return k / ops.square(below) + m / below + n + b * heights - shift
 
 
+def lane_points(curves: Tensor, heights: Tensor) -> Tensor:
+    """x of `curves` (B, Q, 8) at `heights` (B, P) between their ends and in the image, elsewhere -1: (B, Q,
+    P).
+
+    >>> curve = np.array([[[0.4, 0.8, 0.0, 0.1, 0.0, 0.25, 0.5, 0.0]]], "float32")
+    >>> keras_tfm.heads.lane_points(curve, np.array([[0.25, 0.5, 1.0]])).numpy().tolist()
+    [[[-1.0, 0.5, -1.0]]]
+    """
+    heights = ops.cast(heights, curves.dtype)[:, None]  # (B, 1, P)
+    x = lane_positions(curves, heights)
+    is_there = ops.logical_and(heights >= curves[..., :1], heights <= curves[..., 1:2])
+    is_there = ops.logical_and(is_there, ops.logical_and(x >= 0, x <= 1))
+    return ops.where(is_there, x, -1.0)
+
+
 class LaneDetector(SetPredictor):
     """A `backbone` with `decoder_outputs` (B, L, Q, D), an `LSTR`, and heads: images of a road in, Q lanes
     out.
@@ -74,9 +89,16 @@ class LaneDetector(SetPredictor):
         """The loss of what `learner` gives."""
         return LaneLoss()
 
+    @staticmethod
+    def probabilities(logits):
+        """The probabilities of the kinds of lanes, (..., num_classes)."""
+        return ops.softmax(ops.cast(logits, "float32"))[..., 1:]
+
 
 def _mlp(dim, name):
-    return Chain([Dense(dim, "relu"), Dense(dim, "relu"), Dense(4)], name=name)
+    # Curves begin near 0: with the f of usual weights the pole would lie among the lanes.
+    last = Dense(4, kernel_initializer=keras.initializers.RandomNormal(stddev=0.01))
+    return Chain([Dense(dim, "relu"), Dense(dim, "relu"), last], name=name)
 
 
 @register

@@ -32,6 +32,7 @@ VideoTextMatcher      match-images      (videos, texts)            videos -> vec
 Captioner             caption           (images, texts)            images -> texts   (images, texts)
 VideoCaptioner        caption           (videos, texts)            videos -> texts   (videos, texts)
 Detector              detect            (images, boxes, labels)    images -> objects as for fit
+LaneFinder            find-lanes        (images, heights, lanes)   images -> lanes   as for fit
 Segmenter             segment           (images, masks[, labels])  images -> masks   as for fit
 Recommender           recommend         see data.Ratings           users -> items    as for fit
 Forecaster            forecast          a series: numbers (N,)     series -> numbers a series
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from keras_tfm.tasks.images.image_generator import ImageGenerator
     from keras_tfm.tasks.images.image_pretrainer import ImagePretrainer
     from keras_tfm.tasks.images.image_restorer import ImageRestorer
+    from keras_tfm.tasks.images.lane_finder import LaneFinder, LaneFinderConfig
     from keras_tfm.tasks.images.pretraining import ImagePretrainerConfig
     from keras_tfm.tasks.images.probes import linear_probe, nearest_neighbours
     from keras_tfm.tasks.images.restorer_options import ImageRestorerConfig

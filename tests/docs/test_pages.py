@@ -24,6 +24,7 @@ SLOW = (
     "docs/book/alignment.md",
     "docs/guides/command_line.md",
     "docs/guides/find_again.md",
+    "docs/guides/lanes.md",
     "docs/guides/fine_tune.md",
     "docs/guides/own_data.md",
     "docs/guides/pictures.md",

@@ -59,6 +59,7 @@ INPUTS = {
     "image-codes": drawn(2, 8, 8, 1),
     "predict-frames": drawn(2, 4, 16, 16, 1),
     "detect": drawn(2, 16, 16, 1),
+    "find-lanes": drawn(2, 16, 16, 1),
     "segment": drawn(2, 8, 8, 1),
     "instances": drawn(2, 16, 16, 1),
     "panoptic": drawn(2, 16, 16, 1),
@@ -86,6 +87,7 @@ ASKED = {  # of `predict`
     "track": {"box": "4,6,12,8"},
     "detect": {"threshold": 0.0},
     "instances": {"threshold": 0.0},
+    "find-lanes": {"threshold": 0.0},
 }
 EXPORTED = {"generate": {"max_new_tokens": 8}}
 OTHERS = {

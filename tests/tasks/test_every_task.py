@@ -17,6 +17,7 @@ from keras_tfm.data import Answer, BERTTokenizer, CLIPTokenizer, DataError, Layo
 from keras_tfm.models import (
     BERT,
     DETR,
+    LSTR,
     MDSR,
     VQGAN,
     ConvTransformer,
@@ -67,6 +68,13 @@ def matcher():
     sizes = {"image_size": (16, 8), "patch_size": 8, "stride": 8, "num_parts": 0}
     model = {"num_layers": 1, "dim": 8, "num_heads": 2, "intermediate_dim": 8}
     return tasks.IdentityMatcher.from_size("tiny", ["a", "b"], **sizes, **model)
+
+
+def lanes():
+    backbone = {"stem_dim": 8, "dims": (8,), "depths": (1,), "block": "basic"}
+    model = {"num_layers": 1, "dim": 8, "num_heads": 2, "intermediate_dim": 8, "num_queries": 3}
+    model |= {"image_size": (16, 16), "num_channels": 1, "backbone_config": backbone}
+    return tasks.LaneFinder(LSTR.from_size("tiny", **model), heights=[0.5, 0.75, 1.0])
 
 
 def clouds():
@@ -183,6 +191,7 @@ MAKERS = {
     "pretrain-videos": (video_pretrainer, (np.zeros((10, 5, 8, 8), "uint8"), ["a", "b"] * 5)),
     "track": (tracker, (np.zeros((2, 3, 16, 16), "uint8"), [[[1, 1, 2, 2, 8, 8]]] * 2)),
     "detect": (detector, (np.zeros((2, 16, 16), "uint8"), [[[2, 2, 8, 8]], []], [["x"], []])),
+    "find-lanes": (lanes, (np.zeros((2, 16, 16), "uint8"), [[8, 16]] * 2, [[[4, 8]], []])),
     "segment": (segmenter, (np.zeros((2, 8, 8), "uint8"), np.zeros((2, 8, 8), "uint8"))),
     "instances": (lambda: of_segments("instances"), (np.zeros((2, 16, 16), "uint8"), MASKS, [["x"], []])),
     "panoptic": (lambda: of_segments("panoptic"), (np.zeros((2, 16, 16), "uint8"), MASKS, [["x"], []])),

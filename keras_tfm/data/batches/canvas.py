@@ -76,10 +76,13 @@ class CanvasBatches(ImageBatches):
             places = views.places(content, content, size)
             pixel_mask &= are_inside(places, content)
             images = nearest_pixels(images, places) if self.areas == WHOLE else _resized(images, places)
-            targets = views.of_boxes(targets) if self.are_objects else _moved(targets, places, pixel_mask)
+            targets = self._in_views(targets, views, places, pixel_mask)
         images = self.canvas.masked(images, pixel_mask)
         parts = {"images": images, "pixel_mask": pixel_mask, "objects": targets}
         return {name: parts[name] for name in self.inputs}, targets
+
+    def _in_views(self, targets: tf.Tensor, views: Views, places: Places, pixel_mask: tf.Tensor) -> tf.Tensor:
+        return views.of_boxes(targets) if self.are_objects else _moved(targets, places, pixel_mask)
 
     def _views(self, step: tf.Tensor, count: tf.Tensor) -> Views:
         key, views = tf.random.experimental.stateless_fold_in(step, self.seed), Views.whole(count)

@@ -52,5 +52,14 @@ class LSTR(DETR):
         super().__init__(config, name, **kwargs)
 
 
-# Liu et al. 2021, section 4, and the authors' code.
-LSTR.sizes = {"base": LSTRConfig()}
+# Liu et al. 2021, section 4, and the authors' code. tiny is this package's own.
+LSTR.sizes = {
+    "tiny": LSTRConfig(
+        (90, 160),
+        backbone_config={"stem_dim": 16, "dims": (32, 64, 128), "depths": (1, 1, 1), "block": "basic"},
+        dim=64,
+        num_heads=4,
+        dropout=0.0,
+    ),
+    "base": LSTRConfig(),
+}

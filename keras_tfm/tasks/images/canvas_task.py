@@ -34,8 +34,8 @@ from keras_tfm.training.folder import Path
 
 
 class CanvasTask(ImageTask, FineTunedTask):
-    """A task whose answers are places in an image, each of a class. Its `config` is a `Canvas` with
-    `class_names`; its model has a `learner` and a `loss_of_training`.
+    """A task whose answers are places in an image. Its `config` is a `Canvas`, with `class_names` where they
+    are of classes; its model has a `learner` and a `loss_of_training`.
     """
 
     unit = "images"
@@ -47,12 +47,18 @@ class CanvasTask(ImageTask, FineTunedTask):
     def __init__(self, backbone: keras.Model, class_names: Sequence[str], **fields: Any):
         self.config = self.config_class(class_names=tuple(class_names), **fields)
         self.class_names = list(self.config.class_names)
-        model = backbone if self.takes(backbone) else None
-        if model is not None and model.num_classes != len(self.class_names):
+        if self.takes(backbone) and backbone.num_classes != len(self.class_names):
             raise ValueError(
-                f"`class_names` must be {model.num_classes}, as the head has them; they are "
+                f"`class_names` must be {backbone.num_classes}, as the head has them; they are "
                 f"{len(self.class_names)}."
             )
+        self.take_model(backbone)
+
+    def take_model(self, backbone: keras.Model) -> None:
+        """Note the `backbone`, with a head of its own or a fresh one, for images of the configuration's
+        size.
+        """
+        model = backbone if self.takes(backbone) else None
         old = backbone if model is None else model.backbone
         resized = with_image_size(old, self.config.image_size)
         self.model = model if model and resized is old else self.with_head(resized, model)
@@ -122,15 +128,16 @@ def canvas_batches(
     training: Any,
     is_validation: bool,
     most_area: float = 1.0,
+    make: type[CanvasBatches] = CanvasBatches,
     **options: Any,
-) -> CanvasBatches:
-    """Batches of `examples` with their `targets`; batches to train on are shuffled, mirrored and cropped."""
+) -> Any:
+    """Batches of `examples` with their `targets`, of the class `make`; batches to train on are shuffled,
+    mirrored and cropped.
+    """
     if not is_validation:
         areas = training.least_area, most_area
         options |= {"seed": training.seed, "flips": training.flip, "areas": areas}
-    return CanvasBatches(
-        examples.images, examples.sizes, targets, canvas, shape, training.batch_size, **options
-    )
+    return make(examples.images, examples.sizes, targets, canvas, shape, training.batch_size, **options)
 
 
 def distinct(names: Sequence[str]) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
-"""Pictures with the boxes of detected objects over them, with Pillow, which the extra `plot` brings."""
+"""Pictures with what was found in images over them, with Pillow, which the extra `plot` brings."""
 
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,14 +27,7 @@ def draw_objects(
     name, others by their number; small ones several times as large, so that names can be read. ImportError
     where Pillow is missing.
     """
-    PIL = pillow()
-    paths = new_pictures(images, folder)
-    for image, answer, path in zip(images, found, paths, strict=True):
-        picture = PIL.Image.fromarray(pixels_of(image))
-        scale = -(-LEAST_SIDE // min(picture.size))
-        picture = picture.resize([scale * side for side in picture.size], PIL.Image.Resampling.NEAREST)
-        pen = PIL.ImageDraw.Draw(picture)
-        line = max(1, round(min(picture.size) / 120))
+    for (picture, pen, scale, line), answer in zip(_drawn(images, folder), found, strict=True):
         for box, label, score in zip(answer["boxes"], answer["labels"], answer["scores"], strict=True):
             colour = COLOURS[class_names.index(label) % len(COLOURS)]
             left, top, right, bottom = (scale * float(side) for side in box)
@@ -43,6 +36,28 @@ def draw_objects(
             place = beside(pen.textbbox((0, 0), text)[2:], (left, top, right, bottom), picture.size)
             pen.rectangle(pen.textbbox(place, text), fill=colour)
             pen.text(place, text, fill="white")
+
+
+def draw_lanes(images: Sequence[Any], found: Sequence[dict[str, Any]], folder: Pictures) -> None:
+    """As `draw_objects`, of the "lanes" that were `found` in each image at the heights "h_samples"."""
+    for (_, pen, scale, line), answer in zip(_drawn(images, folder), found, strict=True):
+        for number, lane in enumerate(answer["lanes"]):
+            points = [
+                (scale * x, scale * y) for x, y in zip(lane, answer["h_samples"], strict=True) if x >= 0
+            ]
+            pen.line(list(map(tuple, points)), fill=COLOURS[number % len(COLOURS)], width=2 * line)
+
+
+def _drawn(images: Sequence[Any], folder: Pictures) -> Iterator[tuple[Any, Any, int, int]]:
+    """(The picture, what draws on it, how many times as large as the image it is, the width of a line) for
+    each of the images; a picture is written when the next one is asked for.
+    """
+    PIL = pillow()
+    for image, path in zip(images, new_pictures(images, folder), strict=True):
+        picture = PIL.Image.fromarray(pixels_of(image))
+        scale = -(-LEAST_SIDE // min(picture.size))
+        picture = picture.resize([scale * side for side in picture.size], PIL.Image.Resampling.NEAREST)
+        yield picture, PIL.ImageDraw.Draw(picture), scale, max(1, round(min(picture.size) / 120))
         with new_file(path) as work:
             picture.save(work, "PNG")
 
