@@ -33,7 +33,7 @@ def main(folder: pathlib.Path, epochs: int, resume: bool = False, roads: int = R
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("build/find_lanes"))
-    parser.add_argument("--epochs", type=int, default=28)
+    parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--resume", action="store_true", help="go on with a training that was stopped")
     arguments = parser.parse_args()
     main(arguments.out, arguments.epochs, arguments.resume)

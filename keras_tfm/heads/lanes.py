@@ -25,6 +25,8 @@ from keras_tfm.layers.signatures import Backbone, Tensor
 from keras_tfm.registry import register
 
 NUMBERS = 8  # of a curve: lower, upper, k, f, m, n, b, b'
+# Where training begins. With f = 0 and k = m = 0 nothing would move f, and curves could not bend near it.
+OF_LANES, OF_ROADS = (0.4, 1.0, 0.0, 0.0), (0.0, 0.2, 0.0, 0.5)
 
 
 def lane_positions(curves: Tensor, heights: Tensor) -> Tensor:
@@ -76,8 +78,8 @@ class LaneDetector(SetPredictor):
         check_classes(num_classes)
         states = backbone.output["decoder_outputs"]
         logits = keras.layers.Dense(num_classes + 1, name="class_head")(states)
-        own = _mlp(states.shape[-1], "lane_head")(states)  # (B, L, Q, 4): lower, upper, b, b'
-        shared = _mlp(states.shape[-1], "road_head")(states)
+        own = _mlp(states.shape[-1], "lane_head", OF_LANES)(states)  # (B, L, Q, 4): lower, upper, b, b'
+        shared = _mlp(states.shape[-1], "road_head", OF_ROADS)(states)
         shared = ops.mean(shared, axis=-2, keepdims=True) + ops.zeros_like(own)  # (B, L, Q, 4)
         curves = ops.concatenate([own[..., :2], shared, own[..., 2:]], axis=-1)
         outputs = {"logits": logits[:, -1], "curves": curves[:, -1]}
@@ -95,10 +97,27 @@ class LaneDetector(SetPredictor):
         return ops.softmax(ops.cast(logits, "float32"))[..., 1:]
 
 
-def _mlp(dim, name):
-    # Curves begin near 0: with the f of usual weights the pole would lie among the lanes.
-    last = Dense(4, kernel_initializer=keras.initializers.RandomNormal(stddev=0.01))
+def _mlp(dim, name, start):
+    """Dense layers to four numbers, which are about `start` at first."""
+    # With usual weights the pole at f lies among the lanes: the first losses are a hundred thousand.
+    kernel, bias = keras.initializers.RandomNormal(stddev=0.01), StartingAt(start)
+    last = Dense(4, kernel_initializer=kernel, bias_initializer=bias)
     return Chain([Dense(dim, "relu"), Dense(dim, "relu"), last], name=name)
+
+
+@register
+class StartingAt(keras.initializers.Initializer):
+    """These `numbers`, whatever the seed."""
+
+    def __init__(self, numbers):
+        self.numbers = tuple(numbers)
+
+    def __call__(self, shape, dtype=None):
+        """The numbers (N,)."""
+        return ops.reshape(ops.convert_to_tensor(self.numbers, dtype), shape)
+
+    def get_config(self):
+        return {"numbers": self.numbers}
 
 
 @register

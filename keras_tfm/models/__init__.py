@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from keras_tfm.models.pictures.vqgan import VQGAN, VQGANConfig
     from keras_tfm.models.points.pct import PCT, PCTConfig
     from keras_tfm.models.points.point_transformer import PointTransformer, PointTransformerConfig
+    from keras_tfm.models.pose.hand_transformer import HandTransformer, HandTransformerConfig
+    from keras_tfm.models.pose.hot_net import HOTNet, HOTNetConfig
     from keras_tfm.models.pose.metro import METRO, METROConfig
     from keras_tfm.models.proteins.alphafold import AlphaFold, AlphaFoldConfig
     from keras_tfm.models.proteins.embedders import InputEmbedder, PairPositionTable, RecyclingEmbedder

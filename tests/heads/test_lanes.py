@@ -4,8 +4,9 @@ import keras
 import numpy as np
 import pytest
 
-from keras_tfm.heads import LaneLoss, lane_positions
+from keras_tfm.heads import LaneDetector, LaneLoss, lane_points, lane_positions
 from keras_tfm.heads.lanes import pair_distances
+from keras_tfm.models import LSTR
 
 HEIGHTS = np.linspace(0.4, 1, 5).astype("float32")
 
@@ -80,3 +81,17 @@ def test_kinds_of_lanes():
     assert float(loss(targets, predictions)) == pytest.approx(0, abs=1e-5)
     targets[..., 0] = 1  # two are taken for the other kind
     assert float(loss(targets, predictions)) == pytest.approx(3 * (60 + 0 + 60) / 3, rel=1e-4)
+
+
+def test_points_between_the_ends_and_in_the_image():
+    curves = np.float32([[0.5, 0.8, 0, 0.1, 0, 1.5, -1, 0], [0.5, 0.8, 0, 0.1, 0, 1.7, -1, 0]])  # x = n - y
+    heights = np.float32([[0.4, 0.6, 0.75, 0.9]])
+    expected = [[[-1, 0.9, 0.75, -1], [-1, -1, 0.95, -1]]]
+    np.testing.assert_allclose(lane_points(curves[None], heights), expected, atol=1e-6)
+
+
+def test_training_begins_where_a_lane_may_be():
+    """Above the lanes, but not so far that nothing moves the pole."""
+    detector = LaneDetector(LSTR.from_size("tiny", image_size=(30, 48), num_layers=1))
+    found = np.asarray(detector({"images": np.ones((1, 30, 48, 3))})["curves"])
+    np.testing.assert_allclose(found[0, 0], [0.4, 1, 0, 0.2, 0, 0.5, 0, 0], atol=0.1)
