@@ -115,8 +115,9 @@ def write_lanes(path: Path, files: Sequence[Path], answers: Sequence[Mapping[str
 
     >>> answer = {"h_samples": [10, 20], "lanes": np.array([[-2, 30.5]])}
     >>> keras_tfm.data.write_lanes("answers.json", ["clips/1.jpg"], [answer])
-    >>> open("answers.json").read()
-    '{"raw_file": "clips/1.jpg", "h_samples": [10, 20], "lanes": [[-2, 30.5]]}\n'
+    >>> import pathlib
+    >>> pathlib.Path("answers.json").read_text().strip()
+    '{"raw_file": "clips/1.jpg", "h_samples": [10, 20], "lanes": [[-2, 30.5]]}'
     """
     home = os.path.dirname(os.path.abspath(path))
     with open(path, "x", encoding="utf-8") as lines:
