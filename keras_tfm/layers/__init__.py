@@ -98,7 +98,12 @@ if TYPE_CHECKING:
         sigmoid_betas,
         zero_terminal_snr,
     )
-    from keras_tfm.layers.normalization import LayerNormalization, ModulatedNormalization, RMSNormalization
+    from keras_tfm.layers.normalization import (
+        GroupNormalization,
+        LayerNormalization,
+        ModulatedNormalization,
+        RMSNormalization,
+    )
     from keras_tfm.layers.patch_encoder import PatchEncoder, PrependedTokens
     from keras_tfm.layers.patch_masking import PatchMasking, PatchRestoring, is_hidden
     from keras_tfm.layers.patches import (

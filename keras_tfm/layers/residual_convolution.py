@@ -18,6 +18,7 @@ from keras_tfm.layers.base import Layer, pattern, require_sizes
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import silu
+from keras_tfm.layers.normalization import GroupNormalization
 from keras_tfm.layers.regularization import Dropout
 
 
@@ -34,7 +35,7 @@ class ResidualConvolution(Layer):
         context_attention: a layer called on the map and the `context`, which keeps the map's shape.
         gate: a layer applied to the output of the second convolution, which keeps its shape.
 
-    >>> norm = keras.layers.GroupNormalization(4)
+    >>> norm = keras_tfm.layers.GroupNormalization(4)
     >>> layer = keras_tfm.layers.ResidualConvolution(16, norm)
     >>> layer(np.ones((1, 5, 6, 8)), condition=np.ones((1, 3))).shape
     TensorShape([1, 5, 6, 16])
@@ -57,7 +58,7 @@ class ResidualConvolution(Layer):
         if not 0 <= dropout < 1:
             raise ValueError(f"`dropout` must lie in [0, 1); it is {dropout}.")
         self.filters = filters
-        self.norm = pattern(norm or keras.layers.GroupNormalization(32, epsilon=1e-6))
+        self.norm = pattern(norm or GroupNormalization(32, epsilon=1e-6))
         self.dropout = dropout
         self.modulates = modulates
         self.context_attention = context_attention

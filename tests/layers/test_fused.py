@@ -8,7 +8,11 @@ import tensorflow as tf
 from keras_tfm.heads import MaskedLM, TokenCrossEntropy, token_cross_entropy
 from keras_tfm.jit import fusing, is_cpu_alone
 from keras_tfm.layers.compiler.fused import fused
-from keras_tfm.layers.compiler.normalization import layer_normalization, rms_normalization
+from keras_tfm.layers.compiler.normalization import (
+    group_normalization,
+    layer_normalization,
+    rms_normalization,
+)
 from keras_tfm.layers.dense import fused_activation
 from keras_tfm.layers.feedforward import activation_of
 from keras_tfm.layers.masks import masked_softmax
@@ -35,6 +39,10 @@ CASES = {
     "rms_normalization": (
         lambda *x: rms_normalization(*x, epsilon=1e-6),
         lambda: [drawn(*SHAPE), drawn(8)],
+    ),
+    "group_normalization": (
+        lambda *x: group_normalization(*x, groups=2, epsilon=1e-6),
+        lambda: [drawn(*SHAPE), drawn(8), drawn(8)],
     ),
     "softmax": (masked_softmax, lambda: [drawn(*SHAPE), is_kept()]),
     "softmax of all": (lambda x: masked_softmax(x, None), lambda: [drawn(*SHAPE)]),

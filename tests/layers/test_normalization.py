@@ -1,4 +1,4 @@
-"""Layer normalisation: values and gradients are those of Keras's own layers."""
+"""Normalisations: values and gradients are those of Keras's own layers."""
 
 import keras
 import numpy as np
@@ -17,6 +17,7 @@ test_contract = contract.check(
          reference=reference.norm),
     Case("offset", lambda: layers.RMSNormalization(offset=1.0), {"x": floats("T", 6)},
          reference=reference.norm),
+    Case("group", lambda: layers.GroupNormalization(2), {"x": floats(4, 3, 6)}),
     Case("modulated", lambda: layers.ModulatedNormalization(), {"x": floats("T", 6), "w": floats(4)}),
 )  # fmt: skip
 
@@ -35,11 +36,12 @@ def test_a_modulation_is_of_all_tokens_or_of_each():
 PAIRS = {
     "layer": lambda: (layers.LayerNormalization(1e-3), keras.layers.LayerNormalization(epsilon=1e-3)),
     "root_mean_square": lambda: (layers.RMSNormalization(1e-3), keras.layers.RMSNormalization(epsilon=1e-3)),
+    "group": lambda: (layers.GroupNormalization(4, 1e-3), keras.layers.GroupNormalization(4, epsilon=1e-3)),
 }
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 2e-5), ("float64", 1e-12)])
-@pytest.mark.parametrize("shape", [(5, 7), (2, 3, 16), (2, 3, 4, 9)])
+@pytest.mark.parametrize("shape", [(5, 8), (2, 3, 16), (2, 3, 4, 12)])
 @pytest.mark.parametrize("pair", PAIRS)
 def test_values_and_gradients_are_those_of_keras(pair, shape, dtype, tolerance):
     keras.config.set_dtype_policy(dtype)
@@ -69,3 +71,8 @@ def test_an_offset_changes_where_gamma_starts_and_nothing_else():
     shifted.gamma.assign(np.arange(5) - 1)
     plain.gamma.assign(np.arange(5))
     np.testing.assert_allclose(plain(x), shifted(x), rtol=1e-6)
+
+
+def test_channels_must_be_groups():
+    with pytest.raises(ValueError, match="has 4 groups; channels must be a multiple, got 6"):
+        layers.GroupNormalization(4)(np.zeros((1, 2, 6)))

@@ -109,6 +109,21 @@ def test_without_any_token_there_is_no_text(model):
     np.testing.assert_allclose(predict(model, text, shown)[0], mixed[0], atol=1e-5)
 
 
+@pytest.mark.parametrize("sizes", [SMALL, LARGE], ids=["base", "super-resolution"])
+def test_patches_are_cells_of_a_smaller_map(sizes):
+    model = ImagenUNet(dataclasses.replace(sizes, image_size=16, patch_size=2))
+    smaller = ImagenUNet(dataclasses.replace(sizes, num_channels=8))
+    randomise(model, 1)
+    smaller.set_weights(model.get_weights())
+    maps = {name: draw(1, 16, 16, 2) for name in model.input if name in ("images", "low_resolution")}
+    rest = {name: draw(1) for name in model.input if "log_snr" in name}
+    rest |= {"text": draw(1, 5, 5), "text_mask": np.ones((1, 5), bool)}
+    cells = {name: x.reshape(1, 8, 2, 8, 2, 2).swapaxes(2, 3).reshape(1, 8, 8, 8) for name, x in maps.items()}
+    y = np.reshape(smaller({**cells, **rest})["prediction"], (1, 8, 8, 2, 2, 2))
+    expected = y.swapaxes(2, 3).reshape(1, 16, 16, 2)
+    np.testing.assert_allclose(model({**maps, **rest})["prediction"], expected, atol=1e-5)
+
+
 def test_cosines_do_not_depend_on_lengths():
     layer = CosineProjections(num_heads=2, key_dim=3)
     x, context = draw(2, 4, 6), draw(2, 5, 4)
@@ -162,6 +177,8 @@ def test_names_of_the_re_creation(model):
 def test_refusals():
     with pytest.raises(ValueError, match="`image_size` must be multiples of 4; it is 6 x 6"):
         dataclasses.replace(LARGE, image_size=6)
+    with pytest.raises(ValueError, match="`image_size` must be multiples of 12; it is 8 x 8"):
+        dataclasses.replace(LARGE, patch_size=3)
     with pytest.raises(ValueError, match="`kernels` must be odd sides, at least one"):
         dataclasses.replace(SMALL, kernels=(4,))
     with pytest.raises(ValueError, match="must have a number for each stage"):

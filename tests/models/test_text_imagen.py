@@ -66,5 +66,5 @@ def test_the_parts_are_configured_apart():
             ImagenConfig(**{name: part})
     with pytest.raises(ValueError, match="`encoder` must be one of"):
         ImagenConfig(encoder="T5")
-    with pytest.raises(ValueError, match="`image_size` must be multiples of 8"):
+    with pytest.raises(ValueError, match="`image_size` must be multiples of 16"):
         dataclasses.replace(Imagen.sizes["tiny"], image_size=30)

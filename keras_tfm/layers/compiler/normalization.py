@@ -80,3 +80,49 @@ def _rms_normalization(epsilon):
         return normalized * gamma, gradient
 
     return normalize
+
+
+@fused
+def group_normalization(x, gamma, beta, *, groups, epsilon):
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta of x (B, ..., C), where mean and variance are of a
+    group of channels at all places; computed and returned likewise.
+    """
+    dtype = x.dtype
+    x = in_float32(x)
+    gamma, beta = tf.cast(tf.convert_to_tensor(gamma), x.dtype), tf.cast(tf.convert_to_tensor(beta), x.dtype)
+    return ops.cast(_group_normalization(groups, epsilon)(x, gamma, beta), dtype)
+
+
+@functools.cache
+def _group_normalization(groups, epsilon):
+    def mean_of_group(x):
+        """The mean over the channels of a group in the place of each: (B, C) -> (B, C)."""
+        channels = x.shape[-1]
+        parts = ops.reshape(x, (-1, groups, channels // groups))  # (B, G, C / G)
+        means = ops.mean(parts, axis=-1, keepdims=True) + tf.zeros_like(parts)
+        return ops.reshape(means, (-1, channels))  # (B, C)
+
+    @custom_gradient
+    def normalize(x, gamma, beta):
+        places = tuple(range(1, len(x.shape) - 1))
+
+        def everywhere(x):
+            """(B, C) -> (B, ..., C)."""
+            return ops.expand_dims(x, places)
+
+        centered = x - everywhere(mean_of_group(tf.reduce_mean(x, places)))
+        variance = mean_of_group(tf.reduce_mean(ops.square(centered), places))  # (B, C)
+        scale = ops.rsqrt(variance + epsilon)
+
+        def gradient(upstream):
+            # All sums are of a channel first: the products that remain are of (B, C) alone.
+            count = tf.cast(tf.reduce_prod(tf.shape(x)[1:-1]), x.dtype)
+            total = tf.reduce_sum(upstream, places)
+            slope = scale * tf.reduce_sum(upstream * centered, places)
+            mean, mean_slope = (mean_of_group(gamma * y / count) for y in (total, slope))
+            x_gradient = upstream * everywhere(scale * gamma) - centered * everywhere(mean_slope * scale**2)
+            return x_gradient - everywhere(scale * mean), ops.sum(slope, 0), ops.sum(total, 0)
+
+        return centered * everywhere(scale * gamma) + beta, gradient
+
+    return normalize

@@ -23,7 +23,13 @@ from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.grid import to_map
 from keras_tfm.layers.normalization import LayerNormalization, RMSNormalization
-from keras_tfm.layers.patches import flatten_map, height_and_width
+from keras_tfm.layers.patches import (
+    combine_patches,
+    extract_patches,
+    flatten_map,
+    height_and_width,
+    patch_grid,
+)
 from keras_tfm.layers.residual_convolution import ResidualConvolution
 from keras_tfm.models.base import ConfiguredModel, Trace, check_stages
 from keras_tfm.models.pictures.imagen_layers import (
@@ -58,6 +64,8 @@ class ImagenUNetConfig(Config):
         kernels: the sides of the first convolution's kernels.
         is_super_resolution: whether there is a small image.
         halves_first: whether a level is halved before its blocks, and the image is only half as large inside.
+        patch_size: the side of the patches that are the cells of the largest map, 1 for pixels (Hoogeboom et
+            al. 2023, "Simple Diffusion", section 3.2).
     """
 
     image_size: Side | tuple[Side, Side] = 64
@@ -77,11 +85,12 @@ class ImagenUNetConfig(Config):
     kernels: tuple[Size, ...] = (3, 7, 15)
     is_super_resolution: bool = False
     halves_first: bool = False
+    patch_size: Size = 1
 
     def __post_init__(self):
         super().__post_init__()
         check_stages(self, "dims", "num_layers", "attends", "attends_to_context")
-        multiple = 2 ** (len(self.dims) - (0 if self.halves_first else 1))
+        multiple = self.patch_size * 2 ** (len(self.dims) - (0 if self.halves_first else 1))
         sides = height_and_width(self.image_size, "image_size")
         if any(side % multiple for side in sides):
             raise Refusal("image_size", f"multiples of {multiple}", " x ".join(map(str, sides)))
@@ -111,13 +120,15 @@ class ImagenUNet(ConfiguredModel):
     config_class = ImagenUNetConfig
 
     def __init__(self, config: ImagenUNetConfig, name: str = "imagen_unet", **kwargs: Any) -> None:
-        x = images = image_input(config)
+        images = image_input(config)
+        x = _map_of_patches(config, images)
         inputs = {"images": images, "log_snr": keras.Input((), name="log_snr")}
         inputs["text"] = keras.Input((None, config.text_dim), name="text")
         inputs["text_mask"] = keras.Input((None,), dtype="bool", name="text_mask")
         time, time_tokens = _time(config, inputs["log_snr"], "time")
         if config.is_super_resolution:
-            small = inputs["low_resolution"] = keras.Input(images.shape[1:], name="low_resolution")
+            inputs["low_resolution"] = keras.Input(images.shape[1:], name="low_resolution")
+            small = _map_of_patches(config, inputs["low_resolution"])
             inputs["low_resolution_log_snr"] = keras.Input((), name="low_resolution_log_snr")
             x = ops.concatenate([x, small], axis=-1)
             small_time, small_tokens = _time(config, inputs["low_resolution_log_snr"], "low_resolution_time")
@@ -194,12 +205,23 @@ class ImagenUNet(ConfiguredModel):
                 x = _doubled(x, widths[i], stack)
         x = run("last", x, config.dims[0], "block")
         if config.is_super_resolution:
-            x = ops.concatenate([x, inputs["low_resolution"]], axis=-1)
-        last = Convolution(config.num_channels, name="convolution_out")
-        outputs = {"prediction": last(x)}
+            x = ops.concatenate([x, small], axis=-1)
+        last = Convolution(config.num_channels * config.patch_size**2, name="convolution_out")
+        x = last(x)
+        if config.patch_size > 1:
+            x = combine_patches(flatten_map(x), config.patch_size, images.shape[1:3])
+        outputs = {"prediction": x}
         kernel = last.convolution.kernel
         kernel.assign(ops.zeros_like(kernel))  # training begins with the prediction 0, as in the re-creation
         super().__init__(config, inputs, outputs, trace, name=name, **kwargs)
+
+
+def _map_of_patches(config, x):
+    """Images (B, H, W, C) as a map of their patches, (B, H / P, W / P, P P C)."""
+    if config.patch_size == 1:
+        return x
+    grid = patch_grid(x.shape[1:3], config.patch_size)
+    return to_map(extract_patches(x, config.patch_size), grid)
 
 
 def _time_width(config):

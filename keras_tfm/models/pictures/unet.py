@@ -28,6 +28,7 @@ from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.grid import MapAttention, to_map
+from keras_tfm.layers.normalization import GroupNormalization
 from keras_tfm.layers.patches import flatten_map, height_and_width
 from keras_tfm.layers.residual_convolution import ResidualConvolution
 from keras_tfm.models.base import Trace, check_stages
@@ -139,7 +140,7 @@ class DiffusionUNet(NoisePredictor):
 
 
 def _norm(config, epsilon, name=None):
-    return keras.layers.GroupNormalization(config.num_groups, epsilon=epsilon, name=name)
+    return GroupNormalization(config.num_groups, epsilon=epsilon, name=name)
 
 
 def _block(config, dim, name):
