@@ -250,6 +250,11 @@ ASKED = {
         "pre-train an encoder on documents: masked words, pairs of texts",
     ),
     "sentence-vectors": Asked("text.sentence_encoder:SentenceEncoder", Batched(), TEXTS),
+    "fold": Asked(
+        "proteins.protein_folder:ProteinFolder",
+        Batched(batch_size=1),
+        "lines with the residues of a protein each, one letter for each; or a FASTA file",
+    ),
     "detect": Asked(
         "images.detector:Detector",
         Finding(),

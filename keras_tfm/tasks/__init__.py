@@ -15,6 +15,7 @@ TokenClassifier       tag               (words, tags): [[str]]     [[str]] -> ta
 QuestionAnswerer      answer            see data.Questions         pairs -> texts    as for fit
 ChoiceAnswerer        choose            see data.Choices           choices -> int    as for fit
 SentenceEncoder       sentence-vectors  -                          [str] -> vectors  -
+ProteinFolder         fold              -                          [str]->Structures -
 ImageClassifier       classify-images   (images, labels)           images -> names   (images, labels)
 IdentityMatcher       reidentify        see data.Identities        images -> vectors as for fit
 VideoClassifier       classify-videos   (videos, labels)           videos -> names   (videos, labels)
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
     from keras_tfm.tasks.learning import LearningTask, ModelOptions
     from keras_tfm.tasks.points.point_classifier import PointClassifier, PointClassifierConfig
     from keras_tfm.tasks.points.point_families import FAMILIES as POINT_FAMILIES
+    from keras_tfm.tasks.proteins.protein_folder import ProteinFolder, ProteinFolderConfig, Structure
     from keras_tfm.tasks.ratings.recommender import Recommender, RecommenderConfig
     from keras_tfm.tasks.segmentation.config import SegmenterConfig
     from keras_tfm.tasks.segmentation.segmenter import Segmenter

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from keras_tfm import on_demand
 
 if TYPE_CHECKING:
+    from keras_tfm.tasks.proteins.pdb import pdb_text
     from keras_tfm.visualize.attribution import (
         Attribution,
         attention_gradients,
@@ -21,6 +22,5 @@ if TYPE_CHECKING:
     from keras_tfm.visualize.record import AttentionHistory, attention_of, record_attention, with_attention
     from keras_tfm.visualize.samples import AttentionSamples
     from keras_tfm.visualize.size import size_of
-    from keras_tfm.visualize.structures import pdb_text
 else:
     on_demand.begin(globals())

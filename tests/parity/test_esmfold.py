@@ -14,6 +14,7 @@ from keras_tfm.convert import keymap
 from keras_tfm.convert.esmfold import trunk_rows
 from keras_tfm.heads import FoldingHead, expected_score, expected_tm
 from keras_tfm.models import FoldingTrunk
+from keras_tfm.tasks import ProteinFolder
 from tests.contract import assert_close
 from tests.parity.references.esmfold import STRUCTURE, TRUNK, config_of
 
@@ -119,6 +120,14 @@ def test_whole_folders_in_both_directions(seed, tmp_path):
     assert_close([scores[mask]], [expected["plddt"].numpy()[mask]], 1e-4)
     if mask.all():  # theirs are of all residues of all proteins at once
         assert_close([np.max(expected_tm(outputs["error_logits"]))], [expected["ptm"].numpy()], 1e-4)
+
+    proteins = ["MKTX", "GW"][: seed % 2 + 1]
+    with torch.no_grad():
+        expected = theirs.infer(proteins)
+    for row, structure in enumerate(ProteinFolder.from_huggingface(tmp_path / "theirs").predict(proteins)):
+        rows = row, slice(len(proteins[row]))
+        assert_close([structure.positions], [expected["positions"][-1][rows].numpy()], 1e-4)
+        assert_close([structure.confidences], [100 * expected["plddt"][rows][:, 1].numpy()], 1e-4)
 
     convert.save_huggingface(ours, tmp_path / "ours")
     back, report = EsmForProteinFolding.from_pretrained(tmp_path / "ours", output_loading_info=True)

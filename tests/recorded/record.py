@@ -46,6 +46,7 @@ INPUTS = {
     "answer": [("who sat", CONTEXT), ("where is the cat", CONTEXT * 3)],
     "choose": [("who sat", ["cat", "mat"]), ("who ran", ["dog", "the cat"])],
     "sentence-vectors": TEXTS,
+    "fold": ["MKT", "W"],
     "classify-images": drawn(3, 8, 8, 1),
     "classify-videos": drawn(3, 4, 8, 8, 1),
     "reidentify": drawn(3, 16, 8, 3),

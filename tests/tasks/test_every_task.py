@@ -14,6 +14,7 @@ import tensorflow as tf
 from keras_tfm import tasks
 from keras_tfm.cli import main
 from keras_tfm.data import Answer, BERTTokenizer, CLIPTokenizer, DataError, Layout, train_tokenizer
+from keras_tfm.heads import FoldingHead
 from keras_tfm.models import (
     BERT,
     DETR,
@@ -23,6 +24,10 @@ from keras_tfm.models import (
     ConvTransformer,
     DETRConfig,
     DiT,
+    ESM2Config,
+    ESMFold,
+    ESMFoldConfig,
+    FoldingTrunkConfig,
     MaskFormer,
     MaskFormerConfig,
     MiT,
@@ -120,6 +125,14 @@ def predictor():
     return tasks.FramePredictor(ConvTransformer.from_size("base", **FRAMES, dim=4, num_heads=2))
 
 
+def folder():
+    sizes = {"num_layers": 1, "num_structure_layers": 1, "dim": 8, "head_dim": 4, "pair_dim": 6}
+    sizes |= {"pair_head_dim": 3, "structure_dim": 6, "structure_pair_dim": 4, "num_structure_heads": 2}
+    config = ESMFoldConfig(ESM2Config(33, 1, 8, 2, 8), FoldingTrunkConfig(**sizes, angle_dim=5))
+    model = FoldingHead(ESMFold(config), confidence_dim=4)
+    return tasks.ProteinFolder(model, tasks.ProteinFolderConfig(max_length=8, num_recycles=1))
+
+
 def tracker():
     network = {"stem_dim": 4, "dims": [8], "depths": [1], "block": "basic"}
     sizes = {"template_size": 8, "dim": 8, "num_layers": 1, "num_heads": 2, "intermediate_dim": 8}
@@ -183,6 +196,7 @@ MAKERS = {
     "answer": (lambda: encoder(tasks.QuestionAnswerer, ASKED, max_length=16), ASKED),
     "choose": (lambda: encoder(tasks.ChoiceAnswerer, CHOSEN, max_length=16), CHOSEN),
     "sentence-vectors": (lambda: encoder(tasks.SentenceEncoder), None),
+    "fold": (folder, None),
     "classify-images": (images, (np.zeros((2, 8, 8), "uint8"), ["a", "b"])),
     "classify-videos": (videos, (np.zeros((2, 5, 8, 8), "uint8"), ["a", "b"])),
     "reidentify": (matcher, (np.zeros((2, 16, 8, 3), "uint8"), ["a", "a"], [1, 2])),
@@ -247,10 +261,16 @@ RIGHT = {
     "answer": [f"who sat\t{CONTEXT}", ("where", "")],
     "choose": ["who sat\tcat\tmat", ("who ran", ["dog", "cat", "mat"])],
     "sentence-vectors": ["the cat", ""],
+    "fold": ["MK", "W"],
     "generate-images": ["the cat", "the dog"],
     "recommend": ["a", "b"],
 }
 WRONG = {
+    "fold": {
+        "mk": "a row of upper-case letters, got 'm'",
+        "": "an empty text",
+        "A" * 9: "at most 8 residues, got 9",
+    },
     "generate": {
         "": "an empty text",
         "the " * 9: "room for a new one among the model's 16 tokens, got one of 36",
