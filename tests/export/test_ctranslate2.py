@@ -146,7 +146,7 @@ def test_families_write_as_the_task_does(name, options, tmp_path):
     task = FAMILIES[name]()
     task.export(tmp_path / "served", format="ctranslate2", **options)
     # The drawn weights of one of them magnify roundings: in ONNX it differs by 5e-5.
-    compare(task, tmp_path / "served", words(), 5e-5 if "two vocabularies" in name else 1e-5, **options)
+    compare(task, tmp_path / "served", words(), 1e-4 if "two vocabularies" in name else 1e-5, **options)
 
 
 @pytest.mark.slow
