@@ -149,7 +149,8 @@ def _scene(rng: np.random.Generator, action: str, num_frames: int, count: int, b
         masks[:, number] &= ~inside[:, order[depth + 1 :]].any(axis=1)
         colour = np.array(COLOURS[names[number].split()[0]])
         frames[masks[:, number]] = np.clip(colour + rng.integers(-10, 11), 0, 255)
-    crossed = [names[i] for i in range(1, count) if (inside[:, 0] & inside[:, i]).any()]
+    # In alphabetical order, as no frame shows in which the objects were drawn.
+    crossed = sorted(names[i] for i in range(1, count) if (inside[:, 0] & inside[:, i]).any())
     sentence = f"the {names[0]} {action}" + "".join(f" and crosses the {name}" for name in crossed)
     return Scene(frames, _boxes(inside), np.arange(1, count + 1), masks, names, action, sentence)
 
