@@ -4,10 +4,11 @@
     python examples/caption_videos.py --minutes 4       # as far as it comes; with 8 it goes on from there
 
 The videos are drawn by `keras_tfm.data.sources.moving_shapes`: one of 96 things does one of eight things, and
-may cross others. The decoder attends to the tubelets of a ViViT (Arnab et al. 2021). It is asked about 200
-videos of another seed. Only a part of the training has been measured: after 8 epochs, some 15 minutes by the
-clock of one core with other work on it, the colour was right in 98 % of the captions, the action in 86 %, the
-thing in 25 %, and 9 % of the captions were exact. (Captions were cut after 24 tokens then.)
+may cross others. The decoder attends to the tubelets of a ViViT (Arnab et al. 2021) behind six convolutions.
+It is asked about 400 videos of another seed. Only a part of the training has been measured, five epochs of a
+schedule of five, 320 s of one core's time of an AMD EPYC with AVX-512: the colour was right in 99 % of the
+captions, the action in 84 %, the thing in 31 %, and 16 % of the captions were exact. After three epochs with
+three convolutions, 186 s, it was 97, 67, 11 and 4 %: colours come first, shapes last, and still improve.
 """
 
 import argparse
@@ -18,27 +19,28 @@ from keras_tfm.data.sources.moving_shapes import sentence_clips
 from keras_tfm.tasks import Captioner, CaptionerOptions
 
 ENCODER = {
-    "tubelet_size": (4, 8, 8), "num_layers": 4, "dim": 96, "num_heads": 4, "intermediate_dim": 288,
+    "stem": ((24, 2), (48, 2), (48, 1), (48, 1), (96, 2), (96, 1)), "tubelet_size": (4, 8, 8),
+    "num_layers": 3, "dim": 96, "num_heads": 4, "intermediate_dim": 288, "position_stddev": 0.2,
 }  # fmt: skip
 DECODER = {
     "num_layers": 2, "dim": 96, "num_heads": 4, "dropout": 0.0, "attention_dropout": 0.0,
     "embedding_dropout": 0.0,
 }  # fmt: skip
-OPTIONS = {"epochs": 24, "batch_size": 32, "learning_rate": 1e-3, "max_shift": 6}
+OPTIONS = {"epochs": 24, "batch_size": 32, "learning_rate": 2e-3, "max_shift": 6}
 
 
-def main(run: pathlib.Path, minutes: float, count: int = 6_000) -> None:
+def main(run: pathlib.Path, minutes: float, count: int = 9_000) -> None:
     """Learn from thousands of videos, and say what happens in videos that were never seen."""
-    train = VideoTexts(*sentence_clips(count, seed=1))
+    train = VideoTexts(*sentence_clips(count, seed=1, num_frames=8))
     resume = (run / "config.json").exists()
     if resume:
         task = Captioner.load(run)
     else:
-        options = CaptionerOptions(encoder="vivit", num_frames=8, vocabulary_size=600, max_length=32)
+        options = CaptionerOptions(encoder="vivit", num_frames=4, vocabulary_size=600, max_length=32)
         changes = {"image_size": 64, "encoder_config": ENCODER, "decoder_config": DECODER}
         task = Captioner.make(train, options, changes)
     task.fit(train, 0.05, run=run, resume=resume, minutes=minutes, **OPTIONS)
-    test = VideoTexts(*sentence_clips(200, seed=2))
+    test = VideoTexts(*sentence_clips(400, seed=2, num_frames=8))
     print(task.evaluate(test))
     for truth, answer in zip(test.texts[:5], task.generate(test.videos[:5]), strict=True):
         print(f"{truth}  ->  {answer}")

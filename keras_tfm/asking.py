@@ -143,6 +143,17 @@ class Foreseeing(Asking):
 
 
 @dataclasses.dataclass(frozen=True)
+class FindingInVideos(Asking):
+    """For tasks that find objects in videos, one after another."""
+
+    threshold: Annotated[
+        Annotated[float, Between(0, 1)] | None,
+        Option("lowest score of the objects or segments that are printed", default="the task's"),
+    ] = None
+    draw: Draw = None
+
+
+@dataclasses.dataclass(frozen=True)
 class Tagging(Batched):
     """How words are tagged."""
 
@@ -333,6 +344,12 @@ ASKED = {
         Batched(batch_size=8),
         VIDEOS,
         "pre-train an encoder on videos without labels",
+    ),
+    "segment-videos": Asked(
+        "videos.video_segmenter:VideoSegmenter",
+        FindingInVideos(),
+        VIDEOS,
+        "train a model that finds the masks of objects in all frames of a video",
     ),
     "predict-frames": Asked(
         "videos.frame_predictor:FramePredictor",

@@ -46,7 +46,7 @@ FAMILY = Family(
     },
     derived_entries={"attention_probs_dropout_prob": lambda config: config.dropout},
     fixed_entries={"qkv_bias": True, "pooler_act": "tanh"},
-    fixed_fields={"num_temporal_layers": None, "attention": "joint"},
+    fixed_fields={"num_temporal_layers": None, "attention": "joint", "stem": ()},
     parts={"pooler": "pooler."},
     rows=rows,
     heads={

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from keras_tfm.data.batches.pairs import PairBatches, encode_prompts, encode_sources
     from keras_tfm.data.batches.points import PointAugmentation, PointBatches
     from keras_tfm.data.batches.search_windows import TargetPairs
+    from keras_tfm.data.batches.segmented_clips import SegmentedClipBatches
     from keras_tfm.data.batches.sentence_pairs import SentencePairs
     from keras_tfm.data.batches.streams import StreamBlocks, StreamSentencePairs
     from keras_tfm.data.sources.alignments import Alignment, read_alignment, read_fasta
@@ -102,6 +103,7 @@ if TYPE_CHECKING:
     from keras_tfm.data.sources.sums import final_answer, sum_pairs, word_problem_pairs
     from keras_tfm.data.sources.text_stream import TextStream
     from keras_tfm.data.sources.tracked_videos import TrackedVideos, checked_tracks, read_tracked_videos
+    from keras_tfm.data.sources.video_segments import VideoSegments, read_video_segments
     from keras_tfm.data.sources.videos import (
         FrameSpacing,
         LabelledVideos,

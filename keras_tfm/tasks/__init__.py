@@ -27,6 +27,7 @@ ImageCoder            image-codes       images                     images -> pic
 ImageEncoder          image-vectors     -                          images -> vectors -
 ImageGenerator        generate-images   images[, labels or texts]  texts -> pictures as for fit
 ImageRestorer         restore-images    images                     images -> pictures as for fit
+VideoSegmenter        segment-videos    videos, masks, labels      videos -> masks  as for fit
 FramePredictor        predict-frames    videos                     videos -> frames as for fit
 ImageTextMatcher      match-images      (images, texts)            images -> vectors (images, texts)
 VideoTextMatcher      match-images      (videos, texts)            videos -> vectors (videos, texts)
@@ -102,6 +103,7 @@ if TYPE_CHECKING:
     from keras_tfm.tasks.videos.video_classifier import VideoClassifier, VideoClassifierConfig
     from keras_tfm.tasks.videos.video_families import FAMILIES as VIDEO_FAMILIES
     from keras_tfm.tasks.videos.video_pretrainer import VideoPretrainer, VideoPretrainerConfig
+    from keras_tfm.tasks.videos.video_segmenter import VideoSegmenter, VideoSegmenterConfig
 else:
     on_demand.begin(globals())
 

@@ -112,6 +112,13 @@ def test_draw_digits(example, capsys, tmp_path):
 
 
 @pytest.mark.slow
+def test_segment_moving_shapes(example, tmp_path):
+    main = example("segment_moving_shapes").main
+    measures = main(tmp_path / "run", minutes=None, count=32, tested=4, epochs=1)
+    assert measures.keys() >= {"ap", "ap50", "ap75"} and measures["videos"] == 4
+
+
+@pytest.mark.slow
 def test_next_frames(example):
     measures = example("next_frames").main(minutes=None, count=24, tested=8, epochs=1)
     assert measures.keys() >= {"psnr", "rule_psnr"} and measures["videos"] == 8

@@ -29,6 +29,7 @@ SMALL = ViViTConfig(
 FACTORIZED = dataclasses.replace(SMALL, num_temporal_layers=1)
 SELF_ATTENTION = dataclasses.replace(SMALL, attention="factorized")
 SPLIT = dataclasses.replace(SMALL, attention="split")
+STEM = dataclasses.replace(SMALL, image_size=(4, 8), tubelet_size=(2, 2, 4), stem=((4, 2), (6, 1)))
 VIDEOS = {"videos": floats(4, 4, 6, 1)}
 
 test_contract = contract.check_family(
@@ -36,6 +37,12 @@ test_contract = contract.check_family(
     Case("factorised", lambda: ViViT(FACTORIZED), VIDEOS, attends=True),
     Case("factorised self-attention", lambda: ViViT(SELF_ATTENTION), VIDEOS, attends=True),
     Case("factorised dot products", lambda: ViViT(SPLIT), VIDEOS, attends=True),
+)
+
+test_contract_of_a_stem = pytest.mark.slow(
+    contract.check_family(
+        Case("stem", lambda: ViViT(STEM), {"videos": floats(4, 4, 8, 1)}, attends=True, convolves=True)
+    )
 )
 
 
@@ -54,6 +61,18 @@ test_contract = contract.check_family(
 def test_parameters_of_the_published_sizes(size, expected, no_allocation):
     model = Classifier(ViViT.from_size(size), 400)
     assert sum(math.prod(weight.shape) for weight in model.weights) == expected
+
+
+def test_a_stem_leaves_the_tubelets_where_they_are():
+    """Nine weights of each pair of channels, four of each norm; tubelets of 2 x 1 x 2 cells."""
+    model, videos = ViViT(STEM), np.random.default_rng(0).random((1, 4, 4, 8, 1), "float32")
+    assert model({"videos": videos})["sequence_output"].shape == (1, 9, 8)
+    of_stem = (9 * 1 * 4 + 4 * 4) + (9 * 4 * 6 + 4 * 6)
+    pixels, cells = 2 * 2 * 4 * 1, 2 * 1 * 2 * 6
+    of_none = ViViT(dataclasses.replace(STEM, stem=())).count_params()
+    assert model.count_params() == of_none + of_stem + (cells - pixels) * 8
+    with pytest.raises(ValueError, match=r"strides of `stem`, 4 in all, must divide .* they are \(2, 4\)"):
+        dataclasses.replace(STEM, stem=((4, 4),))
 
 
 def draw():

@@ -58,6 +58,7 @@ INPUTS = {
     "generate-images": ["the cat", "the dog"],
     "restore-images": drawn(2, 9, 11, 1),
     "image-codes": drawn(2, 8, 8, 1),
+    "segment-videos": drawn(2, 3, 16, 16, 1),
     "predict-frames": drawn(2, 4, 16, 16, 1),
     "detect": drawn(2, 16, 16, 1),
     "find-lanes": drawn(2, 16, 16, 1),
@@ -77,6 +78,9 @@ SERVED = {
     "predict-frames": [
         [tf.io.encode_png(frame).numpy() for frame in clip] for clip in drawn(2, 3, 16, 16, 1)
     ],
+    "segment-videos": [
+        [tf.io.encode_png(frame).numpy() for frame in clip] for clip in drawn(2, 2, 16, 16, 1)
+    ],
     "restore-images": [tf.io.encode_png(image).numpy() for image in drawn(2, 9, 11, 1)],
     "image-codes": [tf.io.encode_png(image).numpy() for image in drawn(2, 8, 8, 1)],
     "track": [
@@ -89,6 +93,7 @@ ASKED = {  # of `predict`
     "detect": {"threshold": 0.0},
     "instances": {"threshold": 0.0},
     "find-lanes": {"threshold": 0.0},
+    "segment-videos": {"threshold": 0.0},
 }
 EXPORTED = {"generate": {"max_new_tokens": 8}}
 OTHERS = {

@@ -35,6 +35,8 @@ from keras_tfm.models import (
     TransT,
     TransTConfig,
     VideoMAE,
+    VisTR,
+    VisTRConfig,
 )
 from keras_tfm.tasks import task as base
 from keras_tfm.word_vectors import TfIdf
@@ -133,6 +135,13 @@ def folder():
     return tasks.ProteinFolder(model, tasks.ProteinFolderConfig(max_length=8, num_recycles=1))
 
 
+def video_segmenter():
+    network = {"stem_dim": 4, "dims": [8], "depths": [1], "block": "basic"}
+    sizes = {"num_frames": 2, "num_queries": 4, "dim": 12, "num_heads": 4, "intermediate_dim": 8}
+    config = VisTRConfig(16, 1, "ResNet", network, num_layers=1, **sizes)
+    return tasks.VideoSegmenter(VisTR(config), ["x", "y"])
+
+
 def tracker():
     network = {"stem_dim": 4, "dims": [8], "depths": [1], "block": "basic"}
     sizes = {"template_size": 8, "dim": 8, "num_layers": 1, "num_heads": 2, "intermediate_dim": 8}
@@ -212,6 +221,10 @@ MAKERS = {
     "generate-images": (generator, (np.zeros((2, 8, 8), "uint8"), LABELLED[0])),
     "restore-images": (restorer, np.zeros((2, 16, 16), "uint8")),
     "image-codes": (coder, np.zeros((2, 8, 8), "uint8")),
+    "segment-videos": (
+        video_segmenter,
+        (np.zeros((2, 3, 16, 16), "uint8"), [MASKS[0][:, None].repeat(3, 1)] * 2, [["x"]] * 2),
+    ),
     "predict-frames": (predictor, np.zeros((2, 5, 16, 16), "uint8")),
     "match-images": (fresh, drawn(SENTENCES[:6])),
     "caption": (fresh_captioner, drawn(SENTENCES[:6])),
@@ -371,7 +384,7 @@ def test_as_many_lines_come_out_as_went_in(name, tmp_path, capsys, monkeypatch):
 
 
 # Tasks that answer each user, each video, or each picture, alone.
-ALONE = "recommend", "track", "restore-images", "predict-frames"
+ALONE = "recommend", "track", "restore-images", "predict-frames", "segment-videos"
 
 
 @pytest.mark.parametrize("name", MAKERS)

@@ -70,35 +70,37 @@ class ClipBatches(ImageBatches):
         """The clip of a video in the epoch with this key, as an image (H, W, T C)."""
         if self.clips is not None:
             return self._as_image(self.clips[row])
+        places = self._places(row, key)
+        if self.frames is not None:
+            return self._as_image(tf.gather(self.frames, self.firsts[row] + places))
+        # Stateless for TensorFlow too: a video's clip depends on its row and places alone.
+        clip = tf.numpy_function(self.images.clip, [row, places], tf.uint8, stateful=False)
+        return self._as_image(tf.ensure_shape(clip, self.shape))
+
+    def _places(self, row, key):
+        """The places (T,) of the frames of that clip."""
         share = tf.constant(0.5, tf.float64)
         if key is not None:
             share = tf.random.stateless_uniform(
                 [], tf.random.experimental.stateless_fold_in(key, row), dtype=tf.float64
             )
-        first = self.firsts[row]
-        sampling = self.images.sampling
-        places = places_of(
-            self.times[first : self.firsts[row + 1]],
+        return places_of(
+            self.times[self.firsts[row] : self.firsts[row + 1]],
             self.ends[row],
             self.shape[0],
-            sampling.frame_step,
-            sampling.seconds_per_frame,
+            self.images.sampling.frame_step,
+            self.images.sampling.seconds_per_frame,
             share,
         )
-        if self.frames is not None:
-            return self._as_image(tf.gather(self.frames, first + places))
-        # Stateless for TensorFlow too: a video's clip depends on its row and places alone.
-        clip = tf.numpy_function(self.images.clip, [row, places], tf.uint8, stateful=False)
-        return self._as_image(tf.ensure_shape(clip, self.shape))
 
     def _as_image(self, clip):
-        length, height, width, channels = self.shape
+        length, height, width, channels = clip.shape
         image = tf.transpose(clip, (1, 2, 0, 3))
         return tf.reshape(image, (height, width, length * channels))  # (H, W, T C)
 
     def _as_clips(self, images):
-        length, height, width, channels = self.shape
-        clips = tf.reshape(images, (-1, height, width, length, channels))
+        length, height, width = self.shape[:3]
+        clips = tf.reshape(images, (-1, height, width, length, images.shape[-1] // length))
         return tf.transpose(clips, (0, 3, 1, 2, 4))  # (B, T, H, W, C)
 
 

@@ -80,20 +80,25 @@ class Coco(NamedTuple):
 
 def read_coco(path: str) -> Coco:
     """Read a file; DataError where it is no JSON of lists of objects, or an id is missing or repeated."""
-    content = read_json(path)
-    parts: dict[str, Any] = {}
-    for name in ("images", "annotations", "categories"):
-        parts[name] = content.get(name) if isinstance(content, dict) else None
-        if not isinstance(parts[name], list) or not all(isinstance(item, dict) for item in parts[name]):
-            raise DataError(path, None, f'expected a list of objects as "{name}", got {brief(parts[name])}')
+    parts = lists_in(path, read_json(path), ("images", "annotations", "categories"))
     categories = [item | {"name": _name(item.get("name"))} for item in parts["categories"]]
-    names = _by_id(path, "categories", categories, "name")
-    images = _by_id(path, "images", parts["images"], "file_name")
+    names = by_id(path, "categories", categories, "name")
+    images = by_id(path, "images", parts["images"], "file_name")
     sizes = {
         id: stated_size(item.get("width"), item.get("height"), f"{path}, image {id!r}")
         for id, item in zip(images, parts["images"], strict=True)
     }
     return Coco(path, images, sizes, names, parts["annotations"], categories)
+
+
+def lists_in(path: str, content: Any, names: tuple[str, ...]) -> dict[str, list[dict[str, Any]]]:
+    """{name: list of objects} of what a file contains; DataError where it lacks one."""
+    parts: dict[str, Any] = {}
+    for name in names:
+        parts[name] = content.get(name) if isinstance(content, dict) else None
+        if not isinstance(parts[name], list) or not all(isinstance(item, dict) for item in parts[name]):
+            raise DataError(path, None, f'expected a list of objects as "{name}", got {brief(parts[name])}')
+    return parts
 
 
 def refuse_unknown(path: str, unknown: list[str]) -> None:
@@ -120,7 +125,7 @@ def _name(value: Any) -> Any:
     return str(number) if isinstance(number, int) else value
 
 
-def _by_id(path: str, name: str, items: list[dict], entry: str) -> dict[Id, str]:
+def by_id(path: str, name: str, items: list[dict], entry: str) -> dict[Id, str]:
     """{id: text of an entry} from COCO's lists; DataError for missing and repeated ids."""
     texts: dict[Id, str] = {}
     for number, item in enumerate(items, 1):
@@ -163,6 +168,7 @@ def paths_of(path: str, first: str) -> Callable[[str, str], str]:
     for start in KINDS_OF_FILES:
         named = named.removeprefix(start)
     homes = [home, home / "images", home.parent / "images", home / named, home.parent / named]
+    homes += [folder / "JPEGImages" for folder in homes]  # YouTube-VIS's
     first = with_slashes(first)
     inside = [folder for folder in homes if _is_plain(first) and (folder / first).is_file()]
     folder = (inside or homes)[0]

@@ -6,6 +6,7 @@ is. The others stand still, or move and bounce off the edges; objects that meet 
 is known exactly: boxes, identities, masks, the action and a sentence.
 """
 
+import json
 import os
 import pathlib
 from collections.abc import Iterator
@@ -127,6 +128,52 @@ def write_tracked_clips(folder: str | os.PathLike, count: int, **options: Any) -
         (video / "gt" / "gt.txt").write_text("\n".join(lines) + "\n", "utf-8")
 
 
+def segmented_clips(
+    count: int, seed: int = 0, num_frames: int = 16, num_objects: tuple[int, int] = (1, 3)
+) -> tuple[np.ndarray, list[np.ndarray], list[list[str]]]:
+    """(Videos (N, T, 64, 64, 3), of each the masks (M, T, 64, 64) and the colours of its objects) of scenes
+    whose objects all move. An object that others hide in all frames is left out.
+
+    >>> from keras_tfm.data.sources.moving_shapes import segmented_clips
+    >>> videos, masks, labels = segmented_clips(count=2, num_frames=4, num_objects=(2, 2))
+    >>> videos.shape, masks[0].shape, labels[0]
+    ((2, 4, 64, 64, 3), (2, 4, 64, 64), ['white', 'yellow'])
+    """
+    scenes = list(moving_shapes(count, seed, num_frames, num_objects, bounce=True))
+    masks, labels = [], []
+    for scene in scenes:
+        shown = np.moveaxis(scene.masks, 1, 0)  # (M, T, H, W)
+        is_seen = shown.any(axis=(1, 2, 3))
+        masks.append(shown[is_seen])
+        labels.append([name.split()[0] for name, each in zip(scene.names, is_seen, strict=True) if each])
+    return np.stack([scene.frames for scene in scenes]), masks, labels
+
+
+def write_segmented_clips(folder: str | os.PathLike, count: int, **options: Any) -> None:
+    """Write `segmented_clips` of these options to a new `folder`, in YouTube-VIS's layout: instances.json and
+    JPEGImages/0000/00000.png and so on. It needs TensorFlow, which encodes the frames.
+    """
+    import tensorflow as tf
+
+    from keras_tfm.data.sources.run_lengths import packed
+
+    videos, annotations = [], []
+    for number, (frames, masks, labels) in enumerate(zip(*segmented_clips(count, **options), strict=True)):
+        names = [f"{number:04}/{place:05}.png" for place in range(len(frames))]
+        videos.append({"id": number, "file_names": names, "height": SIDE, "width": SIDE})
+        pathlib.Path(folder, "JPEGImages", f"{number:04}").mkdir(parents=True)
+        for name, pixels in zip(names, frames, strict=True):
+            tf.io.write_file(str(pathlib.Path(folder, "JPEGImages", name)), tf.io.encode_png(pixels))
+        for label, tube in zip(labels, masks, strict=True):
+            runs = [packed(mask).decode("ascii") if mask.any() else None for mask in tube]
+            sizes = [None if each is None else {"size": [SIDE, SIDE], "counts": each} for each in runs]
+            of_object = {"video_id": number, "category_id": list(COLOURS).index(label)}
+            annotations.append({"id": len(annotations), **of_object, "segmentations": sizes})
+    categories = [{"id": number, "name": name} for number, name in enumerate(COLOURS)]
+    content = {"videos": videos, "annotations": annotations, "categories": categories}
+    pathlib.Path(folder, "instances.json").write_text(json.dumps(content), "utf-8")
+
+
 def _rows(scene: Scene) -> np.ndarray:
     """The rows of a scene in MOT's files, frame by frame."""
     frames, ids = np.meshgrid(np.arange(1, len(scene.boxes) + 1), scene.ids, indexing="ij")  # (T, M) both
@@ -149,7 +196,8 @@ def _scene(rng: np.random.Generator, action: str, num_frames: int, count: int, b
         masks[:, number] &= ~inside[:, order[depth + 1 :]].any(axis=1)
         colour = np.array(COLOURS[names[number].split()[0]])
         frames[masks[:, number]] = np.clip(colour + rng.integers(-10, 11), 0, 255)
-    crossed = [names[i] for i in range(1, count) if (inside[:, 0] & inside[:, i]).any()]
+    # In alphabetical order, as no frame shows in which the objects were drawn.
+    crossed = sorted(names[i] for i in range(1, count) if (inside[:, 0] & inside[:, i]).any())
     sentence = f"the {names[0]} {action}" + "".join(f" and crosses the {name}" for name in crossed)
     return Scene(frames, _boxes(inside), np.arange(1, count + 1), masks, names, action, sentence)
 

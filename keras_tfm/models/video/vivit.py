@@ -9,6 +9,7 @@ heads do the one and half the other. As in the released code GELU is approximate
 """
 
 import dataclasses
+import math
 from typing import Annotated, Any, Literal
 
 import keras
@@ -20,6 +21,8 @@ from keras_tfm.layers.attention.multi_head import Attention
 from keras_tfm.layers.attention.projections import HeadProjections
 from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.chain import Chain
+from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
@@ -33,7 +36,6 @@ from keras_tfm.models.vision.images import Side
 from keras_tfm.models.vision.vit import attention_of, encoder_block
 
 AXES: tuple[Literal["space"], Literal["time"]] = ("space", "time")
-POSITIONS = keras.initializers.RandomNormal(stddev=0.02)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +43,10 @@ class ViViTConfig(Config):
     """The sizes of a `ViViT`.
 
     Args:
-        tubelet_size: (frames, height, width) of a tubelet.
+        tubelet_size: (frames, height, width) of a tubelet, in pixels.
+        stem: the (width, stride) of convolutions, 3 x 3, that each frame passes before it is cut into
+            tubelets (Xiao et al. 2021, "Early Convolutions Help Transformers See Better"); none in the paper.
+        position_stddev: the spread of the initial positions, see `ViTConfig`.
         num_temporal_layers: the layers of model 2's second encoder; None for the others.
         attention: "joint" for models 1 and 2, "factorized" for model 3, "split" for model 4.
         pooler: whether a tanh layer follows on the pooled output.
@@ -61,10 +66,19 @@ class ViViTConfig(Config):
     activation: str = "gelu_tanh"
     epsilon: Rate = 1e-6
     pooler: bool = False
+    stem: tuple[tuple[Size, Size], ...] = ()
+    position_stddev: Annotated[float, Between(0, 10)] = 0.02
     qkv_bias = True  # a class attribute, not a field
 
     def __post_init__(self):
         super().__post_init__()
+        stride = math.prod(stride for _, stride in self.stem)
+        if any(side % stride for side in self.tubelet_size[1:]):
+            raise FieldError(
+                "The strides of {stem}, {} in all, must divide the sides of {tubelet_size}; they are {}.",
+                stride,
+                self.tubelet_size[1:],
+            )
         if self.attention != "joint" and self.num_temporal_layers is not None:
             raise FieldError(
                 "{num_temporal_layers} must be None where {attention} is not 'joint'; it is {}.",
@@ -96,8 +110,7 @@ class ViViT(ConfiguredModel):
     def __init__(self, config: ViViTConfig, name: str = "vivit", **kwargs: Any) -> None:
         image_size = height_and_width(config.image_size, "image_size")
         videos = keras.Input((config.num_frames, *image_size, config.num_channels), name="videos")
-        embedding = TubeletEmbedding(config.dim, config.tubelet_size, name="tubelets")
-        x = embedding(videos)
+        x = _tubelets(config, videos)
         _, moments, rows, columns, dim = x.shape
         length = rows * columns if config.num_temporal_layers else moments * rows * columns
         x = ops.reshape(x, (-1, length, dim))  # (B, N, D), or (B moments, N, D)
@@ -118,9 +131,25 @@ class ViViT(ConfiguredModel):
         super().__init__(config, {"videos": videos}, outputs, trace, name=name, **kwargs)
 
 
+def _tubelets(config, videos):
+    """The vectors (B, moments, rows, columns, D) of the tubelets of `videos` (B, F, H, W, C)."""
+    length, *sides = config.tubelet_size
+    if config.stem:
+        convolutions = [
+            Convolution(width, 3, stride, norm=BatchNormalization(), activation="relu")
+            for width, stride in config.stem
+        ]
+        frames = ops.reshape(videos, (-1, *videos.shape[2:]))  # (B F, H, W, C)
+        x = Chain(convolutions, name="stem")(frames)
+        videos = ops.reshape(x, (-1, config.num_frames, *x.shape[1:]))  # (B, F, rows, columns, D)
+        sides = [side // math.prod(stride for _, stride in config.stem) for side in sides]
+    return TubeletEmbedding(config.dim, (length, *sides), name="tubelets")(videos)
+
+
 def _encoded(config, trace, stack, x, blocks, prefix):
     """The output of a ViT's encoder of these `blocks` on the tokens `x`; `trace` records them as `stack`."""
-    x = PositionEmbedding(x.shape[1], POSITIONS, name=f"{prefix}position")(x)
+    positions = keras.initializers.RandomNormal(stddev=config.position_stddev)
+    x = PositionEmbedding(x.shape[1], positions, name=f"{prefix}position")(x)
     x = Dropout(config.dropout, name=f"{prefix}embedding_dropout")(x)
     return LayerNormalization(config.epsilon, name=f"{prefix}norm")(trace.run(stack, blocks, x))
 

@@ -1,0 +1,173 @@
+"""Videos with the masks of their objects in each frame, in YouTube-VIS's layout (Yang et al. 2019).
+
+    instances.json          "videos": [{"id", "file_names": the frames', "height", "width"}], "categories",
+                            "annotations": [{"video_id", "category_id", "segmentations": of each frame}]
+    JPEGImages/0042/*.jpg   the frames of a video, in the folder that "file_names" says, or images/
+
+A segmentation is as in COCO's files, and null where the object is not in a frame. An object's masks in all
+frames, one below the other, are one mask of a high image, as which they are packed and compared.
+"""
+
+import logging
+import os
+import pathlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from keras_tfm.configs import brief
+from keras_tfm.data.sources.coco import by_id, is_crowd, lists_in, paths_of, read_json, tell_crowds
+from keras_tfm.data.sources.ids import known_id
+from keras_tfm.data.sources.lines import DataError, Paths, files_of
+from keras_tfm.data.sources.preprocessing import Preprocessing
+from keras_tfm.data.sources.run_lengths import mask_of, packed
+from keras_tfm.data.sources.segments import SegmentSets
+from keras_tfm.data.sources.stated_sizes import Size, stated_size
+from keras_tfm.data.sources.tracked_videos import frame_size
+from keras_tfm.data.sources.videos import Sampling, VideoFiles
+from keras_tfm.serving.video_files import FRAMES, natural
+
+LOG = logging.getLogger(__name__)
+KINDS = "a .json in YouTube-VIS's layout, with the frames of each video in a folder"
+
+
+class VideoSegments(NamedTuple):
+    """Videos, and the objects of each, whose masks stand one below the other, frame by frame.
+
+    >>> videos = keras_tfm.data.VideoFiles([np.zeros((3, 8, 8, 3), "uint8")], shape=(2, 8, 8, 3))
+    >>> data = keras_tfm.data.VideoSegments.of(videos, [np.ones((1, 3, 8, 8), "bool")], [["cat"]])
+    >>> data.segments.sizes, data.segments.names
+    ([(24, 8)], ('cat',))
+    """
+
+    videos: VideoFiles
+    segments: SegmentSets
+
+    @classmethod
+    def of(
+        cls,
+        videos: VideoFiles,
+        masks: Sequence[np.ndarray],
+        labels: Sequence[Sequence[str]],
+        names: Sequence[str] | None = None,
+    ) -> Self:
+        """Videos with masks (M, T, H, W) of their objects in all of their frames, and with M labels each."""
+        return cls(videos, SegmentSets.of(list(map(one_below_the_other, masks)), labels, names))
+
+
+def one_below_the_other(masks: np.ndarray) -> np.ndarray:
+    """Masks (M, T, H, W) as (M, T H, W)."""
+    count, length, height, width = masks.shape
+    return masks.reshape(count, length * height, width)  # (M, T H, W)
+
+
+def frames_of(masks: np.ndarray, length: int) -> np.ndarray:
+    """Masks (M, T H, W), `length` frames one below the other, as (M, T, H, W)."""
+    count, rows, width = masks.shape
+    return masks.reshape(count, length, rows // length, width)  # (M, T, H, W)
+
+
+def read_video_segments(
+    paths: Paths,
+    shape: tuple[int, int, int, int],
+    preprocessing: Preprocessing | None = None,
+    sampling: Sampling | None = None,
+) -> VideoSegments:
+    """The videos of one or several files, as clips of this `shape`, and the masks of their objects.
+
+    Crowds, and objects without pixels, are left out, with a warning. DataError for a mistake in a file, for
+    frames that are not all of one folder, in its order, and where no object is left.
+
+    >>> from keras_tfm.data.sources.moving_shapes import write_segmented_clips
+    >>> write_segmented_clips("segmented", count=2, num_frames=3, num_objects=(2, 2))
+    >>> data = keras_tfm.data.read_video_segments("segmented/instances.json", shape=(2, 64, 64, 3))
+    >>> data.segments.counts, data.segments.sizes
+    ([2, 2], [(192, 64), (192, 64)])
+    """
+    folders: list[str] = []
+    sizes: list[Size] = []
+    objects: list[list[tuple[str, bytes]]] = []
+    names: list[str] = []
+    files = files_of(paths)
+    for path in files:
+        content = lists_in(path, read_json(path), ("videos", "annotations", "categories"))
+        categories = by_id(path, "categories", content["categories"], "name")
+        names += [name for name in categories.values() if name not in names]
+        annotations = _by_video(path, content, categories)
+        within = paths_of(path, _first_frame(content["videos"]))
+        for number, (item, own) in enumerate(zip(content["videos"], annotations, strict=True), 1):
+            place = f'{path}, "videos", item {number}'
+            folder, length = _folder_of(item.get("file_names"), within, place)
+            height, width = frame_size(VideoFiles([folder], shape).videos[0])
+            stated = stated_size(item.get("width"), item.get("height"), place)
+            found = [
+                (label, _tube(segmentations, length, (height, width), stated, place))
+                for label, segmentations in own
+            ]
+            folders.append(folder)
+            sizes.append((length * height, width))
+            objects.append([(label, packed(mask)) for label, mask in found if mask.any()])
+            if lost := len(found) - len(objects[-1]):
+                LOG.warning("%s: %d objects without pixels are left out", place, lost)
+    if not any(objects):
+        raise DataError(files[0], None, "expected objects with masks, there are none")
+    videos = VideoFiles(folders, shape, preprocessing, sampling)
+    return VideoSegments(videos, SegmentSets(sizes, objects, names))
+
+
+def _by_video(path: str, content: dict[str, list[dict]], categories: dict) -> list[list[tuple[str, Any]]]:
+    """(Label, "segmentations") of the objects of each video."""
+    ids: dict[Any, int] = {item.get("id"): row for row, item in enumerate(content["videos"])}
+    if len(ids) != len(content["videos"]) or None in ids:
+        raise DataError(path, None, 'expected an "id" of its own for each of the "videos"')
+    found: list[list[tuple[str, Any]]] = [[] for _ in ids]
+    tell_crowds(path, sum(map(is_crowd, content["annotations"])))
+    for number, item in enumerate(content["annotations"], 1):
+        known = known_id(item.get("video_id"), ids), known_id(item.get("category_id"), categories)
+        if None in known:
+            raise DataError(
+                path, None, f"expected the id of a video and of a category: annotation {number} has none"
+            )
+        if not is_crowd(item):
+            found[ids[known[0]]].append((categories[known[1]], item.get("segmentations")))
+    return found
+
+
+def _first_frame(videos: list[dict[str, Any]]) -> str:
+    """The name of the first frame, by which the folder of all is found; "" where there is none."""
+    names = videos[0].get("file_names") if videos else None
+    return names[0] if isinstance(names, list) and names and isinstance(names[0], str) else ""
+
+
+def _folder_of(names: Any, within: Any, place: str) -> tuple[str, int]:
+    """(The folder of a video's frames, their number); DataError unless the names are all of its files."""
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise DataError(place, None, f'expected the names of frames as "file_names", got {brief(names)}')
+    folder = pathlib.Path(within(names[0], place)).parent
+    if not folder.is_dir():
+        raise DataError(place, None, f"expected frames in {folder}, there is no such folder")
+    inside = sorted((x for x in os.listdir(folder) if x.lower().endswith(FRAMES)), key=natural)
+    if [within(name, place) for name in names] != [os.fspath(folder / name) for name in inside]:
+        expected = f"expected all frames of {folder} in their order, {len(inside):,}"
+        raise DataError(place, None, f"{expected}, got {len(names):,} names")
+    return os.fspath(folder), len(names)
+
+
+def _tube(segmentations: Any, length: int, size: Size, stated: Size | None, place: str) -> np.ndarray:
+    """The masks of an object in all frames, one below the other: (T H, W)."""
+    if not isinstance(segmentations, list) or len(segmentations) != length:
+        got = len(segmentations) if isinstance(segmentations, list) else brief(segmentations)
+        raise DataError(place, None, f'expected {length} "segmentations" of an object, got {got}')
+    tube = np.zeros((length, *size), bool)
+    for mask, segmentation in zip(tube, segmentations, strict=True):
+        if segmentation is None:
+            continue
+        try:
+            found = mask_of(segmentation, size, stated)
+        except ValueError as error:
+            raise DataError(place, None, str(error)) from None
+        if isinstance(found, str):
+            raise DataError(place, None, found)
+        mask[:] = found
+    return tube.reshape(-1, size[1])  # (T H, W)
