@@ -67,6 +67,7 @@ class Case:
     of which rows are compared with the other. `chooses` says that outputs, some of them in float32, are
     those of the highest scores, so that lower precision may choose others. `deviation` is that of the random
     weights; where no norm stands before the outputs, large ones magnify roundings and slow training down.
+    `left_loss` is the share of the first loss that training on one batch leaves at most.
 
     `kind` says what the case stands for among all others, "encoder" for example, or how it differs from them:
     `make test` checks the dear invariants (XLA, SavedModel, rematerialisation, overfitting) on these cases
@@ -90,6 +91,7 @@ class Case:
     chooses: bool = False
     compares: bool = False
     deviation: float = 0.3
+    left_loss: float = 0.05
     kind: str | None = None
 
     def draw(self, seed=0, batch_size=BATCH, **lengths):

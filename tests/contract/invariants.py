@@ -349,7 +349,7 @@ def overfits_one_batch(case):
         return tf.while_loop(lambda i, _: i < count, lambda i, _: (i + 1, step()), (0, 0.0))[1]
 
     first = steps(1)
-    assert any(steps(150) < 0.05 * first for _ in range(4))
+    assert any(steps(150) < case.left_loss * first for _ in range(4))
 
 
 def tied_weights_survive(case):

@@ -21,7 +21,7 @@ test_contract = contract.check_family(
         {"points": floats(32, 5)},
         attends=True,
         without_effect=("weighing/layer_3/bias",),  # adds the same to all scores
-        deviation=0.1,
+        left_loss=0.2,  # each of the 32 points has a target of its own
     )
 )
 
