@@ -26,7 +26,7 @@ DECODER = {
     "num_layers": 2, "dim": 96, "num_heads": 4, "dropout": 0.0, "attention_dropout": 0.0,
     "embedding_dropout": 0.0,
 }  # fmt: skip
-OPTIONS = {"epochs": 24, "batch_size": 32, "learning_rate": 2e-3, "max_shift": 6}
+OPTIONS = {"epochs": 24, "batch_size": 32, "learning_rate": 2e-3, "warmup_steps": 136, "max_shift": 6}
 
 
 def main(run: pathlib.Path, minutes: float, count: int = 9_000) -> None:

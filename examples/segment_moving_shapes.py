@@ -5,7 +5,10 @@
 
 The videos are drawn by `keras_tfm.data.sources.moving_shapes`: one to three objects that move, bounce and
 hide each other, in clips of four frames, of another seed for testing than for training. `ap50` is the average
-precision of masks where the pixels of all four frames overlap by half.
+precision of masks where the pixels of all four frames overlap by half. Only the beginning of the training has
+been measured: 748 steps, 404 s of one core's time of an AMD EPYC with AVX-512, all within a warm-up of 1,210,
+gave ap50 15.5 on 100 videos, and the loss still fell. (100 steps with a whole schedule gave 5.5.) The warm-up
+is shorter now.
 """
 
 import argparse
@@ -24,7 +27,7 @@ CHANGES = {
     "num_heads": 8, "num_queries": 16,
     "backbone_config": {"stem_dim": 32, "dims": (32, 64), "depths": (1, 1), "block": "basic"},
 }  # fmt: skip
-OPTIONS = {"epochs": 30, "batch_size": 16, "learning_rate": 1e-3}
+OPTIONS = {"epochs": 30, "batch_size": 16, "learning_rate": 1e-3, "warmup_steps": 100}
 
 
 def main(

@@ -50,7 +50,7 @@ def fresh(**changes):
 def task(tmp_path_factory):
     """A task that has learnt, loaded from its RUN."""
     run = tmp_path_factory.mktemp("segmenter") / "run"
-    options = {"epochs": 6, "learning_rate": 5e-3, "clip_norm": 1.0}
+    options = {"epochs": 3, "learning_rate": 1e-2, "clip_norm": 1.0, "batch_size": 4}
     fresh().fit(squares(128), squares(8, 1), run=run, **options)
     return tasks.load(run)
 
