@@ -50,14 +50,15 @@ RUNS = {
     "vit": "--parts training inference --rounds 3 --steps 1",
     "vit input": "--models vit --parts input --rounds 3 --steps 1",
     "detr": "--rounds 3 --steps 1",
+    "diffusion": "--rounds 3 --steps 2",
     "detect": "{pictures} {pictures} --minutes 2 --side 64",
     "gpu": "",
     "memory": "--length 4096 --steps 2",
     "exactness": "adam translation accumulation",
 }
 PEERS = (
-    "tensorflow", "keras", "keras-hub", "torch", "transformers", "timm", "implicit", "numba", "faiss-cpu",
-    "onnxruntime", "ai-edge-litert", "openvino", "numpy",
+    "tensorflow", "keras", "keras-hub", "torch", "transformers", "timm", "diffusers", "implicit", "numba",
+    "faiss-cpu", "onnxruntime", "ai-edge-litert", "openvino", "numpy",
 )  # fmt: skip
 LINES = 20_000  # of the manual
 PICTURES = 200

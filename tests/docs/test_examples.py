@@ -119,6 +119,13 @@ def test_segment_moving_shapes(example, tmp_path):
 
 
 @pytest.mark.slow
+def test_draw_scenes(example, capsys, tmp_path):
+    example("draw_scenes").main(tmp_path, minutes=None, epochs=1, count=64, asked=36, steps=1, warmup_steps=1)
+    assert capsys.readouterr().out.count("of 36 pictures are right") == 3
+    assert (tmp_path / "scenes.png").exists()
+
+
+@pytest.mark.slow
 def test_next_frames(example):
     measures = example("next_frames").main(minutes=None, count=24, tested=8, epochs=1)
     assert measures.keys() >= {"psnr", "rule_psnr"} and measures["videos"] == 8
