@@ -19,7 +19,7 @@ class WrittenPictureBatches(Batches):
 
     >>> from keras_tfm.data.batches.written_pictures import WrittenPictureBatches
     >>> make = lambda tokens, classes: tf.concat([classes[:, None], tokens], 1)
-    >>> conditions = {"classes": np.array([7, 8])}
+    >>> conditions = {"classes": np.array([7, 8], "int32")}
     >>> batches = WrittenPictureBatches(np.array([[1, 2], [3, 4]]), conditions, make, batch_size=2)
     >>> inputs, labels = next(iter(batches.dataset()))
     >>> inputs["token_ids"].numpy().tolist(), labels.numpy().tolist()
