@@ -21,6 +21,8 @@ Draw = Annotated[
 ]
 Steps = Annotated[int, Between(1, 1_000)]
 Guidance = Annotated[float, Between(0, 100)]
+Temperature = Annotated[float, Between(0, 1_000, is_above=True)]
+Share = Annotated[float, Between(0, 1, is_above=True)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +105,7 @@ class Following(Asking):
 
 @dataclasses.dataclass(frozen=True)
 class Making(Batched):
-    """For tasks that make pictures. On the command line `seed` is the option of decoding."""
+    """For tasks that make pictures. On the command line the last four are options of decoding."""
 
     batch_size: Annotated[Count, Option("number of inputs that are processed at once")] = 16
     draw: Draw = None
@@ -114,7 +116,16 @@ class Making(Batched):
         Guidance | None,
         Option("how far pictures are led to their class or text; 1 is not at all", default="the task's"),
     ] = None
+    complete: Annotated[
+        str | None,
+        Option(
+            "picture whose upper half every new one begins with, for models that write tokens", metavar="FILE"
+        ),
+    ] = None
     seed: Natural = 0
+    temperature: Temperature | None = None
+    top_k: Count | None = None
+    top_p: Share | None = None
 
 
 @dataclasses.dataclass(frozen=True)

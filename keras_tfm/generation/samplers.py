@@ -9,7 +9,7 @@ import numpy as np
 from keras import ops
 
 from keras_tfm.generation.processors import Value, require
-from keras_tfm.layers.compiler.bits import uniform_bits
+from keras_tfm.layers.compiler.bits import bits_of_rows, uniform_bits
 from keras_tfm.layers.signatures import Tensor
 
 
@@ -26,7 +26,8 @@ class Sample(Value):
     """Draws from softmax(logits), by the argmax of logits + Gumbel noise (Gumbel 1954; "Gumbel-max").
 
     A draw depends only on `seed` (an integer from 0 to 2^31 - 1, or a scalar tensor), the token's number and
-    the row, not on the rest of the batch.
+    the row, not on the rest of the batch. With seeds (R,) each row has its own, on which alone, and on the
+    number, its draws depend.
 
     >>> sample = keras_tfm.generation.Sample(seed=1)
     >>> sample(np.array([[0.0, 50.0]], "float32"), number=0).numpy().tolist()
@@ -39,8 +40,16 @@ class Sample(Value):
 
     def __call__(self, logits, number):
         seed = ops.cast(self.seed, "int32")
+        if len(seed.shape):
+            hashed = bits_of_rows(2, seed, seed)  # (R, 2)
+            bits = bits_of_rows(logits.shape[-1], hashed[:, 0] * 64, number + hashed[:, 1])
+            return greedy(logits - ops.log(-ops.log(in_0_to_1(bits))), number)
         # Hash the seed first: the noise of neighbouring seeds would otherwise be permutations of each other.
         first = uniform_bits((2,), ops.stack([seed, seed]))
         bits = uniform_bits(ops.shape(logits), ops.stack([first[0] * 64, number + first[1]]))
-        uniform = (ops.cast(bits, "float32") + 1.0) * np.float32(1 / (2**24 + 1))  # in (0, 1)
-        return greedy(logits - ops.log(-ops.log(uniform)), number)
+        return greedy(logits - ops.log(-ops.log(in_0_to_1(bits))), number)
+
+
+def in_0_to_1(bits):
+    """Integers in [0, 2^24) as numbers in (0, 1), float32."""
+    return (ops.cast(bits, "float32") + 1.0) * np.float32(1 / (2**24 + 1))

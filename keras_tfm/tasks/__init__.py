@@ -26,6 +26,7 @@ VideoPretrainer       pretrain-videos   videos                     videos -> vec
 ImageCoder            image-codes       images                     images -> pictures as for fit
 ImageEncoder          image-vectors     -                          images -> vectors -
 ImageGenerator        generate-images   images[, labels or texts]  texts -> pictures as for fit
+ImageWriter           generate-images   images[, labels or texts]  texts -> pictures as for fit
 ImageRestorer         restore-images    images                     images -> pictures as for fit
 VideoSegmenter        segment-videos    videos, masks, labels      videos -> masks  as for fit
 FramePredictor        predict-frames    videos                     videos -> frames as for fit
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from keras_tfm.tasks.images.image_generator import ImageGenerator
     from keras_tfm.tasks.images.image_pretrainer import ImagePretrainer
     from keras_tfm.tasks.images.image_restorer import ImageRestorer
+    from keras_tfm.tasks.images.image_writer import ImageWriter
     from keras_tfm.tasks.images.lane_finder import LaneFinder, LaneFinderConfig
     from keras_tfm.tasks.images.pretraining import ImagePretrainerConfig
     from keras_tfm.tasks.images.probes import linear_probe, nearest_neighbours

@@ -32,6 +32,14 @@ def uniform_bits(shape, seed):
     return ops.reshape(ops.cast(ops.right_shift(x, _word(8)), "int32"), shape)
 
 
+def bits_of_rows(width, first, second):
+    """Integers as of `uniform_bits`, (R, `width`): row r by the seed (`first`[r], `second`[r]) alone."""
+    first, second = (ops.cast(seed, "uint32")[:, None] for seed in (first, second))
+    x = ops.cast(ops.arange(width, dtype="int32"), "uint32")[None]
+    x = _hash(_hash(ops.bitwise_xor(x, first)) + second)
+    return ops.cast(ops.right_shift(x, _word(8)), "int32")
+
+
 def _hash(x):
     for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
         x = ops.bitwise_xor(x, ops.right_shift(x, _word(shift))) * _word(factor)

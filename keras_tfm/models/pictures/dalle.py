@@ -13,7 +13,7 @@ from typing import Any, Literal
 import keras
 from keras import ops
 
-from keras_tfm.configs import Config, Depth, FieldError, Heads, Length, Rate, Size
+from keras_tfm.configs import Config, Count, Depth, FieldError, Heads, Length, Rate, Size
 from keras_tfm.inputs import refuse_outside
 from keras_tfm.layers.attention.patterns import GridPattern, PatternAttention
 from keras_tfm.layers.attention.projections import HeadProjections
@@ -51,9 +51,9 @@ class DALLEConfig(Config):
         layer_scale: the first value of the learned factors of each branch; None for no factors.
     """
 
-    text_vocabulary_size: Size = 16_384
+    text_vocabulary_size: Count = 16_384
     text_length: Length = 256
-    num_codes: Size = 8_192
+    num_codes: Count = 8_192
     grid: tuple[Length, Length] = (32, 32)
     num_layers: Depth = 64
     dim: Size = 3_968
@@ -62,7 +62,7 @@ class DALLEConfig(Config):
     intermediate_dim: Size | None = None
     kinds: tuple[Kind, ...] = ("row", "column", "row", "row")
     last_kind: Kind | None = "convolution"
-    kernel_size: Size = 11
+    kernel_size: Count = 11
     dropout: Rate = 0.1
     attention_dropout: Rate = 0.1
     gated: bool = False

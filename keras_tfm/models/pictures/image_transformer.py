@@ -12,7 +12,7 @@ from typing import Any, Literal
 import keras
 from keras import ops
 
-from keras_tfm.configs import Config, Depth, Heads, Rate, Size, Whole
+from keras_tfm.configs import Config, Count, Depth, Heads, Rate, Size, Whole
 from keras_tfm.inputs import as_integers, refuse_outside
 from keras_tfm.layers.attention.patterns import BlockPattern, PatternAttention, TilePattern
 from keras_tfm.layers.attention.projections import HeadProjections
@@ -44,14 +44,14 @@ class ImageTransformerConfig(Config):
     """
 
     image_size: tuple[Side, Side] = (32, 32)
-    num_channels: Size = 3
+    num_channels: Count = 3
     num_layers: Depth = 12
     dim: Size = 512
     num_heads: Heads = 4
     intermediate_dim: Size = 2048
     attention: Literal["block", "tile"] = "block"
-    block_length: Size = 256
-    tile: tuple[Size, Size] = (8, 32)
+    block_length: Count = 256
+    tile: tuple[Count, Count] = (8, 32)
     margin: tuple[Whole, Whole] = (8, 32)
     dropout: Rate = 0.3
     epsilon: Rate = 1e-6

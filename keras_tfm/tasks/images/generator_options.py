@@ -4,16 +4,20 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from keras_tfm.asking import Guidance, Steps
-from keras_tfm.configs import Length, Option, Rate, Refusal
+from keras_tfm.asking import Guidance, Share, Steps, Temperature
+from keras_tfm.configs import Between, Count, Length, Option, Rate, Refusal
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.heads.denoiser import Prediction, Schedule
-from keras_tfm.models import DiffusionUNet, DiT, Imagen
+from keras_tfm.models import DALLE, GPT2, DiffusionUNet, DiT, ImageGPT, Imagen, ImageTransformer
 from keras_tfm.tasks.learning import VOCABULARY, ModelOptions, Vocabulary, family_among
 from keras_tfm.training.options import ImagesInBatch, Training
 
-FAMILIES = {"dit": DiT, "diffusion-unet": DiffusionUNet, "imagen": Imagen}
-OF_TEXTS = ("imagen",)
+OF_NOISE = {"dit": DiT, "diffusion-unet": DiffusionUNet, "imagen": Imagen}
+WRITERS = {"gpt": GPT2, "dall-e": DALLE, "imagegpt": ImageGPT, "image-transformer": ImageTransformer}
+FAMILIES = {**OF_NOISE, **WRITERS}
+OF_TEXTS = ("imagen", "dall-e")
+OF_CODES = ("gpt", "dall-e")
+SIDE = 32  # pixels of a picture's sides for imagegpt, unless --image-size says otherwise
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -22,7 +26,7 @@ class ImageGeneratorConfig(Preprocessing):
 
     Args:
         class_names: strings, in the order of the model's classes; () for images without classes.
-        steps, guidance: as in `ImageGenerator.generate`.
+        steps, guidance, temperature, top_k, top_p: as in `ImageGenerator.generate`.
     """
 
     class_names: tuple[str, ...] = ()
@@ -39,6 +43,20 @@ class ImageGeneratorConfig(Preprocessing):
         Option("how far pictures are led to their class or text, unless `predict` is asked; 1 is not at all"),
     ] = 2.0
 
+    temperature: Annotated[
+        Temperature, Option("of tokens that are drawn, unless `predict` is asked; lower is more predictable")
+    ] = 1.0
+    top_k: Annotated[
+        Count | None, Option("draw among the N likeliest tokens, unless `predict` is asked", default="all")
+    ] = None
+    top_p: Annotated[
+        Share | None,
+        Option(
+            "draw among the likeliest tokens of this probability together, unless `predict` is asked",
+            default="all",
+        ),
+    ] = None
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if len(set(self.class_names)) < len(self.class_names):
@@ -49,7 +67,7 @@ class ImageGeneratorConfig(Preprocessing):
 
 @dataclasses.dataclass(frozen=True)
 class GeneratorOptions(ModelOptions):
-    """A diffusion model with fresh weights, for the images themselves."""
+    """A diffusion model, or one that writes the tokens of pictures, with fresh weights."""
 
     set_here: ClassVar[Mapping[str, str]] = {
         "num_classes": "--data",
@@ -57,7 +75,11 @@ class GeneratorOptions(ModelOptions):
         "max_length": "--max-length",
     }
     family: Annotated[
-        str, Option(f"kind of model: {', '.join(FAMILIES)}; {', '.join(OF_TEXTS)} learns of texts")
+        str,
+        Option(
+            f"kind of model: {', '.join(FAMILIES)}; {' and '.join(OF_TEXTS)} learn of texts, "
+            f"{' and '.join(OF_CODES)} write the codes of --codes"
+        ),
     ] = "dit"
     size: Annotated[
         str, Option("a published size of the family, or tiny, for images of about 32 x 32 pixels")
@@ -68,11 +90,22 @@ class GeneratorOptions(ModelOptions):
     ] = "bytes"
     vocabulary_size: Vocabulary = VOCABULARY
     max_length: Annotated[Length, Option("tokens of a text at most")] = 32
+    codes: Annotated[
+        str | None, Option(f"RUN of image-codes, for {' and '.join(OF_CODES)}", default="none", metavar="RUN")
+    ] = None
+    colours: Annotated[
+        Annotated[int, Between(2, 4_096)], Option("of imagegpt, which are learnt of the images' pixels")
+    ] = 64
 
     @property
     def reads_texts(self) -> bool:
         """Whether the family learns of texts, not of classes."""
         return self.family in OF_TEXTS
+
+    @property
+    def writes(self) -> bool:
+        """Whether the family writes tokens, one after another."""
+        return self.family in WRITERS
 
     @property
     def model_class(self) -> Any:
@@ -82,6 +115,8 @@ class GeneratorOptions(ModelOptions):
     def base(self) -> Any:
         """The size for images in colour; published ones may be for an autoencoder's maps."""
         config = self.model_class.config_of_size(self.size)
+        if self.writes:
+            return config
         if self.reads_texts:
             return dataclasses.replace(config, num_channels=3, max_length=self.max_length)
         return dataclasses.replace(config, num_channels=3, output_channels=None, num_classes=0)

@@ -1,4 +1,6 @@
-"""Pictures out of noise: a diffusion model, of classes or texts where its images have some."""
+"""Pictures out of noise: a diffusion model, of classes or texts where its images have some. A family that
+writes tokens makes an `ImageWriter`.
+"""
 
 import dataclasses
 import logging
@@ -13,7 +15,7 @@ import tensorflow as tf
 
 from keras_tfm.asking import Making
 from keras_tfm.configs import Refusal
-from keras_tfm.data.batches.epochs import HeldOut
+from keras_tfm.data.batches.epochs import Batches, HeldOut
 from keras_tfm.data.batches.noisy_images import NoisyImageBatches
 from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.image_texts import ImageTexts, read_image_texts
@@ -30,6 +32,7 @@ from keras_tfm.tasks.images.conditions import classes_of, condition_of, reason_a
 from keras_tfm.tasks.images.drawing import Pictures, new_pictures
 from keras_tfm.tasks.images.features import compared, features_of
 from keras_tfm.tasks.images.generator_options import (
+    WRITERS,
     GeneratorOptions,
     GeneratorTraining,
     ImageGeneratorConfig,
@@ -49,6 +52,7 @@ from keras_tfm.tasks.trainable import TrainableTask
 from keras_tfm.training.folder import Path, new_file
 
 LOG = logging.getLogger(__name__)
+WRITTEN = {family.__name__ for family in WRITERS.values()}
 NUM_STEPS = 1000  # of the schedule, as many as the schedules but "cosine" are made for
 
 
@@ -106,6 +110,8 @@ class ImageGenerator(TrainableTask):
     def make(
         cls, examples: Any, options: GeneratorOptions, changes: Mapping[str, Any], **fields: Any
     ) -> Self:
+        if options.writes and (writer := writer_class()) is not cls:
+            return writer.make(examples, options, changes, **fields)
         config = dataclasses.asdict(options.base()) | dict(changes)
         names: tuple[str, ...] = ()
         tokenizer = None
@@ -128,12 +134,16 @@ class ImageGenerator(TrainableTask):
 
     @classmethod
     def load_parts(cls, folder: pathlib.Path, config: ImageGeneratorConfig, model: dict[str, Any]) -> Self:
+        if model.get("class") in WRITTEN:
+            return writer_class().of_parts(folder, config, model)
         backbone = make_backbone(model)
         return cls(backbone, config, load_tokenizer(folder) if "token_ids" in backbone.input else None)
 
     @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
         task = super().adopt(task, examples)
+        if isinstance(task, writer := writer_class()):
+            return writer.adopt(task, examples, **fields)
         if task.tokenizer is not None:
             return cls(task.model.backbone, task.config, task.tokenizer, **fields)
         names = classes_of(examples)
@@ -148,6 +158,8 @@ class ImageGenerator(TrainableTask):
     ) -> dict[str, Any]:
         if start is not None:
             return super().adopt(load_any(start), None).file_fields
+        if options.writes:
+            return writer_class().reading(options, changes)
         shape = image_shape_of(dataclasses.replace(options.base(), **changes))
         return {"image_shape": shape, "with_texts": options.reads_texts}
 
@@ -204,9 +216,7 @@ class ImageGenerator(TrainableTask):
     def hold_out(self, examples: Any, share: float | None, seed: int, /) -> tuple[Any, Any]:
         return self.condition.hold_out(examples, self.held_out if share is None else HeldOut(share), seed)
 
-    def batches(
-        self, examples: Any, training: GeneratorTraining, is_validation: bool = False
-    ) -> NoisyImageBatches:
+    def batches(self, examples: Any, training: GeneratorTraining, is_validation: bool = False) -> Batches:
         def prepare(images: tf.Tensor) -> tf.Tensor:
             return self.config.prepared(images, *self.image_shape[:2])
 
@@ -218,7 +228,7 @@ class ImageGenerator(TrainableTask):
     def objective(self, training: GeneratorTraining) -> dict[str, Any]:
         return {"loss": keras.losses.MeanSquaredError("mean_with_sample_weight", name="loss")}
 
-    def baselines(self, examples: Any, validation: Any, seed: int) -> Baselines:
+    def baselines(self, examples: Any, validation: Any, seed: int) -> Baselines | None:
         noising = self.model.get_layer("noising")
 
         def run(inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -256,8 +266,16 @@ class ImageGenerator(TrainableTask):
         run = tf.function(lambda inputs: self.model(inputs, training=False), autograph=False)
         loss, baseline = self._losses(examples, run)
         measures = {"loss": loss, "mean_loss": baseline, "percent_of_mean": 100 * loss / baseline}
+        return measures | self._compared(examples, features, seed, steps, guidance)
+
+    def _compared(
+        self, examples: Any, features: Any, seed: int, steps: int | None, guidance: float | None
+    ) -> dict[str, Any]:
+        """How far pictures that are made of the examples' classes or texts are from the examples; {} without
+        `features`.
+        """
         if features is None:
-            return measures
+            return {}
         encoder, name = features_of(features)
         images, *column = columns_of(examples)
         inputs = self.condition.inputs(*column) if column else {}
@@ -266,7 +284,7 @@ class ImageGenerator(TrainableTask):
             return {key: tf.constant(x[part]) for key, x in inputs.items()}
 
         made = np.concatenate(list(self._made(len(images), inputs_of, seed, steps, guidance)))
-        return measures | compared(encoder.predict(np.asarray(images)), encoder.predict(made), name)
+        return compared(encoder.predict(np.asarray(images)), encoder.predict(made), name)
 
     def generate(
         self,
@@ -275,6 +293,7 @@ class ImageGenerator(TrainableTask):
         steps: int | None = None,
         guidance: float | None = None,
         batch_size: int = 16,
+        **writing: Any,
     ) -> np.ndarray:
         """New pictures, 8-bit (N, H, W, C).
 
@@ -284,6 +303,8 @@ class ImageGenerator(TrainableTask):
                 determine a picture.
             steps: from noise to a picture, at most 1,000, by default the configuration's.
             guidance: how far pictures are led to their class or text; 1 is not at all.
+            writing: of an `ImageWriter` alone: `temperature`, `top_k`, `top_p`, and `complete`, a picture, an
+                array or a file, whose upper half each new one has.
 
         Raises:
             ValueError: for an unknown class, a text of too many tokens, and numbers out of range.
@@ -293,11 +314,17 @@ class ImageGenerator(TrainableTask):
                 raise Refusal("asked", f"{self.condition.name}, or a number of pictures of at least 1", asked)
             absent = self.condition.absent
             made = self._made(
-                asked, lambda part: absent(part.stop - part.start), seed, steps, guidance, batch_size
+                asked,
+                lambda part: absent(part.stop - part.start),
+                seed,
+                steps,
+                guidance,
+                batch_size,
+                **writing,
             )
         else:
             lines = self.answerable(asked)
-            made = self._made(len(lines), self._of_lines(lines), seed, steps, guidance, batch_size)
+            made = self._made(len(lines), self._of_lines(lines), seed, steps, guidance, batch_size, **writing)
         return np.concatenate([np.zeros((0, *self.image_shape), "uint8"), *made])
 
     def predict(
@@ -308,6 +335,7 @@ class ImageGenerator(TrainableTask):
         guidance: float | None = None,
         batch_size: int = 16,
         draw: Pictures | None = None,
+        **writing: Any,
     ) -> list[dict[str, Any]]:
         """A picture for each line, which names its class, or is its text; of a model of neither any line
         makes one.
@@ -318,7 +346,7 @@ class ImageGenerator(TrainableTask):
         lines = self.answerable(lines, batch_size)
         files = None if draw is None else new_pictures(lines, draw)
         answers: list[dict[str, Any]] = []
-        made = self._made(len(lines), self._of_lines(lines), seed, steps, guidance, batch_size)
+        made = self._made(len(lines), self._of_lines(lines), seed, steps, guidance, batch_size, **writing)
         for pictures in made:
             for picture in pictures:
                 row = len(answers)
@@ -340,8 +368,12 @@ class ImageGenerator(TrainableTask):
         steps: int | None,
         guidance: float | None,
         batch_size: int = 16,
+        **writing: Any,
     ) -> Iterator[np.ndarray]:
         """`count` pictures in batches; `inputs_of` gives the inputs of the condition for some of them."""
+        for name, value in writing.items():
+            if value is not None:
+                raise Refusal(name, "left out, as the model makes pictures of noise", value)
         # It refuses what is out of range.
         Making(seed=seed, steps=steps, guidance=guidance, batch_size=batch_size)
         make = self._maker(steps, guidance)
@@ -398,3 +430,10 @@ class ImageGenerator(TrainableTask):
         specs = [tf.TensorSpec([None], tf.string, name), *specs]
         of_strings = self.condition.of_strings
         return {"serving_default": (lambda asked, seed: answer(seed, of_strings(asked)), specs)}
+
+
+def writer_class() -> Any:
+    """`ImageWriter`, whose module derives it from the class above."""
+    from keras_tfm.tasks.images.image_writer import ImageWriter
+
+    return ImageWriter
