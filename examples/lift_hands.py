@@ -7,6 +7,9 @@ The hands are made by `keras_tfm.data.sources.drawn_hands`, with another seed fo
 those in images hold a box, whose corners are found too. It prints the mean distance of a joint from where
 it is, in lengths of a hand, beside the distance of the mean pose, which is the reference that both models
 decode from.
+
+November 2026, one core of an AMD EPYC with AVX-512, HOT-Net: 0.151 beside 0.292 after 6 epochs, 57 s of CPU time.
+A whole training has not been measured yet.
 """
 
 import argparse
@@ -53,6 +56,6 @@ def main(kind: str, epochs: int, hands: int = HANDS, tested: int = TESTED, **cha
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", default="hot-net", choices=["hot-net", "hand-transformer"])
-    parser.add_argument("--epochs", type=int, default=10)
+    parser.add_argument("--epochs", type=int, default=40)
     arguments = parser.parse_args()
     main(arguments.model, arguments.epochs)

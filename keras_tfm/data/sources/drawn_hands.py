@@ -66,7 +66,7 @@ def _bent(rng: np.random.Generator, count: int) -> np.ndarray:
     for finger in range(5):
         aside = np.deg2rad(DIRECTIONS[finger] + rng.normal(0, 6, count))
         along = np.stack([np.sin(aside), np.cos(aside), np.zeros(count)], axis=-1)
-        at = np.zeros((count, 3)) + [*ROOTS[finger], 0]
+        at = np.broadcast_to([*ROOTS[finger], 0.0], (count, 3))
         joints[:, 4 * finger + 1] = at
         angle, closed = np.zeros(count), rng.uniform(0, 1, count)
         for bone, length in enumerate(LENGTHS[finger]):
