@@ -8,8 +8,8 @@ those in images hold a box, whose corners are found too. It prints the mean dist
 it is, in lengths of a hand, beside the distance of the mean pose, which is the reference that both models
 decode from.
 
-November 2026, one core of an AMD EPYC with AVX-512, HOT-Net: 0.151 beside 0.292 after 6 epochs, 57 s of CPU time.
-A whole training has not been measured yet.
+November 2026, one core of an AMD EPYC with AVX-512, HOT-Net: 0.151 beside 0.292 after 6 epochs, 57 s of CPU
+time. A whole training has not been measured yet.
 """
 
 import argparse
