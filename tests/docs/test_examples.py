@@ -147,3 +147,15 @@ def test_fold_chains(example, capsys):
     first, *_, last = (line for line in capsys.readouterr().out.splitlines() if "fape" in line)
     assert first.startswith("before") and last.startswith("after")
     assert model.output["positions"].shape[2:] == (None, 14, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["hot-net", "hand-transformer"])
+def test_lift_hands(model, example):
+    assert example("lift_hands").main(model, epochs=6, hands=2_000, tested=200) < 0.9
+
+
+@pytest.mark.slow
+def test_find_lanes(example, capsys, tmp_path):
+    example("find_lanes").main(tmp_path / "run", epochs=1, roads=64)
+    assert "'accuracy'" in capsys.readouterr().out

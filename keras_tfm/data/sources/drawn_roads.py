@@ -34,7 +34,7 @@ def drawn_roads(count: int, seed: int = 0, empty: float = 0.0) -> Lanes:
     >>> data.images.shape, len(data.heights[0])
     ((3, 90, 160, 3), 12)
     """
-    heights = np.arange(30, HEIGHT, STEP, "float32") / HEIGHT
+    heights = np.arange(30, HEIGHT, STEP).astype("float32") / HEIGHT
     images, lanes = [], []
     for number in range(count):
         rng = np.random.default_rng((seed, number))
@@ -55,7 +55,7 @@ def write_drawn_roads(folder: str | os.PathLike, count: int, **options: Any) -> 
     (place / "images").mkdir(parents=True)
     data = drawn_roads(count, **options)
     files = [place / f"images/{number:06}.png" for number in range(count)]
-    for file, image in zip(files, data.images, strict=True):
+    for file, image in zip(files, np.asarray(data.images), strict=True):
         tf.io.write_file(str(file), tf.io.encode_png(image))
     answers = [
         {"h_samples": heights * HEIGHT, "lanes": lanes * WIDTH}
@@ -144,10 +144,13 @@ def _with_road(
         picture += covered[..., None] * (colour - picture)
     for bottom in np.sort(rng.uniform(road.horizon + 0.08, 1.0, rng.integers(0, 4))):
         lane = rng.integers(max(last, 1)) + rng.uniform(0.4, 0.6)
-        middle, size = road.positions(bottom, lane), 0.6 * road.breadth * (bottom - road.horizon)
+        middle, size = (
+            road.positions(np.array(bottom), np.array(lane)),
+            0.6 * road.breadth * (bottom - road.horizon),
+        )
         across, above = abs(x - middle) / size, (bottom - y) / (size * WIDTH / HEIGHT)
-        colour = rng.integers(20, 230, 3)
-        picture[(across < 0.5) & (above > 0) & (above < 0.8)] = colour
-        picture[(across < 0.4) & (above > 0.45) & (above < 0.7)] = colour * 0.3  # the rear window
+        paint = rng.integers(20, 230, 3)
+        picture[(across < 0.5) & (above > 0) & (above < 0.8)] = paint
+        picture[(across < 0.4) & (above > 0.45) & (above < 0.7)] = paint * 0.3  # the rear window
         picture[(across < 0.5) & (above > 0) & (above < 0.12)] = 25  # tyres and shadow
     return picture

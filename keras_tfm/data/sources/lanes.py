@@ -141,7 +141,8 @@ def _checked(picture: Picture, header: Header) -> Checked | str:
     drawn = drawn_on(header, None)
     if isinstance(drawn, str):
         return drawn
-    return _lanes_of(picture.place, *picture.annotation, header.size)
+    heights, lanes = picture.annotation
+    return _lanes_of(picture.place, heights, lanes, header.size)
 
 
 def _lanes_of(place: str, heights: Any, lanes: Any, size: Size) -> Checked:
