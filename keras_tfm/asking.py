@@ -289,6 +289,12 @@ ASKED = {
         "an image, a folder of images, TuSimple's JSON lines; or a TABLE",
         "train a model that finds the lines between lanes of roads, as curves",
     ),
+    "relate": Asked(
+        "images.scene_graph_generator:SceneGraphGenerator",
+        Finding(),
+        "an image, a folder of images, JSON lines with images, Visual Genome's JSON; or a TABLE",
+        "train a generator of scene graphs: subject, predicate and object of relations in images",
+    ),
     "segment": Asked(
         "segmentation.segmenter:Segmenter",
         Masking(),

@@ -98,6 +98,7 @@ if TYPE_CHECKING:
     from keras_tfm.data.sources.preprocessing import Preprocessing
     from keras_tfm.data.sources.questions import Answer, Questions, read_questions
     from keras_tfm.data.sources.ratings import Ratings, read_ratings
+    from keras_tfm.data.sources.relations import RelatedObjects, read_relations
     from keras_tfm.data.sources.rows import Layout
     from keras_tfm.data.sources.segments import Segments, SegmentSets, read_segments
     from keras_tfm.data.sources.sums import final_answer, sum_pairs, word_problem_pairs

@@ -409,6 +409,18 @@ def as_boxes(folder, labels):
     return answer
 
 
+def as_triplets(folder, labels, predicates):
+    """Triplets, the surest first: "subjects", "predicates" and "objects" by their names, the boxes of both
+    and the "scores".
+    """
+    names = {"subjects": labels, "predicates": predicates, "objects": labels}
+
+    def answer(outputs, rows, *raw):
+        return {**outputs, **{part: tf.gather(tf.constant(of), outputs[part]) for part, of in names.items()}}
+
+    return answer
+
+
 def as_tags(folder, labels, outside):
     """The likeliest of the `labels` at each word's first token, with spaces between; words that are not
     read have none.
@@ -522,6 +534,7 @@ ANSWERS = {
     "arrays": as_arrays,
     "classes": as_classes,
     "boxes": as_boxes,
+    "triplets": as_triplets,
     "tags": as_tags,
     "choice": as_choice,
     "filled": as_filled,

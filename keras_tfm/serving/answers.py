@@ -45,6 +45,20 @@ def as_boxes(folder, labels: list[str]):
     return finish
 
 
+def as_triplets(folder, labels: list[str], predicates: list[str]):
+    """Triplets, the surest first: "subjects", "predicates" and "objects" by their names, the boxes of both
+    and the "scores".
+    """
+    names = {"subjects": labels, "predicates": predicates, "objects": labels}
+
+    def finish(outputs, rows, example):
+        (found,) = outputs
+        spelled = {part: [of[int(number)] for number in found[part]] for part, of in names.items()}
+        return {**found, **spelled}
+
+    return finish
+
+
 def as_tags(folder, labels: list[str], outside: str):
     """The likeliest label at each word's first token, with spaces between; `outside` for words not read."""
 
@@ -175,6 +189,7 @@ ANSWERS: dict[str, Any] = {
     "arrays": as_arrays,
     "classes": as_classes,
     "boxes": as_boxes,
+    "triplets": as_triplets,
     "tags": as_tags,
     "choice": as_choice,
     "filled": as_filled,

@@ -36,6 +36,8 @@ Captioner             caption           (images, texts)            images -> tex
 VideoCaptioner        caption           (videos, texts)            videos -> texts   (videos, texts)
 Detector              detect            (images, boxes, labels)    images -> objects as for fit
 LaneFinder            find-lanes        (images, heights, lanes)   images -> lanes   as for fit
+SceneGraphGenerator   relate            (images, boxes, labels,    images -> triplets as for fit
+                                        relations)
 Segmenter             segment           (images, masks[, labels])  images -> masks   as for fit
 Recommender           recommend         see data.Ratings           users -> items    as for fit
 Forecaster            forecast          a series: numbers (N,)     series -> numbers a series
@@ -76,6 +78,7 @@ if TYPE_CHECKING:
     from keras_tfm.tasks.images.pretraining import ImagePretrainerConfig
     from keras_tfm.tasks.images.probes import linear_probe, nearest_neighbours
     from keras_tfm.tasks.images.restorer_options import ImageRestorerConfig
+    from keras_tfm.tasks.images.scene_graph_generator import SceneGraphConfig, SceneGraphGenerator
     from keras_tfm.tasks.learning import LearningTask, ModelOptions
     from keras_tfm.tasks.points.point_classifier import PointClassifier, PointClassifierConfig
     from keras_tfm.tasks.points.point_families import FAMILIES as POINT_FAMILIES

@@ -62,6 +62,7 @@ INPUTS = {
     "predict-frames": drawn(2, 4, 16, 16, 1),
     "detect": drawn(2, 16, 16, 1),
     "find-lanes": drawn(2, 16, 16, 1),
+    "relate": drawn(2, 16, 16, 1),
     "segment": drawn(2, 8, 8, 1),
     "instances": drawn(2, 16, 16, 1),
     "panoptic": drawn(2, 16, 16, 1),
@@ -91,6 +92,7 @@ SERVED = {
 ASKED = {  # of `predict`
     "track": {"box": "4,6,12,8"},
     "detect": {"threshold": 0.0},
+    "relate": {"threshold": 0.0},
     "instances": {"threshold": 0.0},
     "find-lanes": {"threshold": 0.0},
     "segment-videos": {"threshold": 0.0},

@@ -32,6 +32,8 @@ from keras_tfm.models import (
     MaskFormerConfig,
     MiT,
     MiTConfig,
+    RelTR,
+    RelTRConfig,
     TransT,
     TransTConfig,
     VideoMAE,
@@ -154,6 +156,13 @@ def detector():
     return tasks.Detector(DETR(DETRConfig(16, 1, "ResNet", network, **sizes)), ["x", "y"])
 
 
+def relater():
+    network = {"stem_dim": 4, "dims": [8], "depths": [1], "block": "basic"}
+    sizes = {"num_queries": 2, "num_triplets": 2, "dim": 8, "num_heads": 2, "intermediate_dim": 8}
+    config = RelTRConfig(16, 1, "ResNet", network, **sizes, num_layers=1, num_decoder_layers=1)
+    return tasks.SceneGraphGenerator(RelTR(config), ["x", "y"], ["on", "by"])
+
+
 def segmenter():
     sizes = {"dims": (4,), "depths": (1,), "num_heads": (1,), "patch_sizes": (3,), "strides": (2,)}
     config = MiTConfig(8, 1, **sizes, reductions=(1,), mlp_ratios=(2,))
@@ -168,6 +177,7 @@ def of_segments(kind):
 
 
 MASKS = [np.eye(16, dtype="bool")[None], np.zeros((0, 16, 16), "bool")]
+RELATED = [[[2, 2, 8, 8], [9, 9, 12, 12]], []], [["x", "y"], []], [[(0, "on", 1)], []]
 LABELLED = ["the cat", "the dog"], ["x", "y"]
 SEVERAL = LABELLED[0], [["x"], ["x", "y"]]
 TWO = [("the cat", "sat"), ("the dog", "ran")], ["x", "y"]
@@ -215,6 +225,7 @@ MAKERS = {
     "track": (tracker, (np.zeros((2, 3, 16, 16), "uint8"), [[[1, 1, 2, 2, 8, 8]]] * 2)),
     "detect": (detector, (np.zeros((2, 16, 16), "uint8"), [[[2, 2, 8, 8]], []], [["x"], []])),
     "find-lanes": (lanes, (np.zeros((2, 16, 16), "uint8"), [[8, 16]] * 2, [[[4, 8]], []])),
+    "relate": (relater, (np.zeros((2, 16, 16), "uint8"), *RELATED)),
     "segment": (segmenter, (np.zeros((2, 8, 8), "uint8"), np.zeros((2, 8, 8), "uint8"))),
     "instances": (lambda: of_segments("instances"), (np.zeros((2, 16, 16), "uint8"), MASKS, [["x"], []])),
     "panoptic": (lambda: of_segments("panoptic"), (np.zeros((2, 16, 16), "uint8"), MASKS, [["x"], []])),

@@ -1,7 +1,8 @@
 """What is where in images, as `CanvasBatches` and the losses of detectors and segmenters take it.
 
 Objects are (class, x, y, width, height): the centre and the sizes of a box as shares of the image's sides.
-The class `NO_OBJECT` fills up the row.
+The class `NO_OBJECT` fills up the row. Behind them may stand relations, (row of the subject, row of the
+object, predicate), `NO_OBJECT` for none.
 
 Masks are 8-bit: one of the classes of all pixels, or a set with one for each segment. Losses and metrics
 ignore pixels of the value `NONE`: there is no image, or the class is unknown. In a set a mask has 1 + the
@@ -37,6 +38,25 @@ def object_targets(boxes: Sequence[np.ndarray], classes: Sequence[Sequence[int]]
         target[:count, 0] = numbers
         target[:count, 1:3] = (corners[:, :2] + corners[:, 2:]) / 2
         target[:count, 3:] = corners[:, 2:] - corners[:, :2]
+    return targets
+
+
+def relation_targets(
+    boxes: Sequence[np.ndarray],
+    classes: Sequence[Sequence[int]],
+    relations: Sequence[Sequence[tuple[int, int, int]]],
+) -> np.ndarray:
+    """Targets (N, M, 8): `object_targets` and, behind them, the image's relations (row of the subject,
+    predicate, row of the object) as (row of the subject, row of the object, predicate), -1 for none.
+
+    M is the largest number of boxes or of relations in an image, at least 1.
+    """
+    objects = object_targets(boxes, classes)
+    most = max(objects.shape[1], *map(len, relations))
+    targets = np.full((len(boxes), most, 8), NO_OBJECT, "float32")
+    targets[:, : objects.shape[1], :5] = objects
+    for target, each in zip(targets, relations, strict=True):
+        target[: len(each), 5:] = np.array([(s, o, p) for s, p, o in each], "float32").reshape(-1, 3)
     return targets
 
 

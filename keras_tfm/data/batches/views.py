@@ -75,7 +75,10 @@ class Views(NamedTuple):
         return between_pixels(images, self.places(images.shape[1:3], size, size), owners)
 
     def of_boxes(self, targets: tf.Tensor) -> tf.Tensor:
-        """Targets (n, M, 5) of objects in these views; a target whose centre is in none is no object."""
+        """Targets (n, M, 5 or more) of objects in these views; a target whose centre is in none is no object.
+        What stands behind the boxes stays as it is.
+        """
+        targets, others = targets[..., :5], targets[..., 5:]
         start, sides = (x[:, None, ::-1] for x in (self.start, self.sides))  # x, y
         centre, half = targets[..., 1:3], targets[..., 3:] / 2
         is_inside = tf.reduce_all((centre >= start) & (centre <= start + sides), axis=-1, keepdims=True)
@@ -86,7 +89,8 @@ class Views(NamedTuple):
         x = tf.where(self.is_mirrored[:, None, None], 1 - x, x)
         moved = tf.concat([targets[..., :1], x, y, most - least], axis=-1)
         none = tf.constant([NO_OBJECT, 0.0, 0.0, 0.0, 0.0])
-        return tf.where(is_inside & (targets[..., :1] >= 0), moved, none)
+        objects = tf.where(is_inside & (targets[..., :1] >= 0), moved, none)
+        return tf.concat([objects, others], axis=-1)
 
 
 def are_inside(places: Places, content: tf.Tensor) -> tf.Tensor:

@@ -80,24 +80,24 @@ def read_objects(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRET
     """
     files = files_of(paths)
     pictures = [image for file in files for image in found_in(file)]
-    checked = checked_pictures(pictures, files[0], _checked)
+    checked = checked_pictures(pictures, files[0], checked_objects)
     images, sizes, parts = read_pictures(pictures, checked, files[0], shape, canvas, "boxes")
-    boxes = [_array([box for box, _ in each]) for each in parts]
+    boxes = [as_array([box for box, _ in each]) for each in parts]
     return Objects(images, sizes, boxes, [[name for _, name in each] for each in parts])
 
 
-def _checked(picture: Picture, header: Header) -> Checked | str:
+def checked_objects(picture: Picture, header: Header) -> Checked | str:
     """The boxes of a picture, each with its name."""
     drawn = drawn_on(header, picture.stated)
     if isinstance(drawn, str):
         return drawn
     boxes, names = picture.annotation
     relative = _boxes_of(picture.place, boxes, names, picture.stated or header.size)
-    turned = turned_boxes(_array([box for box, _ in relative.parts]), drawn.orientation)
+    turned = turned_boxes(as_array([box for box, _ in relative.parts]), drawn.orientation)
     return relative._replace(parts=list(zip(turned, [name for _, name in relative.parts], strict=True)))
 
 
-def _array(boxes: Sequence) -> np.ndarray:
+def as_array(boxes: Sequence) -> np.ndarray:
     return np.array(boxes, "float32").reshape(-1, 4)
 
 
@@ -117,7 +117,7 @@ def found_in(path: str) -> list[Picture]:
     if path.lower().endswith(".json"):
         return _coco(path)
     if path.lower().endswith(LINES):
-        return _json_lines(path)
+        return pictures_of_lines(path)
     folder = pathlib.Path(path)
     if path.lower().endswith(".txt") and folder.parent.parent.name == "ImageSets":
         names = [text.split()[0] for _, text in numbered_lines(path) if text.strip()]
@@ -130,8 +130,8 @@ def found_in(path: str) -> list[Picture]:
 
 
 def checked_boxes(
-    found: Sequence[tuple[str, Any, Sequence[str]]], sizes: np.ndarray
-) -> tuple[list[np.ndarray], list[list[str]]]:
+    found: Sequence[tuple[str, Any, Sequence[Any]]], sizes: np.ndarray
+) -> tuple[list[np.ndarray], list[list[Any]]]:
     """(Boxes relative to the sides of images of these `sizes`, their names), for (place, boxes in pixels,
     names) of each image.
 
@@ -139,11 +139,11 @@ def checked_boxes(
     """
     checked = [_boxes_of(*each, size) for each, size in zip(found, sizes.tolist(), strict=True)]
     tell_parts(checked, "boxes")
-    boxes = [_array([box for box, _ in each.parts]) for each in checked]
+    boxes = [as_array([box for box, _ in each.parts]) for each in checked]
     return boxes, [[name for _, name in each.parts] for each in checked]
 
 
-def _boxes_of(place: str, given: Any, names: Sequence[str], size: Size) -> Checked:
+def _boxes_of(place: str, given: Any, names: Sequence[Any], size: Size) -> Checked:
     """The boxes of an image of this `size`, relative to its sides, each with its name."""
     if len(given) != len(names):
         raise DataError(place, None, f"expected a label for each of {len(given)} boxes, got {len(names)}")
@@ -190,7 +190,12 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
-def _json_lines(path: str) -> list[Picture]:
+def pictures_of_lines(
+    path: str, names_of: Callable[[dict[str, Any], str], list] | None = None
+) -> list[Picture]:
+    """The images in JSON lines, each with (boxes in pixels, their names, or what `names_of` makes of a line
+    and its place).
+    """
     pictures = []
     base: Callable | None = None
     for line, row in json_lines(path):
@@ -205,7 +210,8 @@ def _json_lines(path: str) -> list[Picture]:
             raise DataError(place, None, f'expected names as "labels", got {brief(labels)}')
         base = base or paths_of(path, row["image"])
         stated = stated_size(row.get("width"), row.get("height"), place)
-        pictures.append(Picture(base(row["image"], place), place, (boxes, labels), stated))
+        names = labels if names_of is None else names_of({**row, "labels": labels}, place)
+        pictures.append(Picture(base(row["image"], place), place, (boxes, names), stated))
     return pictures
 
 

@@ -1,0 +1,79 @@
+"""Pictures with scene graphs over them: boxes, and arrows from subjects to objects, with Pillow."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from keras_tfm.tasks.images.drawing import COLOURS, Pictures, beside, new_pictures, pillow, pixels_of
+from keras_tfm.tasks.images.relation_recall import OVERLAP, overlap
+from keras_tfm.training.folder import new_file
+
+LEAST_SIDE = 480  # pixels of a picture's shorter side, in which several predicates have room
+
+
+def draw_graphs(
+    images: Sequence[Any], found: Sequence[dict[str, Any]], class_names: list[str], folder: Pictures
+) -> None:
+    """Write each of the images, with the triplets `found` in it, to a PNG in the `folder`, as `draw_objects`
+    names them. Subjects and objects of one name that overlap by half are drawn once.
+    """
+    PIL = pillow()
+    paths = new_pictures(images, folder)
+    for image, answer, path in zip(images, found, paths, strict=True):
+        picture = PIL.Image.fromarray(pixels_of(image))
+        scale = -(-LEAST_SIDE // min(picture.size))
+        picture = picture.resize([scale * side for side in picture.size], PIL.Image.Resampling.NEAREST)
+        pen = PIL.ImageDraw.Draw(picture)
+        line = max(1, round(min(picture.size) / 240))
+        nodes, edges = graph_of(answer)
+        for name, box in nodes:
+            corners = tuple(scale * float(side) for side in box)
+            colour = COLOURS[class_names.index(name) % len(COLOURS)]
+            pen.rectangle(corners, outline=colour, width=line)
+            place = beside(pen.textbbox((0, 0), name)[2:], corners, picture.size)
+            pen.rectangle(pen.textbbox(place, name), fill=colour)
+            pen.text(place, name, fill="white")
+        for first, predicate, second in edges:
+            ends = [
+                [scale * (box[i] + box[i + 2]) / 2 for i in (0, 1)]
+                for _, box in (nodes[first], nodes[second])
+            ]
+            _arrow(pen, ends[0], ends[1], line)
+            size = pen.textbbox((0, 0), predicate)[2:]
+            middle = [(a + b - side) / 2 for a, b, side in zip(*ends, size, strict=True)]
+            pen.rectangle(pen.textbbox(middle, predicate), fill="black")
+            pen.text(middle, predicate, fill="white")
+        with new_file(path) as work:
+            picture.save(work, "PNG")
+
+
+def graph_of(answer: dict[str, Any]) -> tuple[list[tuple[str, Any]], list[tuple[int, str, int]]]:
+    """The objects (name, box) of an answer, each once, and its relations, (row, predicate, row)."""
+    nodes: list[tuple[str, Any]] = []
+
+    def row_of(name: str, box: Any) -> int:
+        for row, (known, other) in enumerate(nodes):
+            if known == name and overlap(box, other) >= OVERLAP:
+                return row
+        nodes.append((name, box))
+        return len(nodes) - 1
+
+    ends = [
+        [row_of(name, box) for name, box in zip(answer[f"{place}s"], answer[f"{place}_boxes"], strict=True)]
+        for place in ("subject", "object")
+    ]
+    return nodes, list(dict.fromkeys(zip(ends[0], answer["predicates"], ends[1], strict=True)))
+
+
+def _arrow(pen: Any, start: Sequence[float], end: Sequence[float], line: int) -> None:
+    """A line from `start` to `end`, with a head at four fifths of it."""
+    for colour, width in (("black", 3 * line), ("white", line)):  # visible on bright objects too
+        pen.line([*start, *end], fill=colour, width=width)
+    angle = math.atan2(end[1] - start[1], end[0] - start[0])
+    tip = [a + 0.8 * (b - a) for a, b in zip(start, end, strict=True)]
+    size = 6 * line
+    wings = [
+        (tip[0] - size * math.cos(angle + turn), tip[1] - size * math.sin(angle + turn))
+        for turn in (-0.5, 0.5)
+    ]
+    pen.polygon([tuple(tip), *wings], fill="white", outline="black")

@@ -1,0 +1,295 @@
+"""Generating scene graphs: which objects an image shows, and how they are related."""
+
+import dataclasses
+import json
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Self
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from keras_tfm.configs import Option, Size
+from keras_tfm.data.batches.canvas import CanvasBatches
+from keras_tfm.data.batches.targets import relation_targets
+from keras_tfm.data.sources.canvas import Canvas
+from keras_tfm.data.sources.lines import Inputs
+from keras_tfm.data.sources.relations import (
+    KINDS,
+    RelatedObjects,
+    checked_relations,
+    read_relations,
+    related_in,
+)
+from keras_tfm.heads.boxes import corners_of
+from keras_tfm.heads.relation_detector import PLACES, RelationDetector
+from keras_tfm.models import RelTR
+from keras_tfm.models.detection.base import SetDetectorConfig
+from keras_tfm.serving.examples import as_columns, check_column, listed, not_list, not_texts
+from keras_tfm.tasks.images.canvas_task import CanvasTask, canvas_batches, refuse_many, sized, sizes_of
+from keras_tfm.tasks.images.decoded import listed_images
+from keras_tfm.tasks.images.detector import DetectorConfig, copy_heads
+from keras_tfm.tasks.images.drawing import Pictures
+from keras_tfm.tasks.images.graph_drawing import draw_graphs
+from keras_tfm.tasks.images.image_task import check_reads_images, shape_and_preprocessing
+from keras_tfm.tasks.images.relation_recall import relation_recall
+from keras_tfm.tasks.learning import ModelOptions
+from keras_tfm.tasks.signatures import ColumnNames, Signature
+from keras_tfm.tasks.task import describe_backbone, make_backbone, refuse_columns
+from keras_tfm.training.folder import Path
+from keras_tfm.training.options import ImagesInBatch, LeastArea, PartlyTrained
+
+HEADS = ("class_head", "box_head", *(f"{place}_" for place in PLACES), "predicate_head", "map_head")
+PARTS = ("subject_boxes", "subjects", "predicates", "object_boxes", "objects", "scores")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SceneGraphConfig(DetectorConfig):
+    """`predicates` are strings, in the order of the logits. Triplets that score `threshold` or more are in
+    the answers.
+    """
+
+    predicates: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.predicates or len(set(self.predicates)) < len(self.predicates):
+            raise ValueError(f"`predicates` must be different strings; they are {self.predicates}.")
+
+
+@dataclasses.dataclass(frozen=True)
+class SceneGraphOptions(ModelOptions):
+    """A RelTR with fresh weights; --config changes its `backbone`, for example, and `backbone_config`."""
+
+    size: Annotated[str, Option("50, around a ResNet, or tiny, for images of some 96 x 96 pixels")] = "tiny"
+    num_queries: Annotated[
+        Size | None, Option("objects of an image at most", flag="--queries", default="the size's")
+    ] = None
+    num_triplets: Annotated[
+        Size | None, Option("relations of an image at most", flag="--triplets", default="the size's")
+    ] = None
+
+    def base(self) -> SetDetectorConfig:
+        changes = {"num_queries": self.num_queries, "num_triplets": self.num_triplets}
+        changes = {name: value for name, value in changes.items() if value is not None}
+        return RelTR.config_of_size(self.size, **changes)
+
+
+@dataclasses.dataclass(frozen=True)
+class SceneGraphTraining(PartlyTrained):
+    """By default the warm-up takes a tenth of the steps."""
+
+    batch_size: ImagesInBatch = 16
+    flip: Annotated[
+        bool, Option("mirror images at random; only where no relation depends on left and right")
+    ] = False
+    least_area: LeastArea = 1.0
+
+
+class SceneGraphGenerator(CanvasTask):
+    """Images, as `ImageTask` has them, to the relations in them, by a `backbone`, a `RelTR`, or one with a
+    head.
+
+    Examples are (images, boxes, labels, relations): of each image its boxes, (left, top, right, bottom) in
+    its own pixels, their names, and its relations, (row of the subject's box, predicate, row of the object's
+    box). An answer has, for each of M triplets, the surest first, "subjects", "predicates" and "objects", M
+    names each, "subject_boxes" and "object_boxes" (M, 4) in pixels, and "scores" (M,), the product of the
+    three probabilities. `fields` are fields of `SceneGraphConfig`.
+
+    >>> backbone = keras_tfm.models.RelTR.from_size("tiny", image_size=32, num_layers=1, num_decoder_layers=1)
+    >>> task = keras_tfm.tasks.SceneGraphGenerator(backbone, ["cat", "mat"], predicates=["on"])
+    >>> images, boxes = np.zeros((8, 32, 32, 3), "uint8"), [[[0, 0, 16, 16], [0, 16, 16, 32]]] * 8
+    >>> history = task.fit((images, boxes, [["cat", "mat"]] * 8, [[(0, "on", 1)]] * 8), epochs=1)
+    >>> set(task.predict(images[:1], 0.0)[0]["predicates"])
+    {'on'}
+    """
+
+    name = "relate"
+    start = "a RUN of this task"
+    files = KINDS
+    examples_class = RelatedObjects
+    training = SceneGraphTraining(
+        epochs=50, patience=None, learning_rate=3e-4, schedule="cosine", weight_decay=1e-4
+    )
+    optimizer_options = {"global_clipnorm": 1.0}
+    model_options = SceneGraphOptions
+    config_class = SceneGraphConfig
+    config: SceneGraphConfig
+
+    def __init__(
+        self, backbone: keras.Model, class_names: Sequence[str], predicates: Sequence[str], **fields: Any
+    ) -> None:
+        super().__init__(backbone, class_names, predicates=tuple(predicates), **fields)
+        self.predicates = list(self.config.predicates)
+        if self.model.num_predicates != len(self.predicates):
+            raise ValueError(
+                f"`predicates` must be {self.model.num_predicates}, as the head has them; they are "
+                f"{len(self.predicates)}."
+            )
+
+    def with_head(self, backbone: keras.Model, model: keras.Model | None) -> keras.Model:
+        dim = backbone.config.dim  # the maps' head is as wide, beside it, as the published one of dim 256
+        widths: dict[str, Any] = {"map_filters": (dim // 4, dim // 8), "map_widths": (2 * dim, dim // 2)}
+        made = RelationDetector(backbone, len(self.class_names), len(self.config.predicates), **widths)
+        if model is not None:
+            copy_heads(model, made, HEADS)
+        return made
+
+    @classmethod
+    def make(
+        cls, examples: RelatedObjects, options: SceneGraphOptions, changes: Mapping[str, Any], **fields: Any
+    ) -> Self:
+        config = dataclasses.asdict(options.base()) | dict(changes)
+        if fields.get("image_size") is not None:
+            config["image_size"] = fields["image_size"]
+        make: Any = RelTR
+        return cls(make(RelTR.config_class.from_json(config)), *names_of(examples), **fields)
+
+    @classmethod
+    def read_files(
+        cls,
+        paths: Sequence[Path],
+        columns: ColumnNames = None,
+        image_shape: tuple[int, int, int] = (800, 800, 3),
+        **fields: Any,
+    ) -> RelatedObjects:
+        """Images of that shape, or of the side `image_size`, their objects and relations."""
+        refuse_columns(columns, f"{cls.name!r} reads no tables: {cls.files}")
+        return read_relations(paths, *shape_and_preprocessing(image_shape, Canvas(), **fields))
+
+    @classmethod
+    def describe(cls, examples: RelatedObjects) -> str:
+        objects, relations = (sum(map(len, x)) for x in (examples.boxes, examples.relations))
+        return f"{len(examples.images):,} images with {objects:,} objects and {relations:,} relations"
+
+    @classmethod
+    def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
+        """A task with the weights of another one of this kind, which must know the examples' names."""
+        task = check_reads_images(task)
+        if not isinstance(task, cls):
+            raise ValueError(f"--from: expected {cls.start}, got a RUN of {task.name!r}")
+        return cls(task.model, **{**dataclasses.asdict(task.config), **fields})
+
+    @classmethod
+    def takes(cls, model: keras.Model) -> bool:
+        return isinstance(model, RelationDetector)
+
+    def __call__(self, batch: Any, training: bool = False) -> dict[str, tf.Tensor]:
+        """What the `RelationDetector` says of raw images, or of {"images": them}."""
+        images = batch["images"] if isinstance(batch, dict) else batch
+        return self.model(self.model_inputs(images), training=training)
+
+    def check_examples(self, examples: Any, /) -> RelatedObjects:
+        """Images with their sizes, boxes as parts of their sides, and names that the task knows."""
+        if not isinstance(examples, RelatedObjects):
+            images, *columns = as_columns(examples, "images", "boxes", "labels", "relations")
+            images = self.check_images(images)
+            if {len(images)} != set(map(len, columns)):
+                counts = ", ".join(f"{len(x)}" for x in (images, *columns))
+                raise ValueError(f"examples: expected four columns of one length, got {counts}")
+            for column, name in zip(columns, ("boxes", "labels", "relations"), strict=True):
+                check_column(column, name, not_texts if name == "labels" else not_list)
+            sizes = sizes_of(images)
+            places = [f"image {row}" for row in range(len(images))]
+            columns[0] = [[*map(list, boxes)] for boxes in columns[0]]
+            found = checked_relations(list(zip(places, *columns, strict=True)), sizes)
+            examples = RelatedObjects(images, sizes, *found)
+        if not len(examples.images):
+            raise ValueError("`images` must not be empty.")
+        names, predicates = names_of(examples)
+        for argument, known, given in (
+            ("labels", self.class_names, names),
+            ("relations", self.predicates, predicates),
+        ):
+            if unknown := sorted(set(given) - set(known)):
+                raise ValueError(f"`{argument}` must be among {known}; {unknown[0]!r} is not.")
+        config = self.model.backbone.config
+        refuse_many("boxes", map(len, examples.labels), config.num_queries)
+        refuse_many("relations", map(len, examples.relations), config.num_triplets)
+        return examples
+
+    def batches(
+        self, examples: RelatedObjects, training: SceneGraphTraining, is_validation: bool = False
+    ) -> CanvasBatches:
+        number = {name: place for place, name in enumerate(self.class_names)}
+        place_of = {name: place for place, name in enumerate(self.predicates)}
+        classes = [[number[name] for name in names] for names in examples.labels]
+        relations = [[(s, place_of[p], o) for s, p, o in each] for each in examples.relations]
+        targets = relation_targets(examples.boxes, classes, relations)
+        places = (self.preprocessing, self.image_shape, training, is_validation)
+        return canvas_batches(examples, targets, *places, are_objects=True)
+
+    def relate(self, images: tf.Tensor, sizes: tf.Tensor) -> dict[str, tf.Tensor]:
+        """All triplets of raw images of the model's size (B, H, W, C), whose own `sizes` are (B, 2): the
+        boxes (B, T, 4) in their own pixels, the numbers of the names and the scores (B, T), the surest first.
+        """
+        outputs = self.model(self.preprocessing.inputs(images, sizes), training=False)
+        scale = tf.cast(tf.gather(sizes, [1, 0, 1, 0], axis=1), tf.float32)[:, None]
+        found, scores = {}, tf.constant(1.0)
+        for part in (*PLACES, "predicate"):
+            probabilities = self.model.probabilities(outputs[f"{part}_logits"])
+            found[f"{part}s"] = tf.argmax(probabilities, axis=-1)
+            scores *= tf.reduce_max(probabilities, axis=-1)
+        for place in PLACES:
+            corners = corners_of(tf.cast(outputs[f"{place}_boxes"], tf.float32))
+            found[f"{place}_boxes"] = tf.clip_by_value(corners, 0.0, 1.0) * scale
+        scores, order = tf.math.top_k(scores, scores.shape[1])
+        return {name: tf.gather(x, order, batch_dims=1) for name, x in found.items()} | {"scores": scores}
+
+    def predict(
+        self,
+        images: Any,
+        threshold: float | None = None,
+        draw: Pictures | None = None,
+        batch_size: int = 16,
+    ) -> list[dict[str, Any]]:
+        """The triplets of each image of a score of `threshold`, by default the configuration's, and above.
+
+        With `draw`, a folder, pictures with the graphs over them are written there, or to a file for each.
+        """
+        threshold = self.config.threshold if threshold is None else threshold
+        images, found = listed(listed_images(images)), []
+        for answer in self.ask(images, batch_size):
+            count = int(np.sum(answer["scores"] >= threshold))
+            found.append({name: answer[name][:count] for name in PARTS})
+        if draw is not None:
+            draw_graphs(images, found, self.class_names, draw)
+        return found
+
+    def as_line(self, answer: dict[str, Any]) -> str:
+        digits = {"subject_boxes": 2, "object_boxes": 2, "scores": 4}
+        rounded = {
+            name: np.round(np.asarray(values, "float64"), digits[name]).tolist() if name in digits else values
+            for name, values in answer.items()
+        }
+        return json.dumps(rounded, ensure_ascii=False)
+
+    def measure(self, examples: RelatedObjects) -> dict[str, Any]:
+        """The recall of relations, from 0 to 100, as `relation_recall` has it."""
+        return relation_recall(examples, self.predict(sized(examples), 0.0))
+
+    def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
+        if os.fspath(path).lower().endswith((".json", ".jsonl", ".jsonl.gz", ".jsonl.xz")):
+            refuse_columns(columns, f"{self.name!r} reads no tables: {self.files}")
+            return ((picture.source, picture.place) for picture in related_in(os.fspath(path)))
+        return super().read_inputs(path, columns)
+
+    def signature(self) -> Signature:
+        """All triplets that the model gives, of scores down to 0: the caller chooses."""
+        answers = {"kind": "triplets", "labels": self.class_names, "predicates": self.predicates}
+        return self.signature_of(lambda inputs: self.relate(**inputs), answers)
+
+    def describe_model(self) -> dict[str, Any]:
+        return describe_backbone(self.model.backbone)
+
+    @classmethod
+    def load_parts(cls, folder: pathlib.Path, config: SceneGraphConfig, model: dict[str, Any]) -> Self:
+        return cls(make_backbone(model), **dataclasses.asdict(config))
+
+
+def names_of(examples: RelatedObjects) -> tuple[list[str], list[str]]:
+    """The names of the classes of examples and their predicates, each in order."""
+    names = {name for each in examples.labels for name in each}
+    return sorted(names), sorted({predicate for each in examples.relations for _, predicate, _ in each})
