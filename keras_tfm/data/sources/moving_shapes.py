@@ -143,7 +143,7 @@ def segmented_clips(
     masks, labels = [], []
     for scene in scenes:
         shown = np.moveaxis(scene.masks, 1, 0)  # (M, T, H, W)
-        is_seen = shown.any(axis=(1, 2, 3))
+        is_seen = shown.reshape(len(shown), -1).any(axis=1)  # (M,)
         masks.append(shown[is_seen])
         labels.append([name.split()[0] for name, each in zip(scene.names, is_seen, strict=True) if each])
     return np.stack([scene.frames for scene in scenes]), masks, labels
@@ -157,7 +157,8 @@ def write_segmented_clips(folder: str | os.PathLike, count: int, **options: Any)
 
     from keras_tfm.data.sources.run_lengths import packed
 
-    videos, annotations = [], []
+    videos: list[dict] = []
+    annotations: list[dict] = []
     for number, (frames, masks, labels) in enumerate(zip(*segmented_clips(count, **options), strict=True)):
         names = [f"{number:04}/{place:05}.png" for place in range(len(frames))]
         videos.append({"id": number, "file_names": names, "height": SIDE, "width": SIDE})
