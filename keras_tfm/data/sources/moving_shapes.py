@@ -143,9 +143,9 @@ def segmented_clips(
     masks, labels = [], []
     for scene in scenes:
         shown = np.moveaxis(scene.masks, 1, 0)  # (M, T, H, W)
-        is_seen = shown.reshape(len(shown), -1).any(axis=1)  # (M,)
-        masks.append(shown[is_seen])
-        labels.append([name.split()[0] for name, each in zip(scene.names, is_seen, strict=True) if each])
+        seen = np.flatnonzero(shown.reshape(len(shown), -1).any(axis=1))
+        masks.append(shown[seen])
+        labels.append([scene.names[place].split()[0] for place in seen])
     return np.stack([scene.frames for scene in scenes]), masks, labels
 
 
