@@ -16,7 +16,7 @@ from keras_tfm.layers.blocks import Residual
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.grid import to_map
-from keras_tfm.layers.masks import in_float32
+from keras_tfm.layers.masks import in_float32, masked_softmax
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import flatten_map
 
@@ -148,7 +148,7 @@ class GlobalContext(SameShape):
     def call(self, x):
         """(B, height, width, D) -> (B, height, width, D)."""
         cells = flatten_map(x)  # (B, N, D)
-        weights = ops.softmax(in_float32(self.score(cells)), axis=1)  # (B, N, 1)
+        weights = masked_softmax(self.score(cells)[..., 0])[..., None]  # (B, N, 1)
         mean = ops.sum(ops.cast(weights, cells.dtype) * cells, axis=1)  # (B, D)
         return x * ops.sigmoid(self.gate(self.hidden(mean)))[:, None, None]
 

@@ -335,7 +335,10 @@ class ImageGenerator(TrainableTask):
         guidance: float | None = None,
         batch_size: int = 16,
         draw: Pictures | None = None,
-        **writing: Any,
+        complete: Any = None,
+        temperature: float | None = None,
+        top_k: int | None = None,
+        top_p: float | None = None,
     ) -> list[dict[str, Any]]:
         """A picture for each line, which names its class, or is its text; of a model of neither any line
         makes one.
@@ -346,6 +349,7 @@ class ImageGenerator(TrainableTask):
         lines = self.answerable(lines, batch_size)
         files = None if draw is None else new_pictures(lines, draw)
         answers: list[dict[str, Any]] = []
+        writing = {"complete": complete, "temperature": temperature, "top_k": top_k, "top_p": top_p}
         made = self._made(len(lines), self._of_lines(lines), seed, steps, guidance, batch_size, **writing)
         for pictures in made:
             for picture in pictures:

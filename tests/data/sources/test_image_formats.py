@@ -96,7 +96,7 @@ KINDS = {
 def test_kinds_are_read_as_by_pillow_wherever_they_are_decoded(name):
     data = KINDS[name]
     expected = np.asarray(PIL.Image.open(io.BytesIO(data)).convert("RGB"))
-    trained = decoded_or_problem(data, expected.shape, Preprocessing())
+    trained = decoded_or_problem(data, lambda x: Preprocessing().decoded(x, *expected.shape))
     assert not isinstance(trained, str), trained
     np.testing.assert_array_equal(trained, expected)
     np.testing.assert_array_equal(in_graph(data), expected)
@@ -149,7 +149,8 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_refused_is_named_in_training_and_in_serving(name):
     data, problem = REFUSED[name]
-    assert decoded_or_problem(data, (4, 4, 3), Preprocessing()).startswith(problem)
+    found = decoded_or_problem(data, lambda x: Preprocessing().decoded(x, 4, 4, 3))
+    assert isinstance(found, str) and found.startswith(problem)
     (refused,) = Images(None, (4, 4, 3), "bilinear", 1.0, False).read([data])
     assert isinstance(refused, Refused) and str(refused).startswith(problem) and "\n" not in str(refused)
 

@@ -185,7 +185,8 @@ def test_what_is_broken_is_told_by_its_header_or_by_decoding():
         assert image_headers.problem_of(data) == image_headers.NOT_WHOLE
     for data in (jpeg[:-30], encoded(SMOOTH)[:-40], FORMATS["WebP"][:60]):
         assert image_headers.problem_of(data) is None
-        assert image_files.decoded_or_problem(data, (4, 4, 3), Preprocessing()) == image_headers.NOT_WHOLE
+        found = image_files.decoded_or_problem(data, lambda x: Preprocessing().decoded(x, 4, 4, 3))
+        assert isinstance(found, str) and found == image_headers.NOT_WHOLE
 
 
 def test_broken_images_are_left_out_and_counted(tmp_path, capsys):

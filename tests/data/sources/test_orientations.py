@@ -69,7 +69,7 @@ def test_images_are_turned_as_by_pillow_wherever_they_are_decoded(orientation, k
     data = encoded(stored, kind, exif_of(orientation, order, others))
     upright = np.asarray(PIL.ImageOps.exif_transpose(PIL.Image.open(io.BytesIO(data))).convert("RGB"))
     assert size_in(data) == upright.shape[:2]
-    trained = decoded_or_problem(data, upright.shape, Preprocessing())
+    trained = decoded_or_problem(data, lambda x: Preprocessing().decoded(x, *upright.shape))
     exported = in_graph(data).numpy()
     served = Images(None, upright.shape, "bilinear", 1.0, False).row(data)
     np.testing.assert_array_equal(trained, exported)
