@@ -114,7 +114,7 @@ def test_draw_digits(example, capsys, tmp_path):
 @pytest.mark.slow
 def test_segment_moving_shapes(example, tmp_path):
     main = example("segment_moving_shapes").main
-    measures = main(tmp_path / "run", minutes=None, count=32, tested=4, epochs=1)
+    measures = main(tmp_path / "run", minutes=None, count=32, tested=4, epochs=1, warmup_steps=1)
     assert measures.keys() >= {"ap", "ap50", "ap75"} and measures["videos"] == 4
 
 

@@ -181,6 +181,7 @@ def test_a_saved_model_answers_files(task, tmp_path):
 def test_the_command_trains_and_draws(tmp_path, capsys):
     write_segmented_clips(tmp_path / "made", count=8, num_frames=2)
     small = {name: value for name, value in SMALL.items() if name not in ("num_channels", "num_frames")}
+    small["num_queries"] = 8  # four objects in each of two frames
     (tmp_path / "small.json").write_text(json.dumps(small), "utf-8")
     data, out = ["--data", str(tmp_path / "made" / "instances.json")], str(tmp_path / "run")
     options = ["--config", str(tmp_path / "small.json"), "--num-frames", "2", "--epochs", "1"]
