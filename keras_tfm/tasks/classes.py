@@ -21,7 +21,7 @@ from keras_tfm.tasks.baselines import Baselines, of_classes
 from keras_tfm.tasks.class_weights import class_weights
 from keras_tfm.tasks.images.image_families import ImageOptions
 from keras_tfm.tasks.judgements import Judgements, judged_classes
-from keras_tfm.tasks.learning import rows_of
+from keras_tfm.tasks.learning import rows_of, with_side
 from keras_tfm.tasks.measures import cross_entropy
 from keras_tfm.tasks.media import MediaTask
 from keras_tfm.tasks.records import records_of
@@ -285,9 +285,7 @@ class VisualClassifyingTask(ClassifyingTask):
         changes: Mapping[str, Any],
         **fields: Any,
     ) -> Self:
-        if fields.get("image_size") is not None:
-            changes = {**changes, "image_size": fields["image_size"]}
-        return super().make(examples, options, changes, **fields)
+        return super().make(examples, options, with_side(changes, fields), **fields)
 
     def batches(
         self, examples: tuple[Any, np.ndarray], training: Any, is_validation: bool = False

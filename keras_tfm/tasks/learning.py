@@ -58,6 +58,12 @@ class ModelOptions(Config):
         return None
 
 
+def with_side(changes: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+    """`changes` of a model's configuration, with the `image_size` of a task's `fields` if they have one."""
+    side = fields.get("image_size")
+    return dict(changes) if side is None else {**changes, "image_size": side}
+
+
 def family_among(families: Mapping[str, Any], name: str, fields: Iterable[str], decodes: bool = False) -> Any:
     """The class that `families` has by its `name` on the command line, or a plugin's, whose
     configuration must have these `fields`, and which decodes step by step or does not; ValueError for others.

@@ -98,6 +98,7 @@ def checked_objects(picture: Picture, header: Header) -> Checked | str:
 
 
 def as_array(boxes: Sequence) -> np.ndarray:
+    """Boxes as an array (M, 4), also where there are none."""
     return np.array(boxes, "float32").reshape(-1, 4)
 
 

@@ -6,8 +6,10 @@ The model reads an image whole, on a canvas of its own size; answers are in pixe
 import abc
 import dataclasses
 import json
+import os
+import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import keras
 import numpy as np
@@ -18,6 +20,7 @@ from keras_tfm.data.batches.canvas import CanvasBatches
 from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.image_files import ImageFiles
+from keras_tfm.data.sources.lines import Inputs
 from keras_tfm.tasks.images.decoded import ImagesOnCanvas, Sized, listed_images, own_size
 from keras_tfm.tasks.images.image_task import (
     ImageTask,
@@ -26,8 +29,8 @@ from keras_tfm.tasks.images.image_task import (
     preprocessing_in,
     with_image_size,
 )
-from keras_tfm.tasks.signatures import Signature
-from keras_tfm.tasks.task import load_any
+from keras_tfm.tasks.signatures import ColumnNames, Signature
+from keras_tfm.tasks.task import load_any, make_backbone, refuse_columns
 from keras_tfm.tasks.task_folder import is_task_folder
 from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.training.folder import Path
@@ -42,6 +45,7 @@ class CanvasTask(ImageTask, FineTunedTask):
     digits = 2
     held_out = HeldOut(0.1)
     gives_new_heads = True
+    annotations: ClassVar[Any]  # a function of the path of a file: the pictures that it annotates
     config: Any
 
     def __init__(self, backbone: keras.Model, class_names: Sequence[str], **fields: Any):
@@ -64,9 +68,26 @@ class CanvasTask(ImageTask, FineTunedTask):
         self.model = model if model and resized is old else self.with_head(resized, model)
         self.take_images(self.model.backbone)
 
+    @classmethod
+    def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
+        """A task with the other's weights and its configuration, in which `fields` are replaced."""
+        if not isinstance(task, cls):
+            raise ValueError(f"--from: expected a {cls.name!r} task, got a {task.name!r} one")
+        return cls(task.model, **{**dataclasses.asdict(task.config), **fields})
+
+    @classmethod
+    def load_parts(cls, folder: pathlib.Path, config: Any, model: dict[str, Any]) -> Self:
+        return cls(make_backbone(model), **dataclasses.asdict(config))
+
     @abc.abstractmethod
     def with_head(self, backbone: keras.Model, model: keras.Model | None) -> keras.Model:
         """The `backbone` with a head of the task's classes: fresh, or with the weights of a `model`'s."""
+
+    def __call__(self, batch: Any, training: bool = False) -> Any:
+        """What the model gives for raw images, or for {"images": them}."""
+        images = batch["images"] if isinstance(batch, dict) else batch
+        inputs = self.model_inputs(images)
+        return self.model({name: inputs[name] for name in self.model.input}, training=training)
 
     def objective(self, training: Any) -> dict[str, Any]:
         return {"loss": self.model.loss_of_training()}
@@ -106,6 +127,13 @@ class CanvasTask(ImageTask, FineTunedTask):
     def file_fields(self) -> dict[str, Any]:
         return {"image_shape": self.image_shape, **dataclasses.asdict(self.preprocessing)}
 
+    def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
+        path = os.fspath(path)
+        if not path.lower().endswith((".json", ".jsonl", ".jsonl.gz", ".jsonl.xz")):
+            return super().read_inputs(path, columns)
+        refuse_columns(columns, f"{self.name!r} reads no tables: {self.files}")
+        return ((picture.source, picture.place) for picture in type(self).annotations(path))
+
     def records(self, images: Any, /, *rest: Any, **options: Any) -> list[dict[str, Any]]:
         """ "answer", as `as_line` writes it: without masks; see `Task.records`."""
         task: Any = self
@@ -138,6 +166,21 @@ def canvas_batches(
         areas = training.least_area, most_area
         options |= {"seed": training.seed, "flips": training.flip, "areas": areas}
     return make(examples.images, examples.sizes, targets, canvas, shape, training.batch_size, **options)
+
+
+def surest(answer: Mapping[str, Any], least: float, names: Iterable[str]) -> dict[str, Any]:
+    """The answer, whose entries `names`, the surest first, keep what has a score of `least` or more."""
+    count = int(np.sum(answer["scores"] >= least))
+    return {**answer, **{name: answer[name][:count] for name in names}}
+
+
+def rounded_line(answer: Mapping[str, Any], digits: Mapping[str, int]) -> str:
+    """The answer as JSON, with as many `digits` behind the point as they say by name."""
+
+    def rounded(name: str, values: Any) -> Any:
+        return np.round(np.asarray(values, "float64"), digits[name]).tolist() if name in digits else values
+
+    return json.dumps({name: rounded(name, values) for name, values in answer.items()}, ensure_ascii=False)
 
 
 def distinct(names: Sequence[str]) -> tuple[str, ...]:

@@ -1,22 +1,17 @@
 """Detecting objects in images: a set of boxes, their names and scores, for each."""
 
 import dataclasses
-import json
-import os
-import pathlib
 import types
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Self
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from keras_tfm.configs import Between, FieldError, Option, Size
 from keras_tfm.data.batches.canvas import CanvasBatches
 from keras_tfm.data.batches.targets import object_targets
 from keras_tfm.data.sources.canvas import Canvas
-from keras_tfm.data.sources.lines import Inputs
 from keras_tfm.data.sources.objects import KINDS, Objects, checked_boxes, found_in, read_objects
 from keras_tfm.heads.boxes import corners_of
 from keras_tfm.heads.object_detector import ObjectDetector, ReferencedDetector, detector_around
@@ -31,18 +26,18 @@ from keras_tfm.tasks.images.canvas_task import (
     canvas_batches,
     distinct,
     refuse_many,
+    rounded_line,
     sized,
     sizes_of,
+    surest,
 )
 from keras_tfm.tasks.images.decoded import listed_images
 from keras_tfm.tasks.images.drawing import Pictures, draw_objects
 from keras_tfm.tasks.images.image_task import check_reads_images, shape_and_preprocessing
-from keras_tfm.tasks.learning import ModelOptions, family_among
+from keras_tfm.tasks.learning import ModelOptions, family_among, with_side
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import (
-    describe_backbone,
     label_entries,
-    make_backbone,
     refuse_columns,
 )
 from keras_tfm.training.folder import Path
@@ -140,6 +135,7 @@ class Detector(CanvasTask):
     given_weights = types.MappingProxyType({"learning_rate": 1e-4})
     optimizer_options = {"global_clipnorm": 0.1}  # Carion et al. 2020, appendix A.4
     model_options = DetectorOptions
+    annotations = staticmethod(found_in)
     config_class = DetectorConfig
     config: DetectorConfig
 
@@ -160,9 +156,7 @@ class Detector(CanvasTask):
     def make(
         cls, examples: Objects, options: DetectorOptions, changes: Mapping[str, Any], **fields: Any
     ) -> Self:
-        config = dataclasses.asdict(options.base()) | dict(changes)
-        if fields.get("image_size") is not None:
-            config["image_size"] = fields["image_size"]
+        config = dataclasses.asdict(options.base()) | with_side(changes, fields)
         names, family = names_of(examples), options.model_class
         if "num_classes" in config:  # of families that choose queries by their classes
             config["num_classes"] = len(names)
@@ -252,11 +246,6 @@ class Detector(CanvasTask):
             writers.append(preprocessor_writer(self.preprocessing, self.image_shape, kind))
         save_huggingface(self.model, folder, overwrite, label_entries(self.class_names), writers=writers)
 
-    def __call__(self, batch: Any, training: bool = False) -> dict[str, tf.Tensor]:
-        """Logits and boxes of raw images, or of {"images": them}."""
-        images = batch["images"] if isinstance(batch, dict) else batch
-        return self.model(self.model_inputs(images), training=training)
-
     def check_examples(self, examples: Any, /) -> Objects:
         """Images with their sizes, boxes as parts of their sides, and names that the task knows."""
         if not isinstance(examples, Objects):
@@ -325,41 +314,22 @@ class Detector(CanvasTask):
         threshold = self.config.threshold if threshold is None else threshold
         images, found = listed(listed_images(images)), []
         for answer in self.ask(images, batch_size):
-            count = int(np.sum(answer["scores"] >= threshold))
-            found.append({name: values[:count] for name, values in answer.items()})
+            found.append(surest(answer, threshold, answer))
         if draw is not None:
             draw_objects(images, found, self.class_names, draw)
         return found
 
     def as_line(self, answer: dict[str, Any]) -> str:
-        rounded = {
-            "boxes": np.round(answer["boxes"].astype("float64"), 2).tolist(),
-            "labels": answer["labels"],
-            "scores": np.round(answer["scores"].astype("float64"), 4).tolist(),
-        }
-        return json.dumps(rounded, ensure_ascii=False)
+        return rounded_line(answer, {"boxes": 2, "scores": 4})
 
     def measure(self, examples: Objects) -> dict[str, Any]:
         """COCO's average precision, from 0 to 100: "ap" over overlaps from 0.5 to 0.95, "ap50" and "ap75"."""
         return average_precision(examples, self.predict(sized(examples), 0.0))
 
-    def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
-        if os.fspath(path).lower().endswith((".json", ".jsonl", ".jsonl.gz", ".jsonl.xz")):
-            refuse_columns(columns, f"{self.name!r} reads no tables: {self.files}")
-            return ((picture.source, picture.place) for picture in found_in(os.fspath(path)))
-        return super().read_inputs(path, columns)
-
     def signature(self) -> Signature:
         """All objects that the model gives, of scores down to 0: the caller chooses."""
         answers = {"kind": "boxes", "labels": self.class_names}
         return self.signature_of(lambda inputs: self.detect(**inputs), answers)
-
-    def describe_model(self) -> dict[str, Any]:
-        return describe_backbone(self.model.backbone)
-
-    @classmethod
-    def load_parts(cls, folder: pathlib.Path, config: DetectorConfig, model: dict[str, Any]) -> Self:
-        return cls(make_backbone(model), **dataclasses.asdict(config))
 
 
 def names_of(examples: Objects) -> list[str]:

@@ -26,6 +26,7 @@ from keras_tfm.tasks.images.identity_measures import retrieval
 from keras_tfm.tasks.images.image_encoder import ImageEncoder
 from keras_tfm.tasks.images.image_families import FAMILIES, ImageOptions
 from keras_tfm.tasks.images.image_task import ImageTask, image_shape_of, shape_and_preprocessing
+from keras_tfm.tasks.learning import with_side
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import load_any, make_backbone
 from keras_tfm.tasks.trainable import FineTunedTask
@@ -144,8 +145,7 @@ class IdentityMatcher(ImageTask, FineTunedTask):
     def make(
         cls, examples: Identities, options: IdentityOptions, changes: Mapping[str, Any], **fields: Any
     ) -> Self:
-        if fields.get("image_size") is not None:
-            changes = {**changes, "image_size": fields["image_size"]}
+        changes = with_side(changes, fields)
         if options.camera_vectors:
             fields["cameras"] = np.unique(examples[2])
             changes = {**changes, "num_cameras": len(fields["cameras"])}

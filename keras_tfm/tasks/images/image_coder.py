@@ -31,6 +31,7 @@ from keras_tfm.tasks.images.image_task import (
     with_image_size,
 )
 from keras_tfm.tasks.images.likeness import likeness
+from keras_tfm.tasks.learning import with_side
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Signature
 from keras_tfm.tasks.task import make_backbone
 from keras_tfm.tasks.trainable import TrainableTask
@@ -91,9 +92,7 @@ class ImageCoder(ImageTask, TrainableTask):
 
     @classmethod
     def make(cls, examples: Any, options: CoderOptions, changes: Mapping[str, Any], **fields: Any) -> Self:
-        config, family = vars(options.base()) | dict(changes), options.model_class
-        if fields.get("image_size") is not None:
-            config["image_size"] = fields["image_size"]
+        config, family = vars(options.base()) | with_side(changes, fields), options.model_class
         task = cls(family(family.config_class.from_json(config)), **fields)
         size = "{} x {} pixels".format(*task.image_shape)
         grid = "{} x {} of {:,} codes".format(*task.model.grid, task.model.num_codes)

@@ -45,7 +45,7 @@ from keras_tfm.tasks.images.image_task import (
     shape_and_preprocessing,
     with_image_size,
 )
-from keras_tfm.tasks.learning import columns_of
+from keras_tfm.tasks.learning import columns_of, with_side
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import load_any, make_backbone
 from keras_tfm.tasks.trainable import TrainableTask
@@ -112,7 +112,7 @@ class ImageGenerator(TrainableTask):
     ) -> Self:
         if options.writes and (writer := writer_class()) is not cls:
             return writer.make(examples, options, changes, **fields)
-        config = dataclasses.asdict(options.base()) | dict(changes)
+        config = dataclasses.asdict(options.base()) | with_side(changes, fields)
         names: tuple[str, ...] = ()
         tokenizer = None
         if options.reads_texts:
@@ -122,8 +122,6 @@ class ImageGenerator(TrainableTask):
         else:
             names = classes_of(examples)
             config["num_classes"] = len(names)
-        if fields.get("image_size") is not None:
-            config["image_size"] = fields["image_size"]
         family = options.model_class
         backbone = family(family.config_class.from_json(config))
         task = cls(backbone, tokenizer=tokenizer, class_names=names, **fields)

@@ -24,7 +24,7 @@ from keras_tfm.tasks.images.image_task import (
     with_image_size,
 )
 from keras_tfm.tasks.images.pretraining import METHODS, ImagePretrainerConfig, PretrainImagesTraining
-from keras_tfm.tasks.learning import columns_of
+from keras_tfm.tasks.learning import columns_of, with_side
 from keras_tfm.tasks.pretraining import PretrainingTask
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import make_backbone
@@ -93,8 +93,7 @@ class ImagePretrainer(ImageTask, PretrainingTask):
         cls, examples: Any, options: PretrainerOptions, changes: Mapping[str, Any], **fields: Any
     ) -> Self:
         config = ImagePretrainerConfig(**fields)
-        if config.image_size is not None:
-            changes = {**changes, "image_size": config.image_size}
+        changes = with_side(changes, fields)
         family = NEEDED.get(config.method)
         if family not in (None, options.family):
             raise ValueError(f"--method {config.method} needs --family {family}; it is {options.family!r}.")

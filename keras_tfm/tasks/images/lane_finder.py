@@ -1,9 +1,6 @@
 """Finding lanes in images of roads: a set of curves, by an `LSTR`."""
 
 import dataclasses
-import json
-import os
-import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Self
 
@@ -15,21 +12,28 @@ from keras_tfm.configs import Between, Option, Size
 from keras_tfm.data.batches.lanes import LaneBatches, lane_targets
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.lanes import NOT_THERE, Lanes, checked_lanes, pictures_in, read_lanes
-from keras_tfm.data.sources.lines import Inputs
 from keras_tfm.heads.lanes import LaneDetector, lane_points
 from keras_tfm.models import LSTR
 from keras_tfm.models.detection.lstr import LSTRConfig
 from keras_tfm.serving.examples import as_columns, listed
 from keras_tfm.tasks.baselines import Baselines
-from keras_tfm.tasks.images.canvas_task import CanvasTask, canvas_batches, refuse_many, sized, sizes_of
+from keras_tfm.tasks.images.canvas_task import (
+    CanvasTask,
+    canvas_batches,
+    refuse_many,
+    rounded_line,
+    sized,
+    sizes_of,
+    surest,
+)
 from keras_tfm.tasks.images.decoded import listed_images
 from keras_tfm.tasks.images.detector import Score
 from keras_tfm.tasks.images.drawing import Pictures, draw_lanes
 from keras_tfm.tasks.images.image_task import shape_and_preprocessing
 from keras_tfm.tasks.images.lane_measures import lane_measures, mean_accuracy
-from keras_tfm.tasks.learning import ModelOptions
+from keras_tfm.tasks.learning import ModelOptions, with_side
 from keras_tfm.tasks.signatures import ColumnNames, Signature
-from keras_tfm.tasks.task import describe_backbone, make_backbone, refuse_columns
+from keras_tfm.tasks.task import refuse_columns
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import ImagesInBatch, LeastArea, PartlyTrained
 
@@ -104,6 +108,7 @@ class LaneFinder(CanvasTask):
     )
     optimizer_options = {"global_clipnorm": 0.1}  # of a pole near a point the gradient is large
     model_options = LaneOptions
+    annotations = staticmethod(pictures_in)
     config_class = LaneFinderConfig
     config: LaneFinderConfig
 
@@ -119,9 +124,7 @@ class LaneFinder(CanvasTask):
 
     @classmethod
     def make(cls, examples: Lanes, options: LaneOptions, changes: Mapping[str, Any], **fields: Any) -> Self:
-        config = dataclasses.asdict(options.base()) | dict(changes)
-        if fields.get("image_size") is not None:
-            config["image_size"] = fields["image_size"]
+        config = dataclasses.asdict(options.base()) | with_side(changes, fields)
         fields.setdefault("heights", max(examples.heights, key=len))
         return cls(LSTR(LSTRConfig.from_json(config)), **fields)
 
@@ -142,20 +145,8 @@ class LaneFinder(CanvasTask):
         return f"{len(examples.images):,} images with {sum(map(len, examples.lanes)):,} lanes"
 
     @classmethod
-    def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
-        """A task with the other's weights and its configuration, in which `fields` are replaced."""
-        if not isinstance(task, cls):
-            raise ValueError(f"--from: expected a {cls.name!r} task, got a {task.name!r} one")
-        return cls(task.model, **{**dataclasses.asdict(task.config), **fields})
-
-    @classmethod
     def takes(cls, model: keras.Model) -> bool:
         return isinstance(model, LaneDetector)
-
-    def __call__(self, batch: Any, training: bool = False) -> dict[str, tf.Tensor]:
-        """Logits and curves of raw images, or of {"images": them}."""
-        images = batch["images"] if isinstance(batch, dict) else batch
-        return self.model(self.model_inputs(images), training=training)
 
     def check_examples(self, examples: Any, /) -> Lanes:
         """Images with their sizes, heights and lanes as parts of their sides."""
@@ -221,17 +212,11 @@ class LaneFinder(CanvasTask):
     def _surest(self, images: Any, threshold: float | None, batch_size: int) -> list[dict[str, Any]]:
         """The answers for the lanes that score `threshold` or more."""
         least = self.config.threshold if threshold is None else threshold
-        found = self.ask(images, batch_size)
-        for answer in found:
-            count = int(np.sum(answer["scores"] >= least))
-            answer |= {name: answer[name][:count] for name in ("lanes", "scores", "curves")}
-        return found
+        names = "lanes", "scores", "curves"
+        return [surest(answer, least, names) for answer in self.ask(images, batch_size)]
 
     def as_line(self, answer: dict[str, Any]) -> str:
-        digits = {"lanes": 2, "h_samples": 2, "scores": 4}
-        return json.dumps(
-            {name: np.round(answer[name].astype("float64"), count).tolist() for name, count in digits.items()}
-        )
+        return rounded_line(answer, {"lanes": 2, "h_samples": 2, "scores": 4})
 
     def measure(self, examples: Lanes) -> dict[str, Any]:
         """TuSimple's "accuracy", "fp" and "fn", from 0 to 100; see `lane_measures`."""
@@ -242,19 +227,6 @@ class LaneFinder(CanvasTask):
         ]
         return lane_measures(examples, points)
 
-    def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
-        if os.fspath(path).lower().endswith((".json", ".jsonl", ".jsonl.gz", ".jsonl.xz")):
-            refuse_columns(columns, f"{self.name!r} reads no tables: {self.files}")
-            return ((picture.source, picture.place) for picture in pictures_in(os.fspath(path)))
-        return super().read_inputs(path, columns)
-
     def signature(self) -> Signature:
         """All lanes that the model gives, of scores down to 0: the caller chooses."""
         return self.signature_of(lambda inputs: self.find(**inputs), {"kind": "arrays"})
-
-    def describe_model(self) -> dict[str, Any]:
-        return describe_backbone(self.model.backbone)
-
-    @classmethod
-    def load_parts(cls, folder: pathlib.Path, config: LaneFinderConfig, model: dict[str, Any]) -> Self:
-        return cls(make_backbone(model), **dataclasses.asdict(config))

@@ -1,21 +1,16 @@
 """Generating scene graphs: which objects an image shows, and how they are related."""
 
 import dataclasses
-import json
-import os
-import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Self
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from keras_tfm.configs import Option, Size
 from keras_tfm.data.batches.canvas import CanvasBatches
 from keras_tfm.data.batches.targets import relation_targets
 from keras_tfm.data.sources.canvas import Canvas
-from keras_tfm.data.sources.lines import Inputs
 from keras_tfm.data.sources.relations import (
     KINDS,
     RelatedObjects,
@@ -28,16 +23,24 @@ from keras_tfm.heads.relation_detector import PLACES, RelationDetector
 from keras_tfm.models import RelTR
 from keras_tfm.models.detection.base import SetDetectorConfig
 from keras_tfm.serving.examples import as_columns, check_column, listed, not_list, not_texts
-from keras_tfm.tasks.images.canvas_task import CanvasTask, canvas_batches, refuse_many, sized, sizes_of
+from keras_tfm.tasks.images.canvas_task import (
+    CanvasTask,
+    canvas_batches,
+    refuse_many,
+    rounded_line,
+    sized,
+    sizes_of,
+    surest,
+)
 from keras_tfm.tasks.images.decoded import listed_images
 from keras_tfm.tasks.images.detector import DetectorConfig, copy_heads
 from keras_tfm.tasks.images.drawing import Pictures
 from keras_tfm.tasks.images.graph_drawing import draw_graphs
-from keras_tfm.tasks.images.image_task import check_reads_images, shape_and_preprocessing
+from keras_tfm.tasks.images.image_task import shape_and_preprocessing
 from keras_tfm.tasks.images.relation_recall import relation_recall
-from keras_tfm.tasks.learning import ModelOptions
+from keras_tfm.tasks.learning import ModelOptions, with_side
 from keras_tfm.tasks.signatures import ColumnNames, Signature
-from keras_tfm.tasks.task import describe_backbone, make_backbone, refuse_columns
+from keras_tfm.tasks.task import refuse_columns
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import ImagesInBatch, LeastArea, PartlyTrained
 
@@ -115,6 +118,7 @@ class SceneGraphGenerator(CanvasTask):
     )
     optimizer_options = {"global_clipnorm": 1.0}
     model_options = SceneGraphOptions
+    annotations = staticmethod(related_in)
     config_class = SceneGraphConfig
     config: SceneGraphConfig
 
@@ -141,9 +145,7 @@ class SceneGraphGenerator(CanvasTask):
     def make(
         cls, examples: RelatedObjects, options: SceneGraphOptions, changes: Mapping[str, Any], **fields: Any
     ) -> Self:
-        config = dataclasses.asdict(options.base()) | dict(changes)
-        if fields.get("image_size") is not None:
-            config["image_size"] = fields["image_size"]
+        config = dataclasses.asdict(options.base()) | with_side(changes, fields)
         make: Any = RelTR
         return cls(make(RelTR.config_class.from_json(config)), *names_of(examples), **fields)
 
@@ -165,21 +167,8 @@ class SceneGraphGenerator(CanvasTask):
         return f"{len(examples.images):,} images with {objects:,} objects and {relations:,} relations"
 
     @classmethod
-    def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
-        """A task with the weights of another one of this kind, which must know the examples' names."""
-        task = check_reads_images(task)
-        if not isinstance(task, cls):
-            raise ValueError(f"--from: expected {cls.start}, got a RUN of {task.name!r}")
-        return cls(task.model, **{**dataclasses.asdict(task.config), **fields})
-
-    @classmethod
     def takes(cls, model: keras.Model) -> bool:
         return isinstance(model, RelationDetector)
-
-    def __call__(self, batch: Any, training: bool = False) -> dict[str, tf.Tensor]:
-        """What the `RelationDetector` says of raw images, or of {"images": them}."""
-        images = batch["images"] if isinstance(batch, dict) else batch
-        return self.model(self.model_inputs(images), training=training)
 
     def check_examples(self, examples: Any, /) -> RelatedObjects:
         """Images with their sizes, boxes as parts of their sides, and names that the task knows."""
@@ -252,41 +241,22 @@ class SceneGraphGenerator(CanvasTask):
         threshold = self.config.threshold if threshold is None else threshold
         images, found = listed(listed_images(images)), []
         for answer in self.ask(images, batch_size):
-            count = int(np.sum(answer["scores"] >= threshold))
-            found.append({name: answer[name][:count] for name in PARTS})
+            found.append(surest({name: answer[name] for name in PARTS}, threshold, PARTS))
         if draw is not None:
             draw_graphs(images, found, self.class_names, draw)
         return found
 
     def as_line(self, answer: dict[str, Any]) -> str:
-        digits = {"subject_boxes": 2, "object_boxes": 2, "scores": 4}
-        rounded = {
-            name: np.round(np.asarray(values, "float64"), digits[name]).tolist() if name in digits else values
-            for name, values in answer.items()
-        }
-        return json.dumps(rounded, ensure_ascii=False)
+        return rounded_line(answer, {"subject_boxes": 2, "object_boxes": 2, "scores": 4})
 
     def measure(self, examples: RelatedObjects) -> dict[str, Any]:
         """The recall of relations, from 0 to 100, as `relation_recall` has it."""
         return relation_recall(examples, self.predict(sized(examples), 0.0))
 
-    def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
-        if os.fspath(path).lower().endswith((".json", ".jsonl", ".jsonl.gz", ".jsonl.xz")):
-            refuse_columns(columns, f"{self.name!r} reads no tables: {self.files}")
-            return ((picture.source, picture.place) for picture in related_in(os.fspath(path)))
-        return super().read_inputs(path, columns)
-
     def signature(self) -> Signature:
         """All triplets that the model gives, of scores down to 0: the caller chooses."""
         answers = {"kind": "triplets", "labels": self.class_names, "predicates": self.predicates}
         return self.signature_of(lambda inputs: self.relate(**inputs), answers)
-
-    def describe_model(self) -> dict[str, Any]:
-        return describe_backbone(self.model.backbone)
-
-    @classmethod
-    def load_parts(cls, folder: pathlib.Path, config: SceneGraphConfig, model: dict[str, Any]) -> Self:
-        return cls(make_backbone(model), **dataclasses.asdict(config))
 
 
 def names_of(examples: RelatedObjects) -> tuple[list[str], list[str]]:

@@ -23,6 +23,7 @@ from keras_tfm.tasks.images.canvas_task import CanvasTask, distinct, sized
 from keras_tfm.tasks.images.decoded import listed_images
 from keras_tfm.tasks.images.drawing import Pictures
 from keras_tfm.tasks.images.image_task import check_reads_images, shape_and_preprocessing
+from keras_tfm.tasks.learning import with_side
 from keras_tfm.tasks.segmentation.config import (
     SegmentationTraining,
     SegmenterConfig,
@@ -109,8 +110,7 @@ class Segmenter(CanvasTask):
     def make(
         cls, examples: Any, options: SegmenterOptions, changes: Mapping[str, Any], **fields: Any
     ) -> Self:
-        if fields.get("image_size") is not None:
-            changes = {**changes, "image_size": fields["image_size"]}
+        changes = with_side(changes, fields)
         fields = with_classes(fields, examples)
         check_tells(head_class_of(options.model_class), fields["segments"])
         return cls(options.whole(changes, len(fields["class_names"])), **fields)
@@ -218,14 +218,6 @@ class Segmenter(CanvasTask):
             do_reduce_labels=self.config.ignored == 0,
         )
         save_huggingface(self.model, folder, overwrite, label_entries(self.class_names), writers=[writer])
-
-    def __call__(self, batch: Any, training: bool = False) -> Any:
-        """What the model gives, by default logits (B, rows, columns, classes), for raw images, or {"images":
-        them}.
-        """
-        images = batch["images"] if isinstance(batch, dict) else batch
-        inputs = self.model_inputs(images)
-        return self.model({name: inputs[name] for name in self.model.input}, training=training)
 
     def check_examples(self, examples: Any, /) -> Any:
         """Images with their sizes, and masks or segments of the task's classes."""

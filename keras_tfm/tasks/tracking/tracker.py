@@ -31,6 +31,7 @@ from keras_tfm.tasks.images.image_task import (
     shape_and_preprocessing,
     with_image_size,
 )
+from keras_tfm.tasks.learning import with_side
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import load_any, refuse_columns
 from keras_tfm.tasks.tracking.drawing import draw_tracks
@@ -99,9 +100,7 @@ class Tracker(FineTunedTask):
 
     @classmethod
     def make(cls, examples: Any, options: TrackerOptions, changes: Mapping[str, Any], **fields: Any) -> Self:
-        config = dataclasses.asdict(options.base()) | dict(changes)
-        if fields.get("image_size") is not None:
-            config["image_size"] = fields["image_size"]
+        config = dataclasses.asdict(options.base()) | with_side(changes, fields)
         family = options.model_class
         return cls(family(family.config_class.from_json(config)), **fields)
 

@@ -22,7 +22,7 @@ from keras_tfm.serving.examples import refuse_single
 from keras_tfm.tasks.baselines import Baselines
 from keras_tfm.tasks.images.drawing import Pictures, new_pictures, pillow
 from keras_tfm.tasks.images.likeness import WINDOW, likeness
-from keras_tfm.tasks.learning import ModelOptions
+from keras_tfm.tasks.learning import ModelOptions, with_side
 from keras_tfm.tasks.signatures import Signature
 from keras_tfm.tasks.task import load_any
 from keras_tfm.tasks.trainable import TrainableTask
@@ -132,9 +132,7 @@ class FrameTask(VideoTask, TrainableTask):
     @classmethod
     def make(cls, examples: Any, options: Any, changes: Mapping[str, Any], **fields: Any) -> Self:
         config, make = cls.config_class(**fields), options.model_class
-        values = vars(options.base()) | dict(changes)
-        if config.image_size is not None:
-            values["image_size"] = config.image_size
+        values = vars(options.base()) | with_side(changes, fields)
         model = make(make.config_class.from_json(values))
         for weight in model.get_layer(cls.last_layer).weights:
             weight.assign(tf.zeros_like(weight))

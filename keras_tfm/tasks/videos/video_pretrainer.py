@@ -17,7 +17,7 @@ from keras_tfm.data.sources.videos import FrameSpacing, VideoFiles
 from keras_tfm.heads.masked_autoencoder import MaskedVideoAutoencoder, patch_loss
 from keras_tfm.models import VideoMAE
 from keras_tfm.tasks.images.pretraining import DecoderWidth
-from keras_tfm.tasks.learning import columns_of
+from keras_tfm.tasks.learning import columns_of, with_side
 from keras_tfm.tasks.pretraining import PretrainingTask
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import make_backbone
@@ -104,8 +104,7 @@ class VideoPretrainer(VideoTask, PretrainingTask):
         cls, examples: Any, options: VideoPretrainerOptions, changes: Mapping[str, Any], **fields: Any
     ) -> Self:
         config = VideoPretrainerConfig(**fields)
-        if config.image_size is not None:
-            changes = {**changes, "image_size": config.image_size}
+        changes = with_side(changes, fields)
         return cls(options.model(changes), config)
 
     read_files = VideoTask.read_unlabelled

@@ -31,7 +31,7 @@ from keras_tfm.serving.examples import as_columns, check_column, listed, not_lis
 from keras_tfm.serving.video_files import Video, clip_of
 from keras_tfm.tasks.images.average_precision import mask_precision
 from keras_tfm.tasks.images.drawing import Pictures, new_pictures
-from keras_tfm.tasks.learning import ModelOptions
+from keras_tfm.tasks.learning import ModelOptions, with_side
 from keras_tfm.tasks.segmentation.drawing import OPACITY, colour_of
 from keras_tfm.tasks.segmentation.segments import instance_masks
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Signature
@@ -156,9 +156,7 @@ class VideoSegmenter(VideoTask, FineTunedTask):
         changes: Mapping[str, Any],
         **fields: Any,
     ) -> Self:
-        values = dataclasses.asdict(options.base()) | dict(changes)
-        if fields.get("image_size") is not None:
-            values["image_size"] = fields["image_size"]
+        values = dataclasses.asdict(options.base()) | with_side(changes, fields)
         return cls(VisTR(VisTR.config_class.from_json(values)), examples.segments.names, **fields)
 
     @classmethod
