@@ -22,11 +22,7 @@ from keras_tfm.data.sources.moving_shapes import segmented_clips
 from keras_tfm.models import VisTR
 from keras_tfm.tasks import VideoSegmenter
 
-# Maps of 1/4 and 1/8 of the frame's side, and four objects in each of four frames.
-CHANGES = {
-    "num_heads": 8, "num_queries": 16,
-    "backbone_config": {"stem_dim": 32, "dims": (32, 64), "depths": (1, 1), "block": "basic"},
-}  # fmt: skip
+CHANGES = {"num_queries": 16}  # four objects in each of four frames
 OPTIONS = {"epochs": 30, "batch_size": 16, "learning_rate": 1e-3, "warmup_steps": 100}
 
 

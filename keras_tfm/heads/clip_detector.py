@@ -46,7 +46,7 @@ class ClipSegmenter(SetPredictor):
     convolutions in time and space join what the frames of a track have found. `predictions` (B, Q, L
     (num_classes + 5) + rows columns) are as there.
 
-    >>> backbone = keras_tfm.models.VisTR.from_size("tiny", image_size=32, num_heads=8)
+    >>> backbone = keras_tfm.models.VisTR.from_size("tiny", image_size=32)
     >>> keras_tfm.heads.ClipSegmenter(backbone, num_classes=3, num_maps=2).output["masks"].shape
     (None, 24, 4, 4)
     """

@@ -77,16 +77,18 @@ class VisTR(ModelAroundBackbone):
         self.context = encoder.context
 
 
+# Maps of 1/4 and 1/8 of the frame's side: what moves in small frames is a few pixels wide.
+TWO_STAGES = {"stem_dim": 32, "dims": (32, 64), "depths": (1, 1), "block": "basic"}
 # Wang et al. 2021, section 4.2: clips of 36 frames of 540 x 300 pixels, 10 objects. tiny is this package's
 # own.
 VisTR.sizes = {
     "tiny": VisTRConfig(
-        **TINY | {"image_size": 64, "num_queries": 24},
+        **TINY | {"image_size": 64, "num_queries": 24, "backbone_config": TWO_STAGES},
         num_frames=4,
         dim=96,
         num_layers=2,
         num_decoder_layers=2,
-        num_heads=4,
+        num_heads=8,
         intermediate_dim=192,
         dropout=0.0,
     ),

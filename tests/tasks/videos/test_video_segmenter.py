@@ -12,7 +12,7 @@ from keras_tfm import serving, tasks
 from keras_tfm.cli import main
 from keras_tfm.data import SegmentedClipBatches, VideoFiles, VideoSegments, read_video_segments
 from keras_tfm.data.sources.moving_shapes import segmented_clips, write_segmented_clips
-from keras_tfm.models import ViViT
+from keras_tfm.models import VisTR, ViViT
 from keras_tfm.tasks import VideoSegmenter
 from keras_tfm.tasks.videos.video_segmenter import VideoSegmenterOptions
 
@@ -175,6 +175,12 @@ def test_a_saved_model_answers_files(task, tmp_path):
         np.testing.assert_allclose(found[name], answers[name], atol=1e-4)
     with pytest.raises(ValueError, match="'segment-videos' is exported as a SavedModel alone"):
         task.export(tmp_path / "other", format="onnx")
+
+
+def test_the_default_size_has_a_head():
+    """Its widths are multiples of the groups that the head's norms have."""
+    task = VideoSegmenter(VisTR(VideoSegmenterOptions(num_frames=2).base()), ["x", "y"])
+    assert task.most == 6
 
 
 @pytest.mark.slow
