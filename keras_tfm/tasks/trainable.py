@@ -120,7 +120,8 @@ class TrainableTask(LearningTask):
                     **keeping,
                     change=self.change_of(training),
                 )
-            warmup_steps = training.warmup(epochs.num_batches)
+            # Within a time limit a tenth of the time is the warm-up, if it has not ended by its steps.
+            warmup_steps = training.warmup(epochs.num_batches) if training.minutes is None else 0
             self.reached = Reached(done.steps, epochs.num_batches, warmup_steps) if done.steps else None
             return history
 

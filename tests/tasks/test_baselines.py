@@ -84,6 +84,14 @@ def test_a_training_that_stopped_early_says_so(reached, said):
     assert said is None or re.search(said, remark.text)
 
 
+@pytest.mark.parametrize(("minutes", "said"), [(None, True), (9.0, False)])
+def test_a_time_limit_ends_the_warm_up_in_its_own_way(caplog, minutes, said):
+    task = TextClassifier.from_examples((TEXTS, LABELS), "tiny", 300, changes=TINY)
+    options = {"epochs": 1, "schedule": "constant", "warmup_steps": 90, "jit": False}
+    task.fit((TEXTS, LABELS), (TEXTS, LABELS), minutes=minutes, **options)
+    assert ("within the 90 of its warm-up" in caplog.text) == said
+
+
 @pytest.mark.parametrize(
     ("losses", "is_flat"),
     [([1.0, 0.999, 0.995], True), ([1.0, 0.9, 1.1], False), ([1.0, 1.0], False), ([1.0, 9.0, 9.0], True)],
