@@ -115,3 +115,18 @@ def test_positions_are_what_a_vision_transformer_knows_of_the_plane(experiment):
     assert found["with positions"][0] > 0.85 > 0.5 > found["with positions"][1]
     assert abs(found["without positions"][0] - found["without positions"][1]) < 0.02
     assert found["with positions"][0] > found["without positions"][0] + 0.05
+
+
+def test_a_power_law_is_found(experiment):
+    weights = np.array([10.0, 100.0, 1_000.0])
+    assert experiment("scale").power_law(weights, (50.0 / weights) ** 0.3) == pytest.approx((50.0, 0.3))
+
+
+@pytest.mark.slow
+def test_attention_waits_less_and_more_weights_learn_more(experiment):
+    scale = experiment("scale")
+    for length in (3, 8):
+        products = {name: scale.chain(function) for name, function in scale.readers(length).items()}
+        assert products == {"LSTM": length, "attention": 4}
+    losses = [scale.loss_of(width, steps=200)[1] for width in (8, 32)]
+    assert 1 < losses[1] < losses[0] < 5

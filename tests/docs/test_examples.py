@@ -52,19 +52,37 @@ def test_image_data(example, capsys, tmp_path):
 
 @pytest.mark.slow
 def test_few_examples(example, capsys, tmp_path, monkeypatch):
-    rows = [
-        f"a {word} film number {i}\t{label}" for i in range(12) for word, label in (("bad", 0), ("good", 1))
-    ]
-    text = "\n".join(rows) + "\n"
-    (tmp_path / "train.tsv.xz").write_bytes(lzma.compress(text.encode()))
-    for name in ("dev.tsv", "test.tsv"):
-        (tmp_path / name).write_text(text)
+    film_reviews(tmp_path)
     module = example("few_examples")
     monkeypatch.setattr(module, "COUNTS", (5,))
     monkeypatch.setattr(module, "DRAWS", 1)
     module.main(tmp_path, minutes=0.3)
-    name, few, every = re.findall(r"(LSTM, random vectors) +([\d.]+) +([\d.]+)", capsys.readouterr().out)[0]
+    _, few, every = re.findall(r"(LSTM, random vectors) +([\d.]+) +([\d.]+)", capsys.readouterr().out)[0]
     assert float(few) >= 50 and float(every) >= 50
+
+
+def film_reviews(folder):
+    """SST-2's three files, of 24 reviews each."""
+    words = (("bad", 0), ("good", 1))
+    text = "".join(f"a {word} film number {i}\t{label}\n" for i in range(12) for word, label in words)
+    (folder / "train.tsv.xz").write_bytes(lzma.compress(text.encode()))
+    for name in ("dev.tsv", "test.tsv"):
+        (folder / name).write_text(text)
+
+
+def test_the_encoder_of_kerass_example_has_its_counts(example):
+    module = example("three_readers")
+    assert module.encoder().count_params() == 5_817_633
+    assert module.encoder(32, positions=False).count_params() == 650_689
+
+
+@pytest.mark.slow
+def test_three_readers(example, capsys, tmp_path):
+    film_reviews(tmp_path)
+    example("three_readers").main(tmp_path, epochs=8)
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+    assert [row[0] for row in rows] == ["LSTM", "convolutions", "encoder"]
+    assert all(float(row[-1]) > 60 for row in rows)
 
 
 @pytest.mark.slow

@@ -2,8 +2,8 @@
 
 A ViT whose layers differ in their numbers of heads, the widths of these, and their feed-forward widths. As
 in the authors' code the scores are divided by the square root of `dim` // heads, although heads have other
-widths. Only the architectures are here: not the search, with class tokens for each patch size, nor published
-weights.
+widths. Only the architectures are here: not the search, by a supernet whose channels are shared in cycles and
+which has class tokens for each patch size, nor published weights. `AutoFormerSupernet` is one to search in.
 """
 
 import dataclasses
