@@ -14,7 +14,7 @@ ITEMS = 10  # that are recommended to a user by default
 Draw = Annotated[
     str | None,
     Option(
-        "folder for pictures: new ones, images with boxes or masks drawn, or clouds from three sides",
+        "folder for pictures: new ones, images with boxes or masks, or clouds or poses from three sides",
         default="none",
         metavar="FOLDER",
     ),
@@ -136,6 +136,13 @@ class Coding(Batched):
 
 
 @dataclasses.dataclass(frozen=True)
+class Posing(Batched):
+    """For tasks that find poses."""
+
+    draw: Draw = None
+
+
+@dataclasses.dataclass(frozen=True)
 class Mending(Asking):
     """For tasks that mend pictures, one after another."""
 
@@ -202,6 +209,10 @@ VIDEOS = (
     "of them"
 )
 IMAGES_OR_VIDEOS = f"{IMAGES}; for a model of videos: {VIDEOS}"
+POSES = (
+    ".npz with joints_2d, the joints in images, or with points, a cloud for each pose; or a cloud, a folder "
+    "of them, or a TABLE with paths of them"
+)
 POINTS = "a cloud of points or a mesh; a folder of them, or of such folders; or a TABLE with paths of them"
 TRACKED = (
     "a video; a folder of frames, or in MOT's layout, or with img/ and groundtruth.txt; or a folder of such "
@@ -324,6 +335,12 @@ ASKED = {
         Showing(),
         POINTS,
         "train a classifier of clouds of points: a Transformer that sees shapes",
+    ),
+    "keypoints": Asked(
+        "points.pose_estimator:PoseEstimator",
+        Posing(),
+        POSES,
+        "train a model of poses: the joints of bodies or hands in space, from images or clouds",
     ),
     "track": Asked(
         "tracking.tracker:Tracker",

@@ -95,6 +95,7 @@ if TYPE_CHECKING:
         PointClouds,
         read_labelled_points,
     )
+    from keras_tfm.data.sources.poses import Joints, Poses, read_poses, write_poses
     from keras_tfm.data.sources.preprocessing import Preprocessing
     from keras_tfm.data.sources.questions import Answer, Questions, read_questions
     from keras_tfm.data.sources.ratings import Ratings, read_ratings

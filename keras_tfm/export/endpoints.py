@@ -333,17 +333,17 @@ class Videos(Images):
 
 
 class Clouds:
-    """Clouds of as many points as the model reads, (B, N, 3). Which points of a larger one are taken is
-    chosen before.
+    """Clouds of as many points as the model reads, (B, N, 3), or joints in images, (B, J, 2). Which points of
+    a larger cloud are taken is chosen before.
     """
 
     has_many_rows = False
 
-    def __init__(self, num_points, **options):
-        self._count = num_points
+    def __init__(self, num_points, num_coordinates=3, **options):
+        self._shape = num_points, num_coordinates
 
     def ways(self):
-        points = tf.TensorSpec([None, self._count, 3], tf.float32, "points")
+        points = tf.TensorSpec([None, *self._shape], tf.float32, "points")
         return {"serving_default": ([points], lambda points: ({"points": points}, None))}
 
 
@@ -528,6 +528,7 @@ READERS = {
     "seen images": SeenImages,
     "videos": Videos,
     "clouds": Clouds,
+    "pose points": Clouds,
     "canvas": CanvasImages,
 }
 ANSWERS = {

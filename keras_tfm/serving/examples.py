@@ -208,12 +208,22 @@ def not_cloud(example):
     """A cloud of points is a file, given by its path or its bytes, or an array (N, 3) of finite numbers."""
     if isinstance(example, str | bytes) or hasattr(example, "__fspath__"):
         return None
+    return not_points(example, 3, "points, an array (N, 3) or a file's path or bytes")
+
+
+def not_joints(example):
+    """The joints of a pose in an image are an array (J, 2) of finite numbers."""
+    return not_points(example, 2, "the places of joints in an image, an array (J, 2)")
+
+
+def not_points(example, coordinates, what):
+    """Points are an array (N, `coordinates`) of finite numbers; `what` is expected, in words."""
     try:
         array = np.asarray(example)
     except ValueError:  # lists of several lengths
         array = np.zeros(0)
-    if array.ndim != 2 or array.shape[1] != 3 or array.dtype.kind not in "iuf":
-        return f"expected points, an array (N, 3) or a file's path or bytes, got {shown(example)}"
+    if array.ndim != 2 or array.shape[1] != coordinates or array.dtype.kind not in "iuf":
+        return f"expected {what}, got {shown(example)}"
     if not len(array):
         return "expected points, there are none"
     are_finite = np.isfinite(array).all(axis=1)

@@ -1,7 +1,8 @@
-"""The reader of clouds of points: files and arrays as so many points as the model reads."""
+"""The readers of points: clouds, files and arrays, and the points from which a pose is found."""
 
 import numpy as np
 
+from .examples import Refused, check, not_joints
 from .image_readers import MOST_VALUES
 from .point_files import cloud_of, moved, refuse_few, sampled
 from .reading import Reader
@@ -26,6 +27,30 @@ class Clouds(Reader):
         refuse_few(points, self._least)
         points = sampled(points, self._count)
         return moved(points) if self._normalize else points.astype("float32")
+
+    def join(self, rows, widths=None):
+        return {"points": np.stack(rows)}
+
+
+class PosePoints(Reader):
+    """What a pose is found from: the places of its joints in an image (B, `num_points`, 2), or a cloud of
+    points (B, `num_points`, 3), as `Clouds` has it. Points that are all equal are refused.
+    """
+
+    def __init__(self, folder, num_points: int, num_coordinates: int):
+        self._count, self._coordinates = num_points, num_coordinates
+
+    def row(self, example):
+        if self._coordinates == 3:
+            points = sampled(cloud_of(example, self._count), self._count)
+        else:
+            check(example, not_joints)
+            points = np.asarray(example, "float64")
+            if len(points) != self._count:
+                raise Refused(f"expected the places of {self._count} joints, got {len(points)}")
+        if self._count > 1 and (points == points[:1]).all():
+            raise Refused("expected points that differ, got equal ones alone")
+        return points.astype("float32")
 
     def join(self, rows, widths=None):
         return {"points": np.stack(rows)}

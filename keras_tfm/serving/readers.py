@@ -4,7 +4,7 @@ from typing import Any
 
 from .entries import chosen
 from .image_readers import Images, ImagesOnCanvas
-from .point_readers import Clouds
+from .point_readers import Clouds, PosePoints
 from .reading import Plain
 from .text_readers import Blanks, Choices, Prompts, Questions, Texts, Words
 from .video_readers import Videos
@@ -20,6 +20,7 @@ READERS: dict[str, Any] = {
     "canvas": ImagesOnCanvas,
     "videos": Videos,
     "clouds": Clouds,
+    "pose points": PosePoints,
 }
 
 

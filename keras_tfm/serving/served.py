@@ -26,7 +26,7 @@ from .examples import (
 )
 from .files import LAYOUT, NAME, SAVED_MODEL_NAME, check_files, digests_in, read_object
 from .image_readers import bytes_of, from_0_to_1
-from .point_files import cloud_of, sampled
+from .point_readers import Clouds, PosePoints
 from .readers import reader_of
 from .reading import refused_or
 from .runtimes import RUNTIMES
@@ -188,10 +188,11 @@ def inputs_of(names, examples):
         refuse_rows(reasons(examples, not_clip))
         return {"videos": np.stack([from_0_to_1(video) for video in examples])}
     if "points" in names:
-        count = names["points"].shape[1]
-        read = [refused_or(cloud_of, example, count) for example in examples]
+        count, coordinates = names["points"].shape[1:]
+        make = PosePoints(None, count, 2) if coordinates == 2 else Clouds(None, count, 1, normalize=False)
+        read = [refused_or(make.row, example) for example in examples]
         refuse_rows({row: str(x) for row, x in enumerate(read) if isinstance(x, Refused)})
-        return {"points": np.stack([sampled(points, count) for points in read]).astype("float32")}
+        return make.join(read)
     if "frame_bytes" in names:
         length = names["frame_bytes"].shape[1]
         read = [refused_or(frames_of, example, length) for example in examples]

@@ -20,6 +20,7 @@ ImageClassifier       classify-images   (images, labels)           images -> nam
 IdentityMatcher       reidentify        see data.Identities        images -> vectors as for fit
 VideoClassifier       classify-videos   (videos, labels)           videos -> names   (videos, labels)
 PointClassifier       classify-points   (clouds, labels)           clouds -> names   (clouds, labels)
+PoseEstimator         keypoints         (points, joints)           points -> joints  as for fit
 Tracker               track             (videos, boxes)            videos -> tracks  as for fit
 ImagePretrainer       pretrain-images   images                     images -> vectors (images, labels)
 VideoPretrainer       pretrain-videos   videos                     videos -> vectors (videos, labels)
@@ -82,6 +83,7 @@ if TYPE_CHECKING:
     from keras_tfm.tasks.learning import LearningTask, ModelOptions
     from keras_tfm.tasks.points.point_classifier import PointClassifier, PointClassifierConfig
     from keras_tfm.tasks.points.point_families import FAMILIES as POINT_FAMILIES
+    from keras_tfm.tasks.points.pose_estimator import PoseEstimator, PoseEstimatorConfig
     from keras_tfm.tasks.proteins.protein_folder import ProteinFolder, ProteinFolderConfig, Structure
     from keras_tfm.tasks.ratings.recommender import Recommender, RecommenderConfig
     from keras_tfm.tasks.segmentation.config import SegmenterConfig

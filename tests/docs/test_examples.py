@@ -170,7 +170,7 @@ def test_fold_chains(example, capsys):
 @pytest.mark.slow
 @pytest.mark.parametrize("model", ["hot-net", "hand-transformer"])
 def test_lift_hands(model, example):
-    assert example("lift_hands").main(model, epochs=6, hands=2_000, tested=200) < 0.9
+    assert example("lift_hands").main(model, epochs=6, count=2_000, tested=200) < 0.9
 
 
 @pytest.mark.slow

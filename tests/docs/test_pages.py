@@ -29,6 +29,7 @@ SLOW = (
     "docs/guides/own_data.md",
     "docs/guides/pictures.md",
     "docs/guides/points.md",
+    "docs/guides/poses.md",
     "docs/guides/proteins.md",
     "docs/guides/serve.md",
 )  # each trains or exports

@@ -73,6 +73,12 @@ def point_classifier():
     return clouds()
 
 
+def pose_estimator():
+    from tests.tasks.test_every_task import poses
+
+    return poses()
+
+
 MAKERS = {
     "translate": translator,
     "generate": generator,
@@ -81,6 +87,7 @@ MAKERS = {
     "classify-images": image_classifier,
     "classify-videos": video_classifier,
     "classify-points": point_classifier,
+    "keypoints": pose_estimator,
     "recommend": recommender,
     "match-images": matcher,
     "caption": captioner,

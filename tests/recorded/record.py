@@ -51,6 +51,7 @@ INPUTS = {
     "classify-videos": drawn(3, 4, 8, 8, 1),
     "reidentify": drawn(3, 16, 8, 3),
     "classify-points": np.random.default_rng(0).normal(size=(3, 12, 3)),
+    "keypoints": np.random.default_rng(0).normal(size=(2, 3, 2)),
     "track": drawn(2, 3, 20, 24, 1),
     "pretrain-images": drawn(3, 8, 8, 1),
     "pretrain-videos": drawn(3, 4, 8, 8, 1),

@@ -92,6 +92,11 @@ def clouds():
     return tasks.PointClassifier.from_size("tiny", ["a", "b"], **sizes, **model)
 
 
+def poses():
+    sizes = {"dim": 8, "num_layers": 1, "num_heads": 2, "intermediate_dim": 8}
+    return tasks.PoseEstimator.from_poses(POSED, changes=sizes, joint_names=["a", "b", "c"])
+
+
 def video_pretrainer():
     sizes = {"num_frames": 4, "image_size": 8, "patch_size": 4, "num_channels": 1}
     model = {"num_layers": 1, "dim": 16, "num_heads": 2, "intermediate_dim": 16}
@@ -178,6 +183,7 @@ def of_segments(kind):
 
 MASKS = [np.eye(16, dtype="bool")[None], np.zeros((0, 16, 16), "bool")]
 RELATED = [[[2, 2, 8, 8], [9, 9, 12, 12]], []], [["x", "y"], []], [[(0, "on", 1)], []]
+POSED = np.eye(3)[None].repeat(4, 0)[..., :2], np.eye(3)[None] * np.arange(1, 5.0)[:, None, None]
 LABELLED = ["the cat", "the dog"], ["x", "y"]
 SEVERAL = LABELLED[0], [["x"], ["x", "y"]]
 TWO = [("the cat", "sat"), ("the dog", "ran")], ["x", "y"]
@@ -220,6 +226,7 @@ MAKERS = {
     "classify-videos": (videos, (np.zeros((2, 5, 8, 8), "uint8"), ["a", "b"])),
     "reidentify": (matcher, (np.zeros((2, 16, 8, 3), "uint8"), ["a", "a"], [1, 2])),
     "classify-points": (clouds, (np.eye(9, 3)[None].repeat(2, 0), ["a", "b"])),
+    "keypoints": (poses, POSED),
     "pretrain-images": (pretrainer, (np.eye(8, dtype="uint8")[None].repeat(10, 0), ["a", "b"] * 5)),
     "pretrain-videos": (video_pretrainer, (np.zeros((10, 5, 8, 8), "uint8"), ["a", "b"] * 5)),
     "track": (tracker, (np.zeros((2, 3, 16, 16), "uint8"), [[[1, 1, 2, 2, 8, 8]]] * 2)),
@@ -410,6 +417,7 @@ def test_predict_refuses_what_is_no_list_of_examples(name):
         kinds = ("video_shape", "image_shape", "point_shape")
         shape = next(getattr(task, kind) for kind in kinds if hasattr(task, kind))
         right, rows = np.zeros(shape, "uint8"), [None, 5]
+        right.flat[0] = 1  # points that differ
     for wrong in wrongs:
         with pytest.raises(ValueError, match=r"examples: expected a list, got|`images`|`videos`"):
             task.predict(wrong)

@@ -10,6 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from keras_tfm.data.sources.lines import Path
+from keras_tfm.data.sources.poses import write_poses
+
 # Of each finger: its root in the palm's plane, where it points, in degrees, and the lengths of its bones.
 ROOTS = np.array([(-0.2, 0.18), (-0.14, 0.48), (-0.03, 0.5), (0.07, 0.47), (0.16, 0.42)])
 DIRECTIONS = np.array([-45.0, -8.0, 0.0, 6.0, 14.0])
@@ -20,6 +23,13 @@ PARENTS = (
     -1,
     *(joint - 1 if (joint - 1) % 4 else 0 for joint in range(1, 21)),
 )  # -1: the wrist's
+NAMES = (
+    "wrist",
+    *(f"{finger} {i}" for finger in ("thumb", "index", "middle", "ring", "little") for i in range(1, 5)),
+)
+BOX = tuple(
+    (i, i | bit) for i in range(8) for bit in (1, 2, 4) if not i & bit
+)  # the edges between its corners
 DISTANCE = 3.0  # of the wrist from the camera, in hands
 THICKNESS = 0.04
 
@@ -58,6 +68,30 @@ def drawn_hands(count: int, seed: int = 0, has_box: bool = False, num_points: in
     moved = shown + np.array([0, 0, DISTANCE])
     places = moved[..., :2] / moved[..., 2:] * DISTANCE + rng.normal(0, 0.003, (*shown.shape[:2], 2))
     return Hands(*(x.astype("float32") for x in (shown, places, _around(rng, hands, num_points))))
+
+
+def skeleton(has_box: bool = False) -> tuple[list[str], list[tuple[int, int]]]:
+    """The names of the joints, and the pairs of them that are bones, or edges of the box.
+
+    >>> from keras_tfm.data.sources.drawn_hands import skeleton
+    >>> names, edges = skeleton()
+    >>> names[edges[1][0]], names[edges[1][1]]
+    ('thumb 1', 'thumb 2')
+    """
+    bones = [(parent, joint) for joint, parent in enumerate(PARENTS) if parent >= 0]
+    if not has_box:
+        return list(NAMES), bones
+    corners = [f"corner {i}" for i in range(1, 9)]
+    return [*NAMES, *corners], bones + [(21 + first, 21 + second) for first, second in BOX]
+
+
+def write_drawn_hands(
+    path: Path, count: int, seed: int = 0, has_box: bool = False, num_points: int = 128
+) -> None:
+    """Write `drawn_hands` to a new .npz of poses, with their names and edges."""
+    hands, (names, edges) = drawn_hands(count, seed, has_box, num_points), skeleton(has_box)
+    arrays = {"joints": hands.joints, "joints_2d": hands.places, "points": hands.points}
+    write_poses(path, {**arrays, "joint_names": names, "edges": edges})
 
 
 def _bent(rng: np.random.Generator, count: int) -> np.ndarray:

@@ -6,7 +6,6 @@ import os
 import pathlib
 import re
 import struct
-import zipfile
 import zlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.data.sources.lines import DataError
+from keras_tfm.data.sources.npz import MAX_BYTES, read_npz
 from keras_tfm.data.sources.preprocessing import Preprocessing, in_channels
 
 # Names of the arrays of images and labels in .npz files of Keras, MedMNIST and others.
@@ -22,7 +22,6 @@ NAMES = (
     ("images", "labels"), ("x_train", "y_train"), ("train_images", "train_labels"), ("x", "y"),
     ("x_test", "y_test"), ("test_images", "test_labels"), ("image", "label"), ("data", "labels"),
 )  # fmt: skip
-MAX_BYTES = 1 << 33  # largest array
 AT_ONCE = 1 << 24  # how many values are resized at once
 UBYTE = 0x08  # the code for unsigned bytes in an idx file
 IDX = re.compile(r"idx\d[-.]ubyte(\.gz)?$")
@@ -88,22 +87,7 @@ def _in_eight_bits(images: np.ndarray, path: str) -> np.ndarray:
 
 
 def _read_npz(path: str, columns: Sequence[str] | None) -> tuple[np.ndarray, np.ndarray | None]:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            sizes = {entry.filename.removesuffix(".npy"): entry.file_size for entry in archive.infolist()}
-        chosen = _chosen(path, list(sizes), columns)
-        for name in chosen:
-            if sizes[name] > MAX_BYTES:
-                raise DataError(path, None, f"expected at most {MAX_BYTES:,} bytes as {name!r}, got more")
-        with np.load(path, allow_pickle=False) as arrays:
-            images, *labels = (arrays[name] for name in chosen)
-    except OSError as error:
-        raise DataError(path, None, f"cannot be read: {error.strerror or error}") from None
-    except DataError:
-        raise
-    except (ValueError, KeyError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
-        problem = " ".join(str(error).split())[:200]
-        raise DataError(path, None, f"expected an .npz of images and labels: {problem}") from None
+    images, *labels = read_npz(path, lambda names: _chosen(path, names, columns), "images and labels")
     return images, labels[0] if labels else None
 
 
