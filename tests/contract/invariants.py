@@ -299,7 +299,8 @@ def rematerialised_gradients_are_equal(case):
         # As parts of each weight's greatest.
         scales = [max(1, np.abs(gradient).max()) for gradient in gradients[1]]
         gradients = [[g / scale for g, scale in zip(part, scales, strict=True)] for part in gradients]
-    assert_close(*gradients, 5e-5)  # a graph's optimiser rounds sums otherwise
+    # A graph's optimiser rounds sums otherwise; other draws would differ by per cents.
+    assert_close(*gradients, 1e-4)
 
 
 def mixed_float16_keeps_its_bound(case):
