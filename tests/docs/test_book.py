@@ -128,5 +128,5 @@ def test_attention_waits_less_and_more_weights_learn_more(experiment):
     for length in (3, 8):
         products = {name: scale.chain(function) for name, function in scale.readers(length).items()}
         assert products == {"LSTM": length, "attention": 4}
-    losses = [scale.loss_of(width, steps=200)[1] for width in (8, 32)]
+    losses = [scale.loss_of(width, steps=300)[1] for width in (8, 32)]
     assert 1 < losses[1] < losses[0] < 5

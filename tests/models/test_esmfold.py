@@ -18,7 +18,26 @@ from keras_tfm.training.safetensors import read_json
 from tests import contract
 from tests.contract import Case, assert_close, floats, ids, mask, randomise
 
-TRUNK = FoldingTrunkConfig(8, 4, 6, 3, 1, 4, 3, 15, 6, 4, 1, 2, 3, 2, 2, 1, 5, 1)
+TRUNK = FoldingTrunkConfig(
+    dim=8,
+    head_dim=4,
+    pair_dim=6,
+    pair_head_dim=3,
+    num_layers=1,
+    expansion=4,
+    position_limit=3,
+    num_bins=15,
+    structure_dim=6,
+    structure_pair_dim=4,
+    num_structure_layers=1,
+    num_structure_heads=2,
+    structure_head_dim=3,
+    num_query_points=2,
+    num_value_points=2,
+    num_transitions=1,
+    angle_dim=5,
+    num_angle_blocks=1,
+)
 SMALL = ESMFoldConfig(ESM2Config(33, 1, 8, 2, 12), TRUNK, num_recycles=1)
 INPUTS = {
     "numbers": ids("T", 21),

@@ -12,7 +12,26 @@ from keras_tfm.models.proteins.folding_trunk import VirtualBetas
 from tests import contract
 from tests.contract import Case, floats, ids, mask, randomise
 
-SMALL = FoldingTrunkConfig(8, 4, 6, 3, 1, 2, 3, 5, 6, 4, 1, 2, 3, 2, 2, 1, 5, 1)
+SMALL = FoldingTrunkConfig(
+    dim=8,
+    head_dim=4,
+    pair_dim=6,
+    pair_head_dim=3,
+    num_layers=1,
+    expansion=2,
+    position_limit=3,
+    num_bins=5,
+    structure_dim=6,
+    structure_pair_dim=4,
+    num_structure_layers=1,
+    num_structure_heads=2,
+    structure_head_dim=3,
+    num_query_points=2,
+    num_value_points=2,
+    num_transitions=1,
+    angle_dim=5,
+    num_angle_blocks=1,
+)
 INPUTS = {
     "sequence": floats("T", 8),
     "pair": floats("T", "T", 6),

@@ -17,7 +17,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_tfm.configs import Depth, Positive, Rate, Size, Whole
+from keras_tfm.configs import Depth, Size, Whole
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import Block
 from keras_tfm.layers.chain import Chain
@@ -32,15 +32,15 @@ from keras_tfm.models.proteins.evoformer import (
     triangle_parts,
 )
 from keras_tfm.models.proteins.recycling import RecyclingModel
-from keras_tfm.models.proteins.structure import structure_module
+from keras_tfm.models.proteins.structure import StructureConfig, structure_module
 from keras_tfm.models.proteins.templates import TemplateAttention, TemplatePairs
 
 ALPHA, BETA = 1, 4  # the places of CA and CB among a residue's atoms
 
 
 @dataclasses.dataclass(frozen=True)
-class AlphaFoldConfig(EvoformerConfig):
-    """The sizes of an `AlphaFold`, its Evoformer's first.
+class AlphaFoldConfig(EvoformerConfig, StructureConfig):
+    """The sizes of an `AlphaFold`, beside those of its Evoformer and its structure module.
 
     Args:
         target_features: of a residue of the protein.
@@ -53,12 +53,6 @@ class AlphaFoldConfig(EvoformerConfig):
         num_template_layers: blocks for templates; with 0 the model takes none.
         template_features: of a pair of a template, and `template_angle_features` of a residue.
         template_dim: the width of such a pair, and `template_head_dim` of a head.
-        num_structure_layers: how often the structure module's weights are applied.
-        num_structure_heads: of its attention, each `structure_head_dim` wide.
-        num_query_points: of each head's queries and keys.
-        num_value_points: of each head's values.
-        angle_dim: the width of its layers for angles.
-        scale: how many angstroms a translation of 1 is.
     """
 
     target_features: Size = 22
@@ -75,16 +69,6 @@ class AlphaFoldConfig(EvoformerConfig):
     template_dim: Size = 64
     template_head_dim: Size = 16
     template_expansion: Size = 2
-    num_structure_layers: Depth = 8
-    num_structure_heads: Size = 12
-    structure_head_dim: Size = 16
-    num_query_points: Size = 4
-    num_value_points: Size = 8
-    num_transitions: Depth = 1
-    angle_dim: Size = 128
-    num_angle_blocks: Whole = 2
-    scale: Positive = 10.0
-    structure_dropout: Rate = 0.1
 
     def extra(self):
         """The configuration of the blocks for the further sequences."""

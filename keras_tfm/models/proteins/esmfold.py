@@ -28,7 +28,13 @@ from keras_tfm.layers.residues import LETTERS
 from keras_tfm.models.base import Trace
 from keras_tfm.models.proteins.esm2 import VOCABULARY, ESM2Config, esm2_states
 from keras_tfm.models.proteins.evoformer import EPSILON
-from keras_tfm.models.proteins.folding_trunk import RECYCLED, FoldingTrunkConfig, trunk_inputs, trunk_outputs
+from keras_tfm.models.proteins.folding_trunk import (
+    RECYCLED,
+    FoldingTrunk,
+    FoldingTrunkConfig,
+    trunk_inputs,
+    trunk_outputs,
+)
 from keras_tfm.models.proteins.recycling import RecyclingModel
 from keras_tfm.training.model import FunctionalModel
 
@@ -174,7 +180,7 @@ class StateMean(Layer):
 ESMFold.sizes = {
     "tiny": ESMFoldConfig(
         ESM2Config(num_layers=2, dim=32, num_heads=4, intermediate_dim=64),
-        FoldingTrunkConfig(32, 8, 16, 8, 2, 2, 8, 8, 24, 16, 2, 2, 4, 2, 3, angle_dim=16),
+        FoldingTrunk.sizes["tiny"],
     ),
     "esmfold": ESMFoldConfig(ESM2Config(num_layers=36, dim=2560, num_heads=40, intermediate_dim=10_240)),
 }

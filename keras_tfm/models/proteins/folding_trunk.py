@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import keras
 from keras import ops
 
-from keras_tfm.configs import Between, Config, Depth, Positive, Rate, Refusal, Size, Whole
+from keras_tfm.configs import Between, Depth, Refusal, Size
 from keras_tfm.layers.attention.gated import GatedAttention
 from keras_tfm.layers.base import Layer, require_sizes
 from keras_tfm.layers.blocks import Block, Residual
@@ -28,7 +28,7 @@ from keras_tfm.models.base import Trace
 from keras_tfm.models.proteins.embedders import PairPositionTable
 from keras_tfm.models.proteins.evoformer import EPSILON, run_two_tracks, triangle_parts
 from keras_tfm.models.proteins.recycling import RecyclingModel
-from keras_tfm.models.proteins.structure import structure_module
+from keras_tfm.models.proteins.structure import StructureConfig, structure_module
 
 # The place of CB beside N, CA and C: of a = b x c, b = CA - N and c = C - CA.
 BETA = (-0.58273431, 0.56802827, -0.54067466)
@@ -41,8 +41,8 @@ RECYCLED = {
 
 
 @dataclasses.dataclass(frozen=True)
-class FoldingTrunkConfig(Config):
-    """The sizes of a `FoldingTrunk`.
+class FoldingTrunkConfig(StructureConfig):
+    """The sizes of a `FoldingTrunk`, beside those of its structure module.
 
     Args:
         dim: the width of a residue.
@@ -54,12 +54,6 @@ class FoldingTrunkConfig(Config):
         num_bins: of distances that the last pass found.
         structure_dim: the width of a residue in the structure module.
         structure_pair_dim: the width of a pair there.
-        num_structure_layers: how often its weights are applied.
-        num_structure_heads: of its attention, each `structure_head_dim` wide.
-        num_query_points: of each head's queries and keys.
-        num_value_points: of each head's values.
-        angle_dim: the width of its layers for angles.
-        scale: how many angstroms a translation of 1 is.
         dropout: of the sequence; pairs have twice as much.
     """
 
@@ -73,17 +67,7 @@ class FoldingTrunkConfig(Config):
     num_bins: Size = 15
     structure_dim: Size = 384
     structure_pair_dim: Size = 128
-    num_structure_layers: Depth = 8
-    num_structure_heads: Size = 12
-    structure_head_dim: Size = 16
-    num_query_points: Size = 4
-    num_value_points: Size = 8
-    num_transitions: Depth = 1
-    angle_dim: Size = 128
-    num_angle_blocks: Whole = 2
-    scale: Positive = 10.0
     dropout: Annotated[float, Between(0, 0.5, is_open=True)] = 0.0
-    structure_dropout: Rate = 0.1
 
     def __post_init__(self):
         super().__post_init__()
@@ -240,6 +224,23 @@ class VirtualBetas(Layer):
 
 # Lin et al. 2023, ESMFold's; tiny is this package's own.
 FoldingTrunk.sizes = {
-    "tiny": FoldingTrunkConfig(32, 8, 16, 8, 2, 2, 8, 8, 24, 16, 2, 2, 4, 2, 3, angle_dim=16),
+    "tiny": FoldingTrunkConfig(
+        dim=32,
+        head_dim=8,
+        pair_dim=16,
+        pair_head_dim=8,
+        num_layers=2,
+        expansion=2,
+        position_limit=8,
+        num_bins=8,
+        structure_dim=24,
+        structure_pair_dim=16,
+        num_structure_layers=2,
+        num_structure_heads=2,
+        structure_head_dim=4,
+        num_query_points=2,
+        num_value_points=3,
+        angle_dim=16,
+    ),
     "esmfold": FoldingTrunkConfig(),
 }

@@ -8,10 +8,12 @@ Jumper et al. 2021, supplement, section 1.8, algorithms 20, 22 and 23. Weights a
 which are the authors': ReLU before the angles' first layers, for example, which the paper leaves out.
 """
 
+import dataclasses
 from typing import Any
 
 from keras import ops
 
+from keras_tfm.configs import Config, Depth, Positive, Rate, Size, Whole
 from keras_tfm.inputs import as_integers, refuse_outside
 from keras_tfm.layers.attention.invariant_point import InvariantPointAttention
 from keras_tfm.layers.base import Layer, SameShape, require_sizes
@@ -30,6 +32,33 @@ from keras_tfm.layers.regularization import Dropout
 from keras_tfm.layers.residues import LETTERS, NUM_GROUPS, residues
 
 NUM_ANGLES = NUM_GROUPS - 1  # omega, phi, psi, chi 1 to 4
+
+
+@dataclasses.dataclass(frozen=True)
+class StructureConfig(Config):
+    """The sizes of a `StructureModule` in a model.
+
+    Args:
+        num_structure_layers: how often its weights are applied.
+        num_structure_heads: of its attention, each `structure_head_dim` wide.
+        num_query_points: of each head's queries and keys.
+        num_value_points: of each head's values.
+        num_transitions: residual parts of three dense layers after the attention.
+        angle_dim: the width of its layers for angles, of which there are `num_angle_blocks` residual parts.
+        scale: how many angstroms a translation of 1 is.
+        structure_dropout: the rate after its attention and after the transition.
+    """
+
+    num_structure_layers: Depth = 8
+    num_structure_heads: Size = 12
+    structure_head_dim: Size = 16
+    num_query_points: Size = 4
+    num_value_points: Size = 8
+    num_transitions: Depth = 1
+    angle_dim: Size = 128
+    num_angle_blocks: Whole = 2
+    scale: Positive = 10.0
+    structure_dropout: Rate = 0.1
 
 
 class StructureModule(Layer):
@@ -142,8 +171,8 @@ class StructureModule(Layer):
         }
 
 
-def structure_module(config, name):
-    """The `StructureModule` of a model whose configuration has fields for it."""
+def structure_module(config: StructureConfig, name):
+    """The `StructureModule` of a model of this configuration."""
     attention = InvariantPointAttention(
         config.num_structure_heads,
         config.structure_head_dim,
