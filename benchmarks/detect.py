@@ -73,7 +73,7 @@ def run_keras_hub(train, test, minutes):
 
     from keras_tfm.data import Canvas, CanvasBatches
     from keras_tfm.data.batches.targets import object_targets
-    from keras_tfm.heads.boxes import corners_of
+    from keras_tfm.layers.boxes import corners_of
     from keras_tfm.training import TimedSchedule, TimeLimit, WarmupCosineSchedule
 
     names, shape = names_of(train), train.images.shape[1:]

@@ -3,7 +3,7 @@
     python -m tests.mutate --count 100 --seed 1 heads layers/attention generation training/exact.py
 
 Each fault goes into a copy of the package, never into the sources, and the mirrored tests run there until one
-fails: of keras_tfm/heads/boxes.py those of tests/heads that name what it defines.
+fails: of keras_tfm/heads/matching.py those of tests/heads that name what it defines.
 A fault that no test notices is printed with its line: write the test, or see that the fault changes nothing.
 Seconds to minutes each; `--start` goes on with the same list where an earlier run ended. Forked processes run
 the tests: they need not import TensorFlow, which takes ten seconds.

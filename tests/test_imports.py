@@ -44,6 +44,7 @@ FOR_EVERYBODY = {
     "serving.image_headers",  # which image files are refused, and how they are turned
     "serving.point_files",  # which clouds of points are refused, and which of their points are chosen
     "serving.video_files",  # which frames a clip has, and how they are decoded
+    "layers.boxes",  # boxes as numbers, and measures of pairs of them
     "layers.residues",  # the tables of the amino acids, of NumPy alone
     "training.model",
     "training.replicas",

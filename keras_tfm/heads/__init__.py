@@ -9,7 +9,14 @@ from keras_tfm import on_demand
 
 if TYPE_CHECKING:
     from keras_tfm.heads.base import ModelWithHead
-    from keras_tfm.heads.boxes import box_distance, box_iou, corners_of, generalized_iou
+    from keras_tfm.heads.candidate_detectors import CellSetDetector, RegionSetDetector
+    from keras_tfm.heads.candidate_losses import (
+        CellSetPredictionLoss,
+        RegionSetPredictionLoss,
+        cells_fit,
+        centredness_of,
+        proposals_fit,
+    )
     from keras_tfm.heads.classification import ClassificationHead, Classifier, classification_loss
     from keras_tfm.heads.clip_detector import ClipDetector, ClipSegmenter
     from keras_tfm.heads.clip_losses import ClipMaskLoss, ClipSetPredictionLoss
@@ -17,6 +24,7 @@ if TYPE_CHECKING:
     from keras_tfm.heads.cross_matching import CrossMatcher, LogitContrast
     from keras_tfm.heads.denoiser import Denoiser
     from keras_tfm.heads.denoising_loss import DenoisingSetPredictionLoss
+    from keras_tfm.heads.detectors import detector_around
     from keras_tfm.heads.distilled import DistilledClassifier
     from keras_tfm.heads.enhanced_mask_decoder import EnhancedMaskedLM
     from keras_tfm.heads.inpainting import (
@@ -49,12 +57,7 @@ if TYPE_CHECKING:
     from keras_tfm.heads.matching import match
     from keras_tfm.heads.multi_task import ClassConversion, MultiTaskClassifier
     from keras_tfm.heads.multiple_choice import MultipleChoice
-    from keras_tfm.heads.object_detector import (
-        ObjectDetector,
-        ReferencedDetector,
-        VarifocalDetector,
-        detector_around,
-    )
+    from keras_tfm.heads.object_detector import ObjectDetector, ReferencedDetector, VarifocalDetector
     from keras_tfm.heads.pair_proposals import best_pairs, pair_overlaps
     from keras_tfm.heads.panoptic_detector import PanopticDetector
     from keras_tfm.heads.panoptic_loss import PanopticSetLoss
@@ -97,5 +100,6 @@ if TYPE_CHECKING:
     from keras_tfm.heads.text_to_codes import ModalityMask, TextToCodes, TextToCodesLoss
     from keras_tfm.heads.tokens import TokenClassificationHead, TokenTagger
     from keras_tfm.heads.track_detector import TrackDetector, TrackLoss
+    from keras_tfm.layers.boxes import box_distance, box_iou, corners_of, generalized_iou
 else:
     on_demand.begin(globals())

@@ -80,7 +80,7 @@ class SetPredictor(ModelWithHead):
 
     num_classes: int
     predictions: Any
-    denoises = False  # whether the `learner` has noisy objects for an input too
+    takes_objects = False  # whether the `learner` has the true `objects` for an input too
 
     def loss_of_training(self) -> keras.losses.Loss:
         """The loss of what `learner` gives."""

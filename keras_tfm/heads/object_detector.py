@@ -118,7 +118,7 @@ class ReferencedDetector(SetPredictor):
 class VarifocalDetector(ReferencedDetector):
     """A `ReferencedDetector` for a `backbone` whose proposals have scores of all classes: `RTDETR`.
 
-    Its logits learn how well a box fits, by `VarifocalSetPredictionLoss`. It `denoises` if the
+    Its logits learn how well a box fits, by `VarifocalSetPredictionLoss`. It `takes_objects` if the
     backbone has denoising queries. ValueError for another number of classes than the backbone has.
 
     >>> backbone = keras_tfm.models.RTDETR.from_size("tiny", image_size=32, num_classes=3)
@@ -134,20 +134,20 @@ class VarifocalDetector(ReferencedDetector):
         if num_classes != count:
             raise ValueError(f"`num_classes` must be {count}, as the backbone has them; it is {num_classes}.")
         super().__init__(backbone, num_classes, name, **kwargs)
-        self.denoises = bool(self.backbone.config.num_denoising)
+        self.takes_objects = bool(self.backbone.config.num_denoising)
 
     def loss_of_training(self):
         """The loss of what `learner` gives."""
-        if not self.denoises:
+        if not self.takes_objects:
             return VarifocalSetPredictionLoss()
         return DenoisingSetPredictionLoss(self.predictions.shape[1], self.predictions.shape[2])
 
     def learner(self):
-        """The model to train. One that denoises learns from objects too: its inputs are this one's and
-        `objects` (B, M, 5), as the loss takes them for targets, its outputs predictions for
+        """The model to train. One with denoising queries learns from objects too: its inputs are this one's
+        and `objects` (B, M, 5), as the loss takes them for targets, its outputs predictions for
         `DenoisingSetPredictionLoss`.
         """
-        if not self.denoises:
+        if not self.takes_objects:
             return super().learner()
         objects = keras.Input((None, 5), dtype="float32", name="objects")
         states, boxes = self.backbone.denoised(objects)  # (B, L, N + Q, .)
@@ -159,20 +159,6 @@ class VarifocalDetector(ReferencedDetector):
         parts = [proposals, both[:, :, -num_queries:], both[:, :, :-num_queries]]
         predictions = ops.concatenate([x[:, i] for x in parts for i in range(x.shape[1])], axis=1)
         return FunctionalModel({**self.input, "objects": objects}, predictions, name=self.name)
-
-
-def detector_around(backbone: Backbone, num_classes: int) -> ObjectDetector | ReferencedDetector:
-    """The head that fits what `backbone` gives, on it, or, if it knows another number of classes, on one with
-    its other weights.
-
-    >>> backbone = keras_tfm.models.DETR.from_size("tiny", image_size=32)
-    >>> type(keras_tfm.heads.detector_around(backbone, num_classes=3)).__name__
-    'ObjectDetector'
-    """
-    if hasattr(backbone, "with_classes"):
-        return VarifocalDetector(backbone.with_classes(num_classes), num_classes)
-    has_references = {"references", "decoder_boxes"} & backbone.output.keys()
-    return (ReferencedDetector if has_references else ObjectDetector)(backbone, num_classes)
 
 
 def check_classes(num_classes):

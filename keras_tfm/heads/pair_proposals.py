@@ -5,7 +5,7 @@ Yang et al. 2018, "Graph R-CNN for Scene Graph Generation", section 3.2.
 
 from keras import ops
 
-from keras_tfm.heads.boxes import common_area, corners_and_area
+from keras_tfm.layers.boxes import common_area, corners_and_area, suppressed
 from keras_tfm.layers.signatures import Tensor
 
 FREE = -1
@@ -58,15 +58,7 @@ def best_pairs(
     pairs = ops.stack([places // num_objects, places % num_objects], axis=-1)  # (B, K, 2)
     pairs = ops.where((scores > 0)[..., None], pairs, FREE)
     overlaps = pair_overlaps(boxes, pairs) > most_overlap  # (B, K, K)
-    columns = ops.arange(count)
-
-    def decide(row, stays):
-        """`stays` (B, K), where the pair `row` stays if no better one that stays lies over it."""
-        better = ops.logical_and(stays, columns < row)
-        is_covered = ops.any(ops.logical_and(better, overlaps[:, row]), axis=1, keepdims=True)
-        return ops.logical_and(stays, ops.logical_or(columns != row, ops.logical_not(is_covered)))
-
-    stays = ops.fori_loop(0, count, decide, scores > 0)
+    stays = suppressed(overlaps, scores > 0)
     order = ops.argsort(ops.cast(ops.logical_not(stays), "int32"), axis=1)  # those that stay, in their order
     stays = ops.take_along_axis(stays, order, axis=1)
     scores = ops.where(stays, ops.take_along_axis(scores, order, axis=1), 0.0)

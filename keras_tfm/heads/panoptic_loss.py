@@ -8,9 +8,9 @@ from typing import Any
 
 from keras import ops
 
-from keras_tfm.heads.boxes import corners_of_masks
 from keras_tfm.heads.mask_losses import NO_IMAGE, matched_masks, segments_of, whole_mask_loss
 from keras_tfm.heads.set_prediction import SetPredictionLoss
+from keras_tfm.layers.boxes import corners_of_masks
 from keras_tfm.registry import register
 
 

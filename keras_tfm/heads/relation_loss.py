@@ -9,9 +9,9 @@ from typing import Any
 
 from keras import ops
 
-from keras_tfm.heads.boxes import box_iou
 from keras_tfm.heads.matching import match
 from keras_tfm.heads.set_prediction import SetPredictionLoss, focal_costs, taken
+from keras_tfm.layers.boxes import box_iou
 from keras_tfm.registry import register
 
 SIDE = 0.5  # what the class of a subject or an object weighs, where an entity's weighs 1

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 import keras
 from keras import ops
 
-from keras_tfm.heads.boxes import box_distance, box_iou, generalized_iou
 from keras_tfm.heads.mask_losses import focal_loss
 from keras_tfm.heads.matching import match
+from keras_tfm.layers.boxes import box_distance, box_iou, generalized_iou
 from keras_tfm.registry import register
+
+IGNORED = -2  # the class of a query that learns nothing; -1 is none
 
 
 class MatchingLoss(keras.losses.Loss, abc.ABC):
@@ -62,7 +64,7 @@ class MatchingLoss(keras.losses.Loss, abc.ABC):
         targets = self.of_blocks(targets, num_blocks)  # (B L, M, 5)
         predictions = ops.reshape(predictions, (-1, num_queries, width))  # (B L, Q, . + 4)
         of_query = self.matched(targets, predictions, num_blocks)  # (B L, Q)
-        query_targets = taken(targets, of_query)  # (B L, Q, 5)
+        query_targets = self.own_targets(targets, predictions, of_query)  # (B L, Q, 5)
         is_matched = ops.cast(of_query >= 0, "float32")
         badness = self.box_total(predictions, query_targets)
         badness += ops.sum(is_matched * self.further_badness(predictions, of_query))
@@ -70,6 +72,21 @@ class MatchingLoss(keras.losses.Loss, abc.ABC):
         count = num_targets if count is None else count / num_blocks
         means = [(self.weights[0] * total, count), (badness, num_targets)]
         return means, ops.reshape(of_query, (-1, num_blocks, num_queries))
+
+    def own_targets(self, targets, predictions, of_query):
+        """The target of each query, (B L, Q, 5), by the rows `of_query` (B L, Q) of `targets`. Its class is
+        -1 for none, and `IGNORED` where the query is then not taught that nothing is there.
+        """
+        own = taken(targets, of_query)
+        ignored = self.are_ignored(targets, predictions)
+        if ignored is None:
+            return own
+        classes = ops.where(ops.logical_and(of_query < 0, ignored), IGNORED, own[..., 0])
+        return ops.concatenate([classes[..., None], own[..., 1:]], axis=-1)
+
+    def are_ignored(self, targets, predictions):
+        """Which queries (B L, Q) learn nothing where they have no target, or None if there are none such."""
+        return None
 
     def matched(self, targets, predictions, num_blocks):
         """The target of each query, (B L, Q), -1 for none, of `targets` (B L, M, 5) and `predictions` (B L,
@@ -87,9 +104,13 @@ class MatchingLoss(keras.losses.Loss, abc.ABC):
         """
         boxes, own_boxes = predictions[..., -4:], query_targets[..., 1:]
         _, of_distance, of_overlap = self.weights
-        badness = of_distance * box_distance(boxes, own_boxes)
+        badness = of_distance * self.distances(predictions, own_boxes)
         badness += of_overlap * (1 - generalized_iou(boxes, own_boxes))
         return ops.sum(ops.where(query_targets[..., 0] >= 0, badness, 0.0))
+
+    def distances(self, predictions, boxes):
+        """How far boxes of `predictions` (..., . + 4) are from `boxes` (..., 4), which broadcast: (...)."""
+        return box_distance(predictions[..., -4:], boxes)
 
     def logits_of(self, predictions):
         """The logits of the classes in the `predictions` (B L, Q, . + 4)."""
@@ -110,8 +131,9 @@ class MatchingLoss(keras.losses.Loss, abc.ABC):
             ops.maximum(labels, 0)[:, None], (*ops.shape(predictions)[:2], ops.shape(labels)[1])
         )
         of_class, of_distance, of_overlap = self.costs
-        pairs = predictions[:, :, None, -4:], boxes[:, None]
-        of_boxes = of_distance * box_distance(*pairs) - of_overlap * generalized_iou(*pairs)
+        predictions, boxes = predictions[:, :, None], boxes[:, None]
+        of_boxes = of_distance * self.distances(predictions, boxes)
+        of_boxes -= of_overlap * generalized_iou(predictions[..., -4:], boxes)
         return of_boxes + of_class * ops.take_along_axis(costs, index, axis=2)
 
     @abc.abstractmethod
@@ -163,13 +185,13 @@ class SetPredictionLoss(MatchingLoss):
         return ops.sum(badness), ops.sum(weights)
 
     def class_terms(self, logits, classes):
-        """The weighted cross-entropies of `logits` (B, Q, C + 1), whose `classes` (B, Q) are -1 for none, and
-        the weights, (B, Q) both.
+        """The weighted cross-entropies of `logits` (B, Q, C + 1), whose `classes` (B, Q) are -1 for none and
+        -2 where nothing is learnt, and the weights, (B, Q) both.
         """
         classes = ops.cast(classes, "int32")
         labels = ops.where(classes >= 0, classes, logits.shape[-1] - 1)
         entropies = ops.sparse_categorical_crossentropy(labels, logits, True)
-        weights = ops.where(classes >= 0, 1.0, self.no_object)
+        weights = ops.where(classes >= 0, 1.0, self.no_object) * _learning(classes)
         return weights * entropies, weights
 
     def get_config(self):
@@ -219,8 +241,9 @@ class FocalSetPredictionLoss(MatchingLoss):
 
     def class_mean(self, predictions, query_targets):
         logits = self.logits_of(predictions)
-        is_own = ops.one_hot(_classes_of(query_targets), logits.shape[-1])  # zeros for -1
-        return ops.sum(_focal(is_own, logits, self.alpha)), None
+        classes = _classes_of(query_targets)
+        is_own = ops.one_hot(classes, logits.shape[-1])  # zeros for -1
+        return ops.sum(_learning(classes)[..., None] * _focal(is_own, logits, self.alpha)), None
 
     def get_config(self):
         return {**super().get_config(), "alpha": self.alpha, "proposes": self.proposes}
@@ -274,6 +297,11 @@ class VarifocalSetPredictionLoss(MatchingLoss):
 def _classes_of(query_targets):
     """The class of each query's target, (B, Q), -1 for none."""
     return ops.cast(query_targets[..., 0], "int32")
+
+
+def _learning(classes):
+    """1.0 for a query that learns its class, one of `classes` (B, Q), 0.0 for one that is ignored."""
+    return ops.cast(classes > IGNORED, "float32")
 
 
 def focal_costs(logits, alpha):

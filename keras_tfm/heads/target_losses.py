@@ -11,7 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_tfm.heads.boxes import box_distance, generalized_iou
+from keras_tfm.layers.boxes import box_distance, generalized_iou
 from keras_tfm.registry import register
 
 

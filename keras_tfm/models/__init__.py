@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from keras_tfm.models.detection.rt_detr import RTDETR, RTDETRConfig
     from keras_tfm.models.detection.smca import SMCA, SMCAConfig
     from keras_tfm.models.detection.tsp_fcos import TSPFCOS, TSPFCOSConfig
-    from keras_tfm.models.detection.tsp_rcnn import TSPRCNNHead, TSPRCNNHeadConfig
+    from keras_tfm.models.detection.tsp_rcnn import TSPRCNN, TSPRCNNConfig, TSPRCNNHead, TSPRCNNHeadConfig
     from keras_tfm.models.multimodal.clip import CLIP, CLIPConfig
     from keras_tfm.models.multimodal.clip4clip import CLIP4Clip, CLIP4ClipConfig
     from keras_tfm.models.multimodal.siglip import SigLIP, SigLIPConfig

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from keras_tfm.heads import MaskSetLoss, dice_loss, focal_loss
-from keras_tfm.heads.boxes import corners_of_masks
 from keras_tfm.heads.mask_losses import (
     binary_cross_entropy,
     matched_masks,
@@ -13,6 +12,7 @@ from keras_tfm.heads.mask_losses import (
     pairwise_focal,
     whole_mask_loss,
 )
+from keras_tfm.layers.boxes import corners_of_masks
 
 LOG_2 = np.log(2)
 

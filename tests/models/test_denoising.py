@@ -95,7 +95,7 @@ def test_a_learner_gives_the_models_predictions_and_those_of_noisy_queries(model
     """The former are the same in training, where the latter follow, of two groups, and alone depend on the
     objects.
     """
-    assert model.denoises and not heads.VarifocalDetector(RTDETR(SMALL), 2).denoises
+    assert model.takes_objects and not heads.VarifocalDetector(RTDETR(SMALL), 2).takes_objects
     learner, plain = model.learner(), keras_tfm.Model(model.input, model.predictions)
     inputs = {"images": draw(), "pixel_mask": np.ones((2, *SIDES), bool)}
     loss, loss_of_plain = model.loss_of_training(), heads.VarifocalSetPredictionLoss()

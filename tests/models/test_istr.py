@@ -7,8 +7,9 @@ import pytest
 
 from keras_tfm.heads import ReferencedDetector, corners_of
 from keras_tfm.layers import DynamicConvolution, roi_align
+from keras_tfm.layers.boxes import moved
 from keras_tfm.models import ISTR, ISTRConfig
-from keras_tfm.models.detection.istr import extent_of, in_pixels, moved
+from keras_tfm.models.detection.istr import DELTA_WEIGHTS, extent_of, in_pixels
 from keras_tfm.models.detection.pyramid import PyramidRoIAlign
 from tests import contract
 from tests.contract import Case, floats, randomise
@@ -65,7 +66,7 @@ def test_corrections_by_hand_and_their_limit():
     boxes = np.array([[[0.5, 0.5, 0.2, 0.4]]], "float32")
     correction = np.array([[[1.0, -2.0, np.log(2), 100.0]]], "float32")
     expected = [0.5 + 0.5 * 0.2, 0.5 - 0.4, 0.4, 0.4 * 6250]
-    np.testing.assert_allclose(moved(boxes, correction)[0, 0], expected, rtol=1e-4)
+    np.testing.assert_allclose(moved(boxes, correction, DELTA_WEIGHTS)[0, 0], expected, rtol=1e-4)
 
 
 def test_a_box_is_read_at_the_level_of_its_size():

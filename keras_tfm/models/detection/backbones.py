@@ -134,6 +134,27 @@ class ModelAroundBackbone(ConfiguredModel):
         return model
 
 
+class KnowsClasses:
+    """A model that chooses its queries by their classes: its `config` has a field `num_classes`."""
+
+    config: Any
+    name: str
+    dtype_policy: Any
+    weights: list
+
+    def with_classes(self, num_classes: int) -> Any:
+        """This model, or, for another number of classes, one with its weights but for the classes' own."""
+        if num_classes == self.config.num_classes:
+            return self
+        config = dataclasses.replace(self.config, num_classes=num_classes)
+        make: Callable = type(self)
+        model = make(config, name=self.name, dtype=self.dtype_policy)
+        for new, old in zip(model.weights, self.weights, strict=True):
+            if new.shape == old.shape:
+                new.assign(old)
+        return model
+
+
 def on_images(backbone, images):
     """(The `maps` of `images`, by the layers of a `backbone` in the graph of these tensors, the `Trace`)."""
     states = backbone.hidden_states["encoder"]

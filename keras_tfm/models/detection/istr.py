@@ -14,7 +14,6 @@ there are no weights to read.
 """
 
 import dataclasses
-import math
 from typing import Any
 
 import keras
@@ -23,6 +22,7 @@ from keras import ops
 from keras_tfm.configs import Depth, Heads, Rate, Refusal, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.boxes import moved
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.dense import Dense
@@ -35,7 +35,6 @@ from keras_tfm.models.detection.base import EPSILON, LearnedQueries, start_of
 from keras_tfm.models.detection.pyramid import PyramidRoIAlign, pyramid_of, strides_of
 
 DELTA_WEIGHTS = (2.0, 2.0, 1.0, 1.0)  # what a correction of (x, y, width, height) is divided by
-MOST_GROWTH = math.log(100_000 / 16)  # of the logarithm of a side, in one correction
 ACTIVATION = "elu"
 
 
@@ -107,7 +106,8 @@ def stages(config, trace, levels, strides, x, boxes, extent):
         x = trace.run("decoder", [stage_block(config, i)], x, interaction={"context": regions})
         features.append(_tower(config, config.num_class_layers, f"decoder_class_tower_{i}")(x))
         box_features = _tower(config, config.num_box_layers, f"decoder_box_tower_{i}")(x)
-        boxes = moved(boxes, Dense(4, kernel_initializer="zeros", name=f"decoder_box_{i}")(box_features))
+        correction = Dense(4, kernel_initializer="zeros", name=f"decoder_box_{i}")(box_features)
+        boxes = moved(boxes, correction, DELTA_WEIGHTS)
         all_boxes.append(boxes)
         read = PyramidRoIAlign(config.mask_region_size, strides, name=f"mask_regions_{i}")
         regions = read(levels, in_pixels(boxes, extent))
@@ -151,16 +151,6 @@ def _mask_head(config, name):
     ]
     last = Convolution(config.code_dim, config.mask_region_size // 4, padding=0)
     return Chain([*halves, last], name=name)
-
-
-def moved(boxes, correction):
-    """`boxes` (B, Q, 4), moved by the first two numbers of a `correction` (B, Q, 4) times their sides, and
-    stretched by the exponentials of the others, at most 6,250 times (Girshick et al. 2014, appendix C).
-    """
-    correction = ops.cast(correction, "float32") / ops.convert_to_tensor(DELTA_WEIGHTS)
-    sides = boxes[..., 2:]
-    centres = boxes[..., :2] + correction[..., :2] * sides
-    return ops.concatenate([centres, sides * ops.exp(ops.minimum(correction[..., 2:], MOST_GROWTH))], axis=-1)
 
 
 def in_pixels(boxes, extent):

@@ -35,7 +35,7 @@ from keras_tfm.layers.patches import flatten_map
 from keras_tfm.layers.positioned_block import PositionedAttention
 from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.models.base import Trace
-from keras_tfm.models.detection.backbones import BACKBONES, TINY
+from keras_tfm.models.detection.backbones import BACKBONES, TINY, KnowsClasses
 from keras_tfm.models.detection.base import (
     EPSILON,
     Queries,
@@ -114,7 +114,7 @@ class RTDETRConfig(SetDetectorConfig):
         return int(self.encoder_width * self.expansion)
 
 
-class RTDETR(SetDetector):
+class RTDETR(KnowsClasses, SetDetector):
     """Images in, one vector for each object query out, and its box.
 
     Inputs as of `SetDetector`. Outputs: `encoder_sequence_output` (B, N, D), the cells of all maps, the
@@ -179,17 +179,6 @@ class RTDETR(SetDetector):
         queries, references = self.get_layer("decoder_denoising")(*self.first_queries, objects)
         mask = DenoisingMask(self.config.num_queries, name="decoder_denoising_mask")(queries, objects)
         return self.decode(Trace(), queries, references, mask)
-
-    def with_classes(self, num_classes: int) -> "RTDETR":
-        """This model, or, for another number of classes, one with its weights but for the classes' own."""
-        if num_classes == self.config.num_classes:
-            return self
-        config = dataclasses.replace(self.config, num_classes=num_classes)
-        model = type(self)(config, name=self.name, dtype=self.dtype_policy)
-        for new, old in zip(model.weights, self.weights, strict=True):
-            if new.shape == old.shape:
-                new.assign(old)
-        return model
 
 
 class CellSines(SameShape):

@@ -6,8 +6,8 @@ of the cells of a pyramid that look most like objects.
 There is no decoder. The towers and their scores are those of FCOS (Tian et al. 2019), shared by all levels;
 a token is what both towers say of a cell, and its position the sines of its place and a vector of its level.
 As in the authors' code cells at padding may be chosen. Deviates from it in that padding is known cell by
-cell, so that images of one batch may have any form, and that in training no cells are added to the best ones
-and none are dropped. Architecture only: there are no weights to read.
+cell, so that images of one batch may have any form. `heads.CellSetDetector` trains it. There are no weights
+to read.
 """
 
 import dataclasses
@@ -21,6 +21,7 @@ from keras import ops
 from keras_tfm.configs import Depth, Heads, Rate, Refusal, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.boxes import centred
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.dense import Dense
@@ -30,12 +31,16 @@ from keras_tfm.layers.image_positions import SineGridPositionEncoding
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.positioned_block import PositionedAttention
 from keras_tfm.layers.resizing import resize_nearest
-from keras_tfm.models.detection.backbones import TINY, AroundBackbone, ModelAroundBackbone
+from keras_tfm.models.base import Trace
+from keras_tfm.models.detection.backbones import TINY, AroundBackbone, KnowsClasses, ModelAroundBackbone
 from keras_tfm.models.detection.base import EPSILON, Queries, start_of
+from keras_tfm.models.detection.istr import extent_of
 from keras_tfm.models.detection.pyramid import pyramid_of, strides_of
 from keras_tfm.models.detection.refinement import best_of
 
 PRIOR = 0.01  # what a class's probability is at first
+RANGE = 8  # cells: a level is for objects whose farthest side is nearer, and farther than in the level before
+ENDLESS = 1e6  # the range of the last level
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,14 +71,17 @@ class TSPFCOSConfig(AroundBackbone):
             raise Refusal("num_groups", f"a divisor of `pyramid_dim`, {self.pyramid_dim}", self.num_groups)
 
 
-class TSPFCOS(ModelAroundBackbone):
+class TSPFCOS(KnowsClasses, ModelAroundBackbone):
     """Images in; a class, a box and its centredness for each of Q cells, and the cells' scores, out.
 
     Inputs as of `DETR`. Outputs: `sequence_output` (B, Q, D), the encoded cells, the likeliest first;
     `logits` (B, Q, num_classes), the sigmoid of each a probability; `distances` (B, Q, 4), from the cell's
     centre to the box's left, top, right and bottom in pixels, at least 0; `centredness` (B, Q, 1), a logit;
     `centres` (B, Q, 2), (x, y) in pixels, and `strides` (B, Q, 1), the widths of the cells in pixels;
-    `dense_logits` (B, N, num_classes), the scores of the towers, level by level and row by row.
+    `dense_logits` (B, N, num_classes), the scores of the towers, level by level and row by row; `boxes` (B,
+    Q, 4), (x, y, width, height) around the centre as parts of the image's sides, padding apart; `cells` (B,
+    Q, 6) and `dense_cells` (B, N, 6), in such parts the cell's centre (x, y) and the least and the most
+    distance, along x and y each, of an object's farthest side from a centre of its level.
 
     >>> model = keras_tfm.models.TSPFCOS.from_size("tiny", image_size=32)
     >>> model({"images": np.zeros((1, 32, 32, 3))})["distances"].shape
@@ -90,15 +98,39 @@ class TSPFCOS(ModelAroundBackbone):
             levels.append(Convolution(config.pyramid_dim, 3, 2, name=f"pyramid_coarse_{i}")(x))
         strides = strides_of(levels, pixel_mask.shape[1])
         masks = [resize_nearest(pixel_mask, level.shape[1:3]) for level in levels]
-        outputs = chosen_cells(config, trace, levels, masks, strides)
+        dense, choose = cells_of(config, levels, masks, strides)
+        extent = ops.maximum(extent_of(pixel_mask), 1.0)  # all may be hidden
+
+        def answers(trace, scores, mask=None):
+            outputs = choose(trace, scores, mask)
+            places = outputs["centres"], outputs["strides"]
+            boxes = _boxes_around(places[0], outputs["distances"], extent)
+            return outputs | {"boxes": boxes, "cells": _with_ranges(*places, strides, extent)}
+
+        outputs = answers(trace, scores_of(dense["logits"]))
+        outputs["dense_logits"] = dense["logits"]
+        outputs["dense_cells"] = _with_ranges(dense["centres"], dense["strides"], strides, extent)
         inputs = {"images": backbone.input["images"], "pixel_mask": pixel_mask}
         super().__init__(config, inputs, outputs, trace, name=name, **kwargs)
         self.maps = backbone.maps
+        self.answers = answers
+
+    def chosen(self, scores: Any, mask: Any = None) -> dict[str, Any]:
+        """The outputs, but for the dense ones, if these were the cells' `scores` (B, N), symbolic tensors;
+        the chosen cells are not seen where `mask` (B, Q) is False.
+        """
+        return self.answers(Trace(), scores, mask)
 
 
-def chosen_cells(config, trace, levels, masks, strides):
-    """The outputs of a `TSPFCOS`, of the `levels` of a pyramid with these `strides`; `masks` (B, rows,
-    columns) are False at padding.
+def scores_of(logits):
+    """A cell's score is the highest of the `logits` of its classes (B, N, C): (B, N)."""
+    return ops.max(ops.cast(logits, "float32"), axis=-1)
+
+
+def cells_of(config, levels, masks, strides):
+    """({"logits" (B, N, C), "centres" (B, N, 2) and "strides" (B, N, 1) of all cells}, a function of a
+    `Trace`, the cells' scores (B, N) and a mask (B, Q) that gives the outputs of a `TSPFCOS`), of the
+    `levels` of a pyramid with these `strides`; `masks` (B, rows, columns) are False at padding.
     """
     class_tower, box_tower = (_tower(config, f"{name}_tower") for name in ("class", "box"))
     bias = keras.initializers.Constant(-math.log(1 / PRIOR - 1))
@@ -123,24 +155,51 @@ def chosen_cells(config, trace, levels, masks, strides):
     widths = np.array(strides)[numbers]
     places = np.concatenate([centres, widths[:, None], numbers[:, None]], axis=-1).astype("float32")  # (N, 4)
     places = ops.zeros_like(ops.cast(dense[..., :1], "float32")) + places
-    highest = ops.max(ops.cast(dense, "float32"), axis=-1)
-    tokens, position, places = best_of(highest, config.num_queries, tokens, _flat(positions), places)
-    x = LayerNormalization(EPSILON, name="token_norm")(Dense(config.dim, name="token_projection")(tokens))
+    position = _flat(positions)
+    projection, token_norm = (
+        Dense(config.dim, name="token_projection"),
+        LayerNormalization(EPSILON, name="token_norm"),
+    )
     blocks = [encoder_block(config, i) for i in range(config.num_layers)]
-    x = trace.run("encoder", blocks, x, attention={"position": position})
-    x = LayerNormalization(EPSILON, name="norm")(x)
-    level = ops.cast(places[..., 3:], "int32")  # (B, Q, 1)
-    scale = LearnedVectors(len(levels), 1, "ones", name="level_scale")(x)  # (B, L, 1)
-    scale = ops.take_along_axis(scale, level, axis=1)  # (B, Q, 1)
-    return {
-        "sequence_output": x,
-        "logits": keras.layers.Dense(config.num_classes, bias_initializer=bias, name="class_head")(x),
-        "distances": ops.relu(Dense(4, name="box_head")(x)) * scale,
-        "centredness": Dense(1, name="centredness_head")(x),
-        "centres": places[..., :2],
-        "strides": places[..., 2:3],
-        "dense_logits": dense,
-    }
+    norm = LayerNormalization(EPSILON, name="norm")
+    scales = LearnedVectors(len(levels), 1, "ones", name="level_scale")
+    class_head = keras.layers.Dense(config.num_classes, bias_initializer=bias, name="class_head")
+    box_head, centredness_head = Dense(4, name="box_head"), Dense(1, name="centredness_head")
+
+    def choose(trace, scores, mask=None):
+        chosen = best_of(scores, config.num_queries, tokens, position, places)
+        x = token_norm(projection(chosen[0]))
+        x = norm(trace.run("encoder", blocks, x, attention={"position": chosen[1], "mask": mask}))
+        level = ops.cast(chosen[2][..., 3:], "int32")  # (B, Q, 1)
+        scale = ops.take_along_axis(scales(x), level, axis=1)  # (B, Q, 1)
+        return {
+            "sequence_output": x,
+            "logits": class_head(x),
+            "distances": ops.relu(box_head(x)) * scale,
+            "centredness": centredness_head(x),
+            "centres": chosen[2][..., :2],
+            "strides": chosen[2][..., 2:3],
+        }
+
+    return {"logits": dense, "centres": places[..., :2], "strides": places[..., 2:3]}, choose
+
+
+def _boxes_around(centres, distances, extent):
+    """Boxes (B, Q, 4) as parts of the sides of images of this `extent` (B, 1, 2), by the `distances` (B, Q,
+    4) of their sides from `centres` (B, Q, 2).
+    """
+    distances = ops.cast(distances, "float32")
+    corners = centres - distances[..., :2], centres + distances[..., 2:]
+    return centred(ops.concatenate(corners, axis=-1) / ops.concatenate([extent, extent], axis=-1))
+
+
+def _with_ranges(centres, widths, strides, extent):
+    """The `centres` (B, N, 2) of cells of these `widths` (B, N, 1), and the least and the most distances of
+    their levels, as parts of the sides of images of this `extent` (B, 1, 2): (B, N, 6).
+    """
+    least = ops.where(widths > min(strides), RANGE * widths / 2, 0.0)
+    most = ops.where(widths < max(strides), RANGE * widths, ENDLESS)
+    return ops.concatenate([x / extent for x in (centres, least, most)], axis=-1)
 
 
 def encoder_block(config, index):

@@ -13,12 +13,14 @@ from keras_tfm.data.batches.canvas import CanvasBatches
 from keras_tfm.data.batches.targets import object_targets
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.objects import KINDS, Objects, checked_boxes, found_in, read_objects
-from keras_tfm.heads.boxes import corners_of
-from keras_tfm.heads.object_detector import ObjectDetector, ReferencedDetector, detector_around
+from keras_tfm.heads.base import SetPredictor
+from keras_tfm.heads.candidate_detectors import CandidateDetector
+from keras_tfm.heads.detectors import detector_around
+from keras_tfm.heads.object_detector import ObjectDetector, ReferencedDetector
 from keras_tfm.heads.patch_detector import PatchDetector
-from keras_tfm.models import DETR, RTDETR, SMCA, ConditionalDETR, DeformableDETR
-from keras_tfm.models.detection.backbones import BACKBONES
-from keras_tfm.models.detection.base import SetDetector, SetDetectorConfig
+from keras_tfm.layers.boxes import corners_of
+from keras_tfm.models import DETR, RTDETR, SMCA, TSPFCOS, TSPRCNN, ConditionalDETR, DeformableDETR
+from keras_tfm.models.detection.backbones import BACKBONES, AroundBackbone, ModelAroundBackbone
 from keras_tfm.serving.examples import as_columns, check_column, listed, not_list, not_texts
 from keras_tfm.tasks.images.average_precision import average_precision
 from keras_tfm.tasks.images.canvas_task import (
@@ -43,18 +45,20 @@ from keras_tfm.tasks.task import (
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import ImagesInBatch, LeastArea, PartlyTrained
 
-FAMILIES: dict[str, type[SetDetector]] = {
+FAMILIES: dict[str, type[ModelAroundBackbone]] = {
     "deformable-detr": DeformableDETR,
     "conditional-detr": ConditionalDETR,
     "detr": DETR,
     "smca": SMCA,
     "rt-detr": RTDETR,
+    "tsp-fcos": TSPFCOS,
+    "tsp-rcnn": TSPRCNN,
 }
-DETECTORS = (ObjectDetector, ReferencedDetector)
+DETECTORS: tuple[type[SetPredictor], ...] = (ObjectDetector, ReferencedDetector, CandidateDetector)
 HEADS = "class_head", "box_head"  # how the names of their layers begin
 IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}  # of the published checkpoints
 # Whose published checkpoints read images stretched to the size of the model: their class of preprocessing.
-STRETCHING: dict[type[SetDetector], str] = {RTDETR: "RTDetrImageProcessor"}
+STRETCHING: dict[type[ModelAroundBackbone], str] = {RTDETR: "RTDetrImageProcessor"}
 Score = Annotated[float, Between(0, 1)]
 
 
@@ -87,11 +91,11 @@ class DetectorOptions(ModelOptions):
     ] = None
 
     @property
-    def model_class(self) -> type[SetDetector]:
+    def model_class(self) -> type[ModelAroundBackbone]:
         """The class of the family; ValueError for an unknown family."""
         return family_among(FAMILIES, self.family, ("image_size", "num_channels", "num_queries"))
 
-    def base(self) -> SetDetectorConfig:
+    def base(self) -> AroundBackbone:
         changes = {} if self.num_queries is None else {"num_queries": self.num_queries}
         return self.model_class.config_of_size(self.size, **changes)
 
@@ -276,7 +280,7 @@ class Detector(CanvasTask):
         number = {name: place for place, name in enumerate(self.class_names)}
         classes = [[number[name] for name in names] for names in examples.labels]
         targets = object_targets(examples.boxes, classes)
-        inputs = ("images", "pixel_mask", *(["objects"] if self.model.denoises else []))
+        inputs = ("images", "pixel_mask", *(["objects"] if self.model.takes_objects else []))
         places = (self.preprocessing, self.image_shape, training, is_validation)
         return canvas_batches(examples, targets, *places, inputs=inputs, are_objects=True)
 

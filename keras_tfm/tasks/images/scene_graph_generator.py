@@ -18,8 +18,8 @@ from keras_tfm.data.sources.relations import (
     read_relations,
     related_in,
 )
-from keras_tfm.heads.boxes import corners_of
 from keras_tfm.heads.relation_detector import PLACES, RelationDetector
+from keras_tfm.layers.boxes import corners_of
 from keras_tfm.models import RelTR
 from keras_tfm.models.detection.base import SetDetectorConfig
 from keras_tfm.serving.examples import as_columns, check_column, listed, not_list, not_texts

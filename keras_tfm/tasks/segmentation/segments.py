@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.heads.boxes import corners_of_masks
+from keras_tfm.layers.boxes import corners_of_masks
 
 Segments = tuple[np.ndarray, Mapping[int, int]]
 

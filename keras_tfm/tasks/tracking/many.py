@@ -15,7 +15,7 @@ from keras_tfm.configs import Field, FieldError
 from keras_tfm.data.batches.frame_pairs import FramePairs
 from keras_tfm.data.sources.tracked_videos import TrackedVideos, frame_size
 from keras_tfm.data.sources.videos import fitted
-from keras_tfm.heads.boxes import corners_of
+from keras_tfm.layers.boxes import corners_of
 from keras_tfm.serving.tracks import associate, no_tracks
 from keras_tfm.serving.video_files import Video
 from keras_tfm.tasks.signatures import Endpoints

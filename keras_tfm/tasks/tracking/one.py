@@ -18,7 +18,7 @@ import tensorflow as tf
 from keras_tfm.configs import FieldError
 from keras_tfm.data.batches.search_windows import SEARCH, TEMPLATE, TargetPairs, side_of, window
 from keras_tfm.data.sources.tracked_videos import TrackedVideos, pixels_of
-from keras_tfm.heads.boxes import corners_of
+from keras_tfm.layers.boxes import corners_of
 from keras_tfm.serving.target import LEAST_SIDE
 from keras_tfm.serving.video_files import Video
 from keras_tfm.tasks.signatures import Endpoints

@@ -9,8 +9,8 @@ from keras import ops
 from keras_tfm.convert.detr import joint_attention_rows
 from keras_tfm.convert.keymap import CONVOLVED, feedforward, linear, norm, read_state, weight
 from keras_tfm.heads import HeatmapDetector, TargetDetector, TargetLoss
-from keras_tfm.heads.boxes import box_iou
 from keras_tfm.heads.target_losses import cells_inside
+from keras_tfm.layers.boxes import box_iou
 from keras_tfm.models import TransT, TransTConfig, TrTr, TrTrConfig
 from keras_tfm.training.model import Model
 from keras_tfm.training.safetensors import CheckpointError

@@ -17,7 +17,7 @@ from keras_tfm.convert.keymap import (
 from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.models import TSPFCOSConfig
 from keras_tfm.models.base import Trace
-from keras_tfm.models.detection.tsp_fcos import chosen_cells
+from keras_tfm.models.detection.tsp_fcos import cells_of, scores_of
 from keras_tfm.training.model import Model
 from tests.parity.references.state import check_arguments, fields_of
 
@@ -92,7 +92,8 @@ def read(arguments, weights, shapes):
         masks.append(ops.logical_and(cells, ops.isfinite(level[..., 0])))
     trace = Trace()
     strides = np.array(arguments["strides"], "float32")
-    found = chosen_cells(config, trace, levels, masks, arguments["strides"])
+    all_cells, choose = cells_of(config, levels, masks, arguments["strides"])
+    found = choose(trace, scores_of(all_cells["logits"]))
     outputs = {
         "pred_logits": found["logits"],
         "pred_ltrb": found["distances"],
@@ -105,7 +106,7 @@ def read(arguments, weights, shapes):
     first = 0
     for i, level in enumerate(levels):
         rows_, columns = level.shape[1:3]
-        dense = found["dense_logits"][:, first : first + rows_ * columns]
+        dense = all_cells["logits"][:, first : first + rows_ * columns]
         outputs[f"features/dense_logits_{i}"] = ops.reshape(dense, (-1, rows_, columns, dense.shape[-1]))
         first += rows_ * columns
     model = Model(inputs, outputs)

@@ -5,9 +5,15 @@ A box is its centre, width and height, (x, y, width, height), as shares of the i
 large compared with the union of small boxes.
 """
 
+import math
+
+import keras
 from keras import ops
 
+from keras_tfm.layers.base import Layer
 from keras_tfm.layers.signatures import Tensor
+
+MOST_GROWTH = math.log(100_000 / 16)  # of the logarithm of a side, in one correction
 
 
 def corners_of(boxes: Tensor) -> Tensor:
@@ -73,6 +79,69 @@ def box_distance(boxes: Tensor, others: Tensor) -> Tensor:
     0.5
     """
     return ops.sum(ops.abs(ops.cast(boxes, "float32") - ops.cast(others, "float32")), axis=-1)
+
+
+def suppressed(overlaps, stays):
+    """Which of K things, the best first, stay: those of `stays` (B, K) that no better one which stays covers,
+    as `overlaps` (B, K, K) say. (B, K), boolean both.
+    """
+    columns = ops.arange(ops.shape(stays)[1])
+
+    def decide(row, stays):
+        """`stays` (B, K), where the thing `row` stays if no better one that stays lies over it."""
+        better = ops.logical_and(stays, columns < row)
+        is_covered = ops.any(ops.logical_and(better, overlaps[:, row]), axis=1, keepdims=True)
+        return ops.logical_and(stays, ops.logical_or(columns != row, ops.logical_not(is_covered)))
+
+    return ops.fori_loop(0, ops.shape(stays)[1], decide, stays)
+
+
+class NonMaximumSuppression(Layer):
+    """Which of `boxes` (B, K, 4), the best first, stay, (B, K): among those of a `mask` (B, K) all that no
+    better one of the same class which stays overlaps by more than `most_overlap` of what both cover.
+    `classes` (B, K) are integers; without them all are of one class.
+    """
+
+    def __init__(self, most_overlap=0.7, **kwargs):
+        super().__init__(autocast=False, **kwargs)  # lower precision moves boxes
+        self.most_overlap = most_overlap
+
+    def call(self, boxes, mask, classes=None):
+        """(B, K), boolean."""
+        overlaps = box_iou(boxes[:, :, None], boxes[:, None]) > self.most_overlap  # (B, K, K)
+        if classes is not None:
+            overlaps = ops.logical_and(overlaps, ops.equal(classes[:, :, None], classes[:, None]))
+        return suppressed(overlaps, mask)
+
+    def compute_output_spec(self, boxes, mask, classes=None):
+        return keras.KerasTensor(boxes.shape[:2], "bool")
+
+
+def centred(corners):
+    """(left, top, right, bottom) -> (x, y, width, height) around centres: (..., 4) both."""
+    start, end = corners[..., :2], corners[..., 2:]
+    return ops.concatenate([(start + end) / 2, end - start], axis=-1)
+
+
+def moved(boxes, correction, weights):
+    """`boxes` (..., 4), moved by the first two numbers of a `correction` (..., 4), divided by the four
+    `weights`, times their sides, and stretched by the exponentials of the others, at most 6,250 times
+    (Girshick et al. 2014, appendix C).
+    """
+    correction = ops.cast(correction, "float32") / ops.convert_to_tensor(weights)
+    sides = boxes[..., 2:]
+    centres = boxes[..., :2] + correction[..., :2] * sides
+    return ops.concatenate([centres, sides * ops.exp(ops.minimum(correction[..., 2:], MOST_GROWTH))], axis=-1)
+
+
+def correction_of(boxes, others, weights):
+    """The correction that `moved` turns `boxes` (..., 4) into `others` (..., 4), which broadcast, by: (...,
+    4). Sides count as 1e-4 of the image at least, so that it is finite.
+    """
+    boxes, others = (ops.cast(x, "float32") for x in (boxes, others))
+    sides, other_sides = (ops.maximum(x[..., 2:], 1e-4) for x in (boxes, others))
+    parts = (others[..., :2] - boxes[..., :2]) / sides, ops.log(other_sides / sides)
+    return ops.concatenate(parts, axis=-1) * ops.convert_to_tensor(weights)
 
 
 def corners_and_area(boxes):
