@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from keras_tfm.heads.classification import ClassificationHead, Classifier, classification_loss
     from keras_tfm.heads.clip_detector import ClipDetector, ClipSegmenter
     from keras_tfm.heads.clip_losses import ClipMaskLoss, ClipSetPredictionLoss
+    from keras_tfm.heads.coded_segmenter import CodedSegmenter, CodedSetLoss
     from keras_tfm.heads.contrastive import Contrastive, ContrastiveHead, SigmoidContrast, SoftmaxContrast
     from keras_tfm.heads.cross_matching import CrossMatcher, LogitContrast
     from keras_tfm.heads.denoiser import Denoiser
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from keras_tfm.heads.mask_classifier import MaskClassifier, PointMaskClassifier, class_maps
     from keras_tfm.heads.mask_codes import (
         MaskAutoencoder,
+        MaskCodec,
         PrincipalMaskCode,
         cosine_code,
         masks_of_cosines,

@@ -15,7 +15,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import Layer, require_sizes
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.resizing import resize_between_corners
@@ -50,21 +50,17 @@ class PrincipalMaskCode:
 
         ValueError for more than N or rows x columns, and where the masks differ in fewer directions.
         """
-        logits = _logits_of(np.asarray(masks, "float64"))
-        most = min(len(logits), logits[0].size)
+        masks = np.asarray(masks, "float64")
+        most = min(len(masks), masks[0].size)
         if not 1 <= num_components <= most:
             raise ValueError(f"`num_components` must be 1 to {most}; it is {num_components}.")
-        mean = logits.mean(axis=0)
-        _, lengths, components = np.linalg.svd((logits - mean).reshape(len(logits), -1), full_matrices=False)
-        differing = int(np.sum(lengths > 1e-6 * max(lengths[0], 1.0)))
-        if num_components > differing:
+        mean, components, variances = _directions(masks)
+        if num_components > len(variances):
             raise ValueError(
-                f"`num_components` must be at most {differing}, the directions in which the masks differ; "
-                f"it is {num_components}."
+                f"`num_components` must be at most {len(variances)}, the directions in which the masks "
+                f"differ; it is {num_components}."
             )
-        variances = lengths[:num_components] ** 2 / len(logits)
-        parts = (mean, components[:num_components], variances)
-        return cls(*(part.astype("float32") for part in parts))
+        return cls(mean, components[:num_components], variances[:num_components])
 
     def encode(self, masks: Tensor) -> Tensor:
         """Codes (..., K) of `masks` (..., rows, columns)."""
@@ -72,14 +68,95 @@ class PrincipalMaskCode:
         if tuple(masks.shape[-2:]) != tuple(self.mean.shape):
             raise ValueError(f"`masks` must be (..., *{self.mean.shape}); they are {tuple(masks.shape)}.")
         logits = _logits_of(masks) - self.mean
-        logits = ops.reshape(logits, (*ops.shape(masks)[:-2], self.mean.size))
-        return ops.matmul(logits, self.components.T) / np.sqrt(self.variances)
+        logits = ops.reshape(logits, (*ops.shape(masks)[:-2], self.components.shape[1]))
+        return ops.matmul(logits, ops.transpose(self.components)) / ops.sqrt(self.variances)
 
     def decode(self, codes: Tensor) -> Tensor:
         """The masks (..., rows, columns) of `codes` (..., K), each pixel from 0 to 1."""
+        return ops.sigmoid(self.logits(codes))
+
+    def logits(self, codes: Tensor) -> Tensor:
+        """The logits of the masks (..., rows, columns) of `codes` (..., K)."""
         codes = ops.cast(codes, "float32")
-        logits = ops.matmul(codes * np.sqrt(self.variances), self.components)
-        return ops.sigmoid(ops.reshape(logits, (*ops.shape(codes)[:-1], *self.mean.shape)) + self.mean)
+        logits = ops.matmul(codes * ops.sqrt(self.variances), self.components)
+        return ops.reshape(logits, (*ops.shape(codes)[:-1], *self.mean.shape)) + self.mean
+
+
+class MaskCodec(Layer):
+    """A `PrincipalMaskCode` whose numbers are weights that are not trained: codes (..., K) -> logits of masks
+    (..., side, side). They are zeros until `fit`.
+
+    >>> codec = keras_tfm.heads.MaskCodec(side=4, code_dim=3)
+    >>> codec.fit(np.tril(np.ones((4, 4)))[:, :, None] * np.ones(4))  # 1 to 4 rows
+    >>> masks = np.zeros((1, 4, 4))
+    >>> masks[0, :2] = 1
+    >>> (np.asarray(codec(codec.encode(masks))) > 0).sum()
+    np.int64(8)
+    """
+
+    def __init__(self, side: int, code_dim: int, **kwargs: Any) -> None:
+        super().__init__(autocast=False, **kwargs)
+        require_sizes(side=side, code_dim=code_dim)
+        self.side = side
+        self.code_dim = code_dim
+
+    def build(self, codes_shape):
+        if codes_shape[-1] != self.code_dim:
+            raise ValueError(f"`codes` must be (..., {self.code_dim}); they are {tuple(codes_shape)}.")
+
+        def weight(name, *shape, value="zeros"):
+            options = {"trainable": False, "dtype": "float32", "autocast": False}
+            return self.add_weight(name=name, shape=shape, initializer=value, **options)
+
+        self.mean = weight("mean", self.side, self.side)
+        self.components = weight("components", self.code_dim, self.side**2)
+        self.deviations = weight("deviations", self.code_dim, value="ones")
+
+    @property
+    def code(self) -> PrincipalMaskCode:
+        """The code that the weights say."""
+        return PrincipalMaskCode(self.mean, self.components, ops.square(self.deviations))
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether there is a mean, which of masks is nowhere 0."""
+        return self.built and bool(np.any(ops.convert_to_numpy(self.mean)))
+
+    def fit(self, masks: Any) -> None:
+        """Take the directions in which `masks` (N, side, side) differ most. Where they differ in fewer than
+        K, the last numbers of a code are 0.
+        """
+        if not self.built:
+            self.build((None, self.code_dim))
+        mean, components, variances = _directions(np.asarray(masks, "float64"))
+        count = min(self.code_dim, len(variances))
+        self.mean.assign(mean)
+        rest = [(0, self.code_dim - count)]
+        self.components.assign(np.pad(components[:count], [*rest, (0, 0)]))
+        self.deviations.assign(np.pad(np.sqrt(variances[:count]), rest, constant_values=1.0))
+
+    def encode(self, masks: Tensor) -> Tensor:
+        """Codes (..., K) of masks (..., side, side)."""
+        return self.code.encode(masks)
+
+    def call(self, codes):
+        """Codes (..., K) -> logits (..., side, side)."""
+        return ops.cast(self.code.logits(codes), self.compute_dtype)
+
+    def compute_output_shape(self, codes_shape):
+        return (*codes_shape[:-1], self.side, self.side)
+
+
+def _directions(masks):
+    """The mean of the logits of `masks` (N, rows, columns), the directions of length 1 in which these differ,
+    the most important first, and the variances along them, float32.
+    """
+    logits = _logits_of(masks)
+    mean = logits.mean(axis=0)
+    _, lengths, components = np.linalg.svd((logits - mean).reshape(len(logits), -1), full_matrices=False)
+    count = int(np.sum(lengths > 1e-6 * max(lengths[0], 1.0)))
+    variances = lengths[:count] ** 2 / len(logits)
+    return tuple(part.astype("float32") for part in (mean, components[:count], variances))
 
 
 def _logits_of(masks):

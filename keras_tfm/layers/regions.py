@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from keras_tfm.layers.attention.deformable import cells_around, read_cells
+from keras_tfm.layers.attention.deformable import read_cells
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.patches import height_and_width
 from keras_tfm.layers.signatures import Sides, Tensor
@@ -43,21 +43,42 @@ def roi_align(
     >>> keras_tfm.layers.roi_align(np.ones((1, 4, 4, 8), "float32"), boxes, size=(3, 2)).shape
     TensorShape([1, 2, 3, 2, 8])
     """
-    (height, width), (rows, columns, dim) = height_and_width(size), maps.shape[1:]
+    rows, columns, dim = maps.shape[1:]
     corners = ops.cast(boxes, "float32") * spatial_scale - (0.5 if aligned else 0.0)
+    if not aligned:
+        start, end = ops.split(corners, 2, axis=-1)
+        corners = ops.concatenate([start, ops.maximum(end, start + 1.0)], axis=-1)
+    values = ops.reshape(maps, (-1, rows * columns, dim))
+    sides = np.array([[[columns, rows]]], "float32")
+    return read_regions(values, corners, sides, np.zeros((1, 1), "int32"), size, sampling_ratio)
+
+
+def read_regions(
+    values: Tensor, corners: Tensor, sides: Tensor, firsts: Tensor, size: Sides, sampling_ratio: int = 2
+) -> Tensor:
+    """The features of boxes, each on a map of its own: (B, N, height, width, D).
+
+    `values` (B, cells, D) are the cells of all maps, map by map and row by row. A box has its `corners` (B,
+    N, 4) in cells, from the centre of its map's first cell; its map has `sides` (B or 1, N or 1, 2), columns
+    and rows, float32, and begins at the cell `firsts` (B or 1, N or 1), int32.
+    """
+    (height, width), dim = height_and_width(size), values.shape[-1]
     start, end = ops.split(corners, 2, axis=-1)  # (B, N, 2), x and y
-    extent = end - start if aligned else ops.maximum(end - start, 1.0)
     places = _places(height, width, sampling_ratio)
-    points = start[:, :, None, None] + extent[:, :, None, None] * places  # (B, N, bins, S S, 2)
-    batch_size, count = ops.shape(points)[:2]
-    points = ops.reshape(points, (batch_size, count * height * width, 1, sampling_ratio**2, 2))
-    sides = np.array([columns, rows], "float32")
-    inside = ops.all(ops.logical_and(points >= -1, points <= sides), axis=-1)  # (B, T, 1, S S)
-    points = (ops.clip(points, 0.0, sides - 1) + 0.5) / sides
-    cells, weights = cells_around(points, ((rows, columns),))  # (B, T, 1, 4 S S)
-    weights *= ops.repeat(ops.cast(inside, "float32"), 4, axis=-1) / sampling_ratio**2
-    values = ops.reshape(maps, (batch_size, rows * columns, 1, dim))
-    means = read_cells(values, cells, weights)  # (B, T, 1, D)
+    points = start[:, :, None, None] + (end - start)[:, :, None, None] * places  # (B, N, bins, S S, 2)
+    last = (sides - 1)[:, :, None, None]
+    inside = ops.all(ops.logical_and(points >= -1, points <= last + 1), axis=-1)
+    points = ops.minimum(ops.maximum(points, 0.0), last)
+    cells = ops.floor(points)[..., None, :] + np.array([(0, 0), (1, 0), (0, 1), (1, 1)], "float32")
+    weights = ops.prod(1 - ops.abs(points[..., None, :] - cells), axis=-1)  # (B, N, bins, S S, 4)
+    weights *= ops.cast(inside, "float32")[..., None] / sampling_ratio**2
+    cells = ops.cast(ops.minimum(cells, last[..., None, :]), "int32")  # beyond the map the weight is 0
+    columns = ops.cast(sides[..., 0], "int32")[:, :, None, None, None]
+    numbers = firsts[:, :, None, None, None] + cells[..., 1] * columns + cells[..., 0]
+    batch_size, count = ops.shape(corners)[:2]
+    shape = (batch_size, count * height * width, 1, 4 * sampling_ratio**2)
+    numbers, weights = ops.reshape(numbers, shape), ops.reshape(weights, shape)
+    means = read_cells(values[:, :, None], numbers, weights)  # (B, T, 1, D)
     return ops.reshape(means, (batch_size, count, height, width, dim))
 
 

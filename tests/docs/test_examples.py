@@ -174,6 +174,13 @@ def test_lift_hands(model, example):
 
 
 @pytest.mark.slow
+def test_instance_digits(example, tmp_path):
+    main = example("instance_digits").main
+    measures = main(None, count=32, folder=tmp_path / "drawn", epochs=1, warmup_steps=1)
+    assert measures.keys() >= {"ap", "ap50", "ap75"} and measures["images"] == 300
+
+
+@pytest.mark.slow
 def test_find_lanes(example, capsys, tmp_path):
     example("find_lanes").main(tmp_path / "run", epochs=1, roads=64)
     assert "'accuracy'" in capsys.readouterr().out

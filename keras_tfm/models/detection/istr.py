@@ -8,9 +8,8 @@ stages correct, and a code of the mask in each.
 Boxes and queries are learned; at first each box is the image. A stage reads the features in its boxes by a
 convolution whose weights each query makes (Sun et al. 2021, "Sparse R-CNN"), corrects the boxes and hands
 them on, without gradient. `heads.mask_codes` turns codes into masks. Deviates from the authors' code in that
-the codes of all stages are outputs, where theirs in evaluation computes the last ones alone; and the logits
-of a head are the last stage's, theirs the mean of the second stage and all later ones. Architecture only:
-there are no weights to read.
+the codes of all stages are outputs, where theirs in evaluation computes the last ones alone.
+`heads.CodedSegmenter` is its head. Architecture only: there are no weights to read.
 """
 
 import dataclasses

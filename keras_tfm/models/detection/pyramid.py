@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.convolution import Convolution
-from keras_tfm.layers.regions import roi_align
+from keras_tfm.layers.regions import read_regions
 from keras_tfm.layers.resizing import resize_nearest
 
 CANONICAL_SIDE, CANONICAL_STRIDE = 224.0, 16.0  # a box of this side is read where a cell is so many pixels
@@ -41,8 +41,7 @@ class PyramidRoIAlign(Layer):
     4) in pixels, as `RoIAlign` has them, give (B, N, size, size, D).
 
     A box of the area A is read at the level whose cells are nearest below 16 sqrt(A) / 224 pixels wide, by
-    powers of two, or at the first or the last. Every level is read for every box and the others are hidden,
-    so that shapes are fixed.
+    powers of two, or at the first or the last.
 
     Args:
         size: a side of the features.
@@ -65,12 +64,17 @@ class PyramidRoIAlign(Layer):
     def call(self, levels, boxes):
         """(B, N, size, size, D)."""
         chosen = self.level_of(boxes)  # (B, N)
-        x = 0.0
-        for i, (level, stride) in enumerate(zip(levels, self.strides, strict=True)):
-            level = ops.cast(level, self.compute_dtype)
-            features = roi_align(level, boxes, self.size, 1 / stride, self.sampling_ratio)
-            x += ops.where(ops.equal(chosen, i)[..., None, None, None], features, ops.zeros_like(features))
-        return x
+        sides = np.array([(level.shape[2], level.shape[1]) for level in levels])
+        firsts = np.cumsum([0, *sides.prod(axis=1)])[:-1]
+        cells = [
+            ops.reshape(level, (-1, size, level.shape[3]))
+            for level, size in zip(levels, sides.prod(1), strict=True)
+        ]
+        values = ops.cast(ops.concatenate(cells, axis=1), self.compute_dtype)  # (B, all cells, D)
+        scales = ops.take(1 / np.array(self.strides, "float32"), chosen)[..., None]
+        corners = ops.cast(boxes, "float32") * scales - 0.5
+        own = ops.take(sides.astype("float32"), chosen, axis=0), ops.take(firsts.astype("int32"), chosen)
+        return read_regions(values, corners, *own, self.size, self.sampling_ratio)
 
     def level_of(self, boxes):
         """The number of the level of each box, (B, N)."""

@@ -65,6 +65,12 @@ class SegmentationKind(abc.ABC):
         places = (self.canvas, self.image_shape, training, is_validation, training.most_area)
         return canvas_batches(examples, targets, *places, inputs=self.model.input, most=most)
 
+    def before_training(self, batches: CanvasBatches) -> None:
+        """Give the model what it needs to know of the `batches` that it will learn from: by default
+        nothing.
+        """
+        return
+
     @abc.abstractmethod
     def predictions(self, outputs: Any) -> dict[str, tf.Tensor]:
         """What `found` takes, of all that the model gives."""

@@ -7,31 +7,35 @@ from typing import Annotated, Any, Literal
 import keras
 
 from keras_tfm.configs import Config, FieldError, Option, Rate, Size
-from keras_tfm.data.sources.segments import WORDS
+from keras_tfm.data.sources.segments import INSTANCES, PANOPTIC, WORDS
+from keras_tfm.heads.coded_segmenter import CodedSegmenter
 from keras_tfm.heads.mask_classifier import MaskClassifier, PointMaskClassifier
 from keras_tfm.heads.panoptic_detector import PanopticDetector
 from keras_tfm.heads.segmentation import DECODERS, SemanticSegmenter
-from keras_tfm.models import DETR, Mask2Former, MaskFormer, MaxDeepLab
+from keras_tfm.models import DETR, ISTR, Mask2Former, MaskFormer, MaxDeepLab
 from keras_tfm.models.families import OnDemand
 from keras_tfm.tasks.images.image_families import FAMILIES, ImageOptions
 from keras_tfm.tasks.task import describe_backbone, make_backbone
 
-SegmentingModel = SemanticSegmenter | MaskClassifier | PanopticDetector
+SegmentingModel = SemanticSegmenter | MaskClassifier | PanopticDetector | CodedSegmenter
 # Backbones that predict sets of masks, and their heads; any other has a `SemanticSegmenter`.
 OF_SETS: dict[type, Any] = {
     MaskFormer: MaskClassifier,
     Mask2Former: PointMaskClassifier,
     MaxDeepLab: MaskClassifier,
     DETR: PanopticDetector,
+    ISTR: CodedSegmenter,
 }
 MASK_SETS = tuple(dict.fromkeys(OF_SETS.values()))  # the heads that learn instances and panoptic segments
+INSTANCES_ALONE = (CodedSegmenter,)  # of these, the heads that learn no panoptic segments
 SEMANTIC = (SemanticSegmenter, MaskClassifier)  # the heads that learn the class of every pixel
-# {model: (prefixes of the names of its parts without classes, the name of the part with them)}
+# {model: (prefixes of the names of its parts without classes, the prefix of the parts with them)}
 PARTS: dict[type, tuple[str | tuple[str, ...], str]] = {
     SemanticSegmenter: ("decoder", "classes"),
     MaskClassifier: ("mask_head", "class_head"),
     PointMaskClassifier: ("mask_head", "class_head"),
     PanopticDetector: (("box_head", "mask_"), "class_head"),
+    CodedSegmenter: ("mask_codec", "class_head"),
 }
 # {model: the prefix of transformers' image processor for it}
 PROCESSORS: dict[type, str] = {
@@ -39,6 +43,7 @@ PROCESSORS: dict[type, str] = {
     MaskClassifier: "MaskFormer",
     PointMaskClassifier: "Mask2Former",
     PanopticDetector: "Detr",
+    CodedSegmenter: "Detr",
 }
 ARCHITECTURES = (
     "SegformerForSemanticSegmentation, MaskFormerForInstanceSegmentation, "
@@ -47,8 +52,6 @@ ARCHITECTURES = (
 # Families that only segment, or detect too, beside the families of images.
 OF_MEDT = "GatedAxialUNet", "MedT"
 FAMILIES_HERE = OnDemand({name.lower(): name for name in (*(x.__name__ for x in OF_SETS), *OF_MEDT)})
-_NAMES = sorted(family.__name__.lower() for family in OF_SETS)
-NAMES_OF_SETS = f"{', '.join(_NAMES[:-1])} or {_NAMES[-1]}"
 TINY_DETR_HEADS = 8  # with four, the channels of its mask head are no multiple of the groups' number
 NUM_MAPS = 4  # of a DETR's backbone, as in the published models, or fewer where it has no more
 
@@ -62,9 +65,9 @@ class SegmenterOptions(ImageOptions):
         str,
         Option(
             "for instances and panoptic segments maskformer, mask2former, maxdeeplab or, with boxes as well, "
-            "detr; for classes of pixels maskformer, mask2former or maxdeeplab; medt or gatedaxialunet, with "
-            "--decoder linear; or a backbone that gives maps, mit (SegFormer's) or swin for example, or "
-            "keeps patches, as vit"
+            "detr; for instances istr; for classes of pixels maskformer, mask2former or maxdeeplab; medt or "
+            "gatedaxialunet, with --decoder linear; or a backbone that gives maps, mit (SegFormer's) or swin "
+            "for example, or keeps patches, as vit"
         ),
     ] = "mit"
     decoder: Annotated[
@@ -142,10 +145,17 @@ def with_head_of(
     starts, of_classes = PARTS[type(model)]
     of_backbone = {layer.name for layer in backbone.layers}
     for layer in new.layers:  # a linear decoder is none of them
-        is_part = layer.name.startswith(starts) or (has_classes and layer.name == of_classes)
+        is_part = layer.name.startswith(starts) or (has_classes and layer.name.startswith(of_classes))
         if is_part and layer.name not in of_backbone:
             layer.set_weights(model.get_layer(layer.name).get_weights())
     return new
+
+
+def families_of(segments: str) -> str:
+    """The families that learn `segments` of this kind, instances or panoptic ones, as in a sentence."""
+    left_out = INSTANCES_ALONE if segments == PANOPTIC else ()
+    *names, last = sorted(x.__name__.lower() for x, head in OF_SETS.items() if head not in left_out)
+    return f"{', '.join(names)} or {last}"
 
 
 def head_class_of(backbone_class: type) -> Any:
@@ -160,10 +170,11 @@ def check_tells(head_class: type, segments: str) -> None:
         raise ValueError(
             f"{name} predicts instances and panoptic segments; masks of classes need another --family."
         )
-    if segments != "semantic" and not issubclass(head_class, MASK_SETS):
-        raise ValueError(
-            f"{WORDS[segments]} need --family {NAMES_OF_SETS}; {name} predicts the class of each pixel."
-        )
+    learns = MASK_SETS if segments == INSTANCES else tuple(set(MASK_SETS) - set(INSTANCES_ALONE))
+    if segments != "semantic" and not issubclass(head_class, learns):
+        what = "instances alone" if issubclass(head_class, MASK_SETS) else "the class of each pixel"
+        expected = f"{WORDS[segments]} need --family {families_of(segments)}"
+        raise ValueError(f"{expected}; {name} predicts {what}.")
 
 
 def describe(model: SegmentingModel) -> dict[str, Any]:

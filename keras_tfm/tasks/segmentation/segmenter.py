@@ -4,7 +4,7 @@ import dataclasses
 import os
 import pathlib
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import keras
@@ -17,6 +17,7 @@ from keras_tfm.data.sources.lines import DataError, Inputs, files_of
 from keras_tfm.data.sources.masks import KINDS, Masks, has_pairs, images_in, read_masks
 from keras_tfm.data.sources.segments import KINDS as KINDS_OF_SETS
 from keras_tfm.data.sources.segments import Segments, is_coco, read_segments
+from keras_tfm.heads.coded_segmenter import CodedSegmenter
 from keras_tfm.heads.map_decoders import maps_of
 from keras_tfm.serving.examples import listed
 from keras_tfm.tasks.images.canvas_task import CanvasTask, distinct, sized
@@ -24,6 +25,7 @@ from keras_tfm.tasks.images.decoded import listed_images
 from keras_tfm.tasks.images.drawing import Pictures
 from keras_tfm.tasks.images.image_task import check_reads_images, shape_and_preprocessing
 from keras_tfm.tasks.learning import with_side
+from keras_tfm.tasks.segmentation.coded import CodedInstances
 from keras_tfm.tasks.segmentation.config import (
     SegmentationTraining,
     SegmenterConfig,
@@ -34,7 +36,6 @@ from keras_tfm.tasks.segmentation.config import (
 from keras_tfm.tasks.segmentation.kind import SegmentationKind
 from keras_tfm.tasks.segmentation.models import (
     ARCHITECTURES,
-    NAMES_OF_SETS,
     PARTS,
     PROCESSORS,
     SEMANTIC,
@@ -42,6 +43,7 @@ from keras_tfm.tasks.segmentation.models import (
     SegmentingModel,
     check_tells,
     describe,
+    families_of,
     head_class_of,
     made_of,
     segmenting,
@@ -86,7 +88,7 @@ class Segmenter(CanvasTask):
     start = "a RUN, of this task or, for its backbone, of classify-images, or a transformers folder or hub id"
     files = (
         f"{KINDS}, for the class of every pixel; {KINDS_OF_SETS}, for instances or panoptic segments, which "
-        f"need --family {NAMES_OF_SETS}"
+        f"need --family {families_of('panoptic')}, and for instances istr too"
     )
     examples_class = Masks
     training = SegmentationTraining(
@@ -100,7 +102,10 @@ class Segmenter(CanvasTask):
     def __init__(self, backbone: keras.Model, class_names: Sequence[str], **fields: Any):
         super().__init__(backbone, class_names, **fields)
         check_tells(type(self.model), self.config.segments)
-        self.kind = KINDS_OF_SEGMENTS[self.config.segments](self.model, self.preprocessing, self.config)
+        kind = KINDS_OF_SEGMENTS[self.config.segments]
+        if isinstance(self.model, CodedSegmenter):
+            kind = CodedInstances
+        self.kind = kind(self.model, self.preprocessing, self.config)
 
     def with_head(self, backbone: keras.Model, model: keras.Model | None) -> keras.Model:
         count = len(self.class_names)
@@ -228,6 +233,12 @@ class Segmenter(CanvasTask):
 
     def batches(self, examples: Any, training: SegmentationTraining, is_validation: bool = False) -> Batches:
         return self.kind.batches(examples, training, is_validation)
+
+    def learn(
+        self, examples: Any, validation: Any, training: Any, callbacks: Iterable[Any], **keeping: Any
+    ) -> dict[str, list[float]]:
+        self.kind.before_training(self.kind.batches(examples, training, is_validation=False))
+        return super().learn(examples, validation, training, callbacks, **keeping)
 
     def predict(
         self,

@@ -240,7 +240,7 @@ def test_refusals(made):
 def test_refusals_of_makers():
     semantic = test_segmenter.make()
     with pytest.raises(
-        ValueError, match="instances need --family detr, mask2former, maskformer or maxdeeplab; S"
+        ValueError, match="instances need --family detr, istr, mask2former, maskformer or maxdeeplab; S"
     ):
         Segmenter(semantic.model, NAMES, segments="instances")
     with pytest.raises(ValueError, match="PanopticDetector predicts instances and panoptic segments"):
