@@ -161,6 +161,26 @@ class Foreseeing(Asking):
 
 
 @dataclasses.dataclass(frozen=True)
+class Filling(Asking):
+    """For tasks that fill holes of videos."""
+
+    holes: Annotated[
+        str | None,
+        Option(
+            "masks of what is filled, bright in holes: an image, a video, a folder of frames, or a folder "
+            "with some for each video, by its name",
+            default="masks/ beside videos/",
+            metavar="PATH",
+        ),
+    ] = None
+    draw: Draw = None
+    filled: Annotated[
+        str | None,
+        Option("folder for a folder of PNG frames for each video", default="none", metavar="FOLDER"),
+    ] = None
+
+
+@dataclasses.dataclass(frozen=True)
 class FindingInVideos(Asking):
     """For tasks that find objects in videos, one after another."""
 
@@ -390,6 +410,12 @@ ASKED = {
         Foreseeing(),
         VIDEOS,
         "train a model that predicts the next frames of a video",
+    ),
+    "inpaint-videos": Asked(
+        "videos.video_inpainter:VideoInpainter",
+        Filling(),
+        VIDEOS,
+        "train a model that fills holes of videos, given or drawn ones",
     ),
     "match-images": Asked(
         "image_text.matcher:ImageTextMatcher",

@@ -41,7 +41,7 @@ PORTION = 8_192  # inputs that are read and answered together, where the task do
 # Up to this many answers are computed without XLA, since compiling would take longer than it saves: GPT-2
 # with 86 M weights took 3.2 s per line of 64 tokens without XLA, 1.9 s with it, and 7 s to compile.
 FEW = 4
-PICTURES = "draw", "masks", "tracks"  # options that name folders with a file for each input
+PICTURES = "draw", "masks", "tracks", "filled"  # options that name folders with a file for each input
 PROBABILITY = "probability_"  # what names of columns begin with, before a label
 
 

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from keras_tfm.data.sources.dates import date_pairs, date_splits
     from keras_tfm.data.sources.documents import read_documents, read_texts, split_sentences
     from keras_tfm.data.sources.files import Pairs, read_lines, read_pairs
+    from keras_tfm.data.sources.holed_videos import HoledVideos, read_holed_videos
     from keras_tfm.data.sources.identities import Identities, read_identities
     from keras_tfm.data.sources.image_files import ImageFiles
     from keras_tfm.data.sources.image_texts import (

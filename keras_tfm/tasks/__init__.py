@@ -31,6 +31,7 @@ ImageWriter           generate-images   images[, labels or texts]  texts -> pict
 ImageRestorer         restore-images    images                     images -> pictures as for fit
 VideoSegmenter        segment-videos    videos, masks, labels      videos -> masks  as for fit
 FramePredictor        predict-frames    videos                     videos -> frames as for fit
+VideoInpainter        inpaint-videos    videos[, masks]            videos -> videos as for fit
 ImageTextMatcher      match-images      (images, texts)            images -> vectors (images, texts)
 VideoTextMatcher      match-images      (videos, texts)            videos -> vectors (videos, texts)
 Captioner             caption           (images, texts)            images -> texts   (images, texts)
@@ -109,6 +110,7 @@ if TYPE_CHECKING:
     from keras_tfm.tasks.videos.frame_task import FrameConfig
     from keras_tfm.tasks.videos.video_classifier import VideoClassifier, VideoClassifierConfig
     from keras_tfm.tasks.videos.video_families import FAMILIES as VIDEO_FAMILIES
+    from keras_tfm.tasks.videos.video_inpainter import VideoInpainter, VideoInpainterConfig
     from keras_tfm.tasks.videos.video_pretrainer import VideoPretrainer, VideoPretrainerConfig
     from keras_tfm.tasks.videos.video_segmenter import VideoSegmenter, VideoSegmenterConfig
 else:

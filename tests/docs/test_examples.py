@@ -150,6 +150,12 @@ def test_next_frames(example):
 
 
 @pytest.mark.slow
+def test_fill_holes(example):
+    measures = example("fill_holes").main(minutes=None, count=24, tested=8, epochs=1)
+    assert measures.keys() >= {"psnr", "rule_psnr", "background"} and measures["videos"] == 8
+
+
+@pytest.mark.slow
 def test_sums(example, capsys, tmp_path):
     module = example("sums")
     for resume in (False, True):  # the second one goes on

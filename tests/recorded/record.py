@@ -61,6 +61,7 @@ INPUTS = {
     "image-codes": drawn(2, 8, 8, 1),
     "segment-videos": drawn(2, 3, 16, 16, 1),
     "predict-frames": drawn(2, 4, 16, 16, 1),
+    "inpaint-videos": drawn(2, 4, 16, 16, 1),
     "detect": drawn(2, 16, 16, 1),
     "find-lanes": drawn(2, 16, 16, 1),
     "relate": drawn(2, 16, 16, 1),
@@ -73,12 +74,20 @@ INPUTS = {
     "forecast": [np.sin(np.arange(24.0)), np.cos(np.arange(24.0))],
 }
 FRAME = tf.io.encode_png(drawn(20, 24, 1)).numpy()
+MASK = np.eye(16, dtype="uint8")
 CORNERS = np.array([4, 6, 16, 14], "float32")
 # What exports are asked, where that is not INPUTS.
 SERVED = {
     "generate-images": [{"classes": "the cat", "seed": 0}, {"classes": "the dog", "seed": 1}],
     "predict-frames": [
         [tf.io.encode_png(frame).numpy() for frame in clip] for clip in drawn(2, 3, 16, 16, 1)
+    ],
+    "inpaint-videos": [
+        {
+            "frame_bytes": [tf.io.encode_png(frame).numpy() for frame in clip],
+            "mask_bytes": [tf.io.encode_png(255 * MASK[..., None]).numpy()] * 3,
+        }
+        for clip in drawn(2, 3, 16, 16, 1)
     ],
     "segment-videos": [
         [tf.io.encode_png(frame).numpy() for frame in clip] for clip in drawn(2, 2, 16, 16, 1)
@@ -97,6 +106,7 @@ ASKED = {  # of `predict`
     "instances": {"threshold": 0.0},
     "find-lanes": {"threshold": 0.0},
     "segment-videos": {"threshold": 0.0},
+    "inpaint-videos": {"holes": [MASK] * 2},
 }
 EXPORTED = {"generate": {"max_new_tokens": 8}}
 OTHERS = {

@@ -20,6 +20,7 @@ from keras_tfm.models import (
     DETR,
     LSTR,
     MDSR,
+    STTN,
     VQGAN,
     ConvTransformer,
     DETRConfig,
@@ -134,6 +135,11 @@ def predictor():
     return tasks.FramePredictor(ConvTransformer.from_size("base", **FRAMES, dim=4, num_heads=2))
 
 
+def inpainter():
+    widths = {"encoder_dims": [4, 4, 4, 4], "decoder_dims": [4, 4, 4], "patch_sizes": [[2, 2]]}
+    return tasks.VideoInpainter(STTN.from_size("base", **FRAMES, **widths, num_hints=7))
+
+
 def folder():
     sizes = {"num_layers": 1, "num_structure_layers": 1, "dim": 8, "head_dim": 4, "pair_dim": 6}
     sizes |= {"pair_head_dim": 3, "structure_dim": 6, "structure_pair_dim": 4, "num_structure_heads": 2}
@@ -244,6 +250,7 @@ MAKERS = {
         (np.zeros((2, 3, 16, 16), "uint8"), [MASKS[0][:, None].repeat(3, 1)] * 2, [["x"]] * 2),
     ),
     "predict-frames": (predictor, np.zeros((2, 5, 16, 16), "uint8")),
+    "inpaint-videos": (inpainter, np.zeros((2, 5, 16, 16), "uint8")),
     "match-images": (fresh, drawn(SENTENCES[:6])),
     "caption": (fresh_captioner, drawn(SENTENCES[:6])),
     "recommend": (lambda: tasks.Recommender.from_ratings(RATED, dim=2), RATED),
@@ -402,7 +409,7 @@ def test_as_many_lines_come_out_as_went_in(name, tmp_path, capsys, monkeypatch):
 
 
 # Tasks that answer each user, each video, or each picture, alone.
-ALONE = "recommend", "track", "restore-images", "predict-frames", "segment-videos"
+ALONE = "recommend", "track", "restore-images", "predict-frames", "inpaint-videos", "segment-videos"
 
 
 @pytest.mark.parametrize("name", MAKERS)

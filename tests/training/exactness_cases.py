@@ -23,7 +23,9 @@ from tests.training.exactness_models import (
     segmenter,
     subclassed,
     tagger,
+    tracks,
     translation,
+    transtrack,
     two_headed,
 )
 
@@ -134,6 +136,9 @@ CASES = {
     "Deformable DETR": Case(
         deformable_detr, lambda: sgd(global_clipnorm=0.1), 13,
         loss=loss_of("FocalSetPredictionLoss", proposes=True), targets=objects
+    ),
+    "TransTrack": Case(
+        transtrack, lambda: sgd(global_clipnorm=0.1), 13, loss=loss_of("TrackLoss"), targets=tracks
     ),
     "segmentation": Case(
         segmenter, batch_size=13, loss=loss_of("SegmentationLoss"), targets=pixels

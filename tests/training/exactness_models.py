@@ -137,6 +137,14 @@ def deformable_detr():
     return of_pixels(heads.ReferencedDetector(models.DeformableDETR(config), 2))
 
 
+def transtrack():
+    """TransTrack of the same size; the frame before is this one, mirrored."""
+    from keras_tfm import heads, models
+
+    levels = {"num_maps": 2, "num_levels": 2, "num_points": 2, "num_groups": 4}
+    return of_pixels(heads.TrackDetector(models.TransTrack(models.TransTrackConfig(**OF_DETR, **levels)), 2))
+
+
 def of_pixels(detector):
     """A learner of a `detector` for pictures of 16 x 24, whose pixels are numbers of tokens."""
     import keras
@@ -146,8 +154,11 @@ def of_pixels(detector):
     inputs = keras.Input((T,), dtype="int32")
     pixels = keras.layers.Embedding(V, 64, keras.initializers.RandomNormal(stddev=1.0))(inputs)
     images = keras.layers.Reshape((16, 24, 1))(pixels)
-    mask = keras.ops.ones_like(images[..., 0], "bool")
-    return keras_tfm.Model(inputs, detector.learner()({"images": images, "pixel_mask": mask}))
+    frames = {"images": images, "pixel_mask": keras.ops.ones_like(images[..., 0], "bool")}
+    learner = detector.learner()
+    if "previous_images" in learner.input:
+        frames["previous_images"] = keras.ops.flip(images, axis=2)
+    return keras_tfm.Model(inputs, learner(frames))
 
 
 def convolutional():
@@ -180,6 +191,13 @@ def objects(ids, labels):
     is_object = (ids % 3 == 1)[..., None]
     sides = np.stack([ids, ids[:, ::-1], ids + 3, ids[:, ::-1] + 5], axis=-1) / (2 * V)
     return np.where(is_object, np.concatenate([ids[..., None] % 2, sides], axis=-1), -1).astype("float32")
+
+
+def tracks(ids, labels):
+    """`objects` of a frame and of the next one, some only in one of them: (B, T, 10)."""
+    before, now = objects(ids, labels), objects(ids + 1, labels)
+    now[..., 0] = np.where(labels % 3 == 0, -1, before[..., 0])
+    return np.concatenate([before, now], axis=-1)
 
 
 def of_sets(*shape):

@@ -68,6 +68,13 @@ def test_all_cases_are_exact(layout, tmp_path):
     check(run_layout(layout, tmp_path / "results.npz", tuple(CASES)), expected)
 
 
+@pytest.mark.slow
+def test_two_processes_learn_to_track_as_one(tmp_path):
+    """Two frames of each example share the layers of one network, and its state goes from one to the next."""
+    expected = run_layout("none", tmp_path / "none.npz", ("TransTrack",))
+    check(run_layout("processes:2", tmp_path / "results.npz", ("TransTrack",)), expected)
+
+
 @pytest.fixture(scope="module")
 def two_processes(tmp_path_factory):
     file = tmp_path_factory.mktemp("processes") / "results.npz"

@@ -5,7 +5,7 @@ import hashlib
 import logging
 import os
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -125,6 +125,7 @@ class VideoFiles:
     """
 
     dtype = np.dtype("uint8")
+    open = staticmethod(opened)
 
     def __init__(
         self,
@@ -134,7 +135,7 @@ class VideoFiles:
         sampling: Sampling | None = None,
         videos: Sequence[Video] | None = None,
     ):
-        self.sources = [x if isinstance(x, bytes | np.ndarray) else os.fspath(x) for x in sources]
+        self.sources = list(map(_path_or_content, sources))
         self.pixels = shape
         self.preprocessing, self.sampling = preprocessing or Preprocessing(), sampling or Sampling()
         self._videos = videos
@@ -151,13 +152,13 @@ class VideoFiles:
         chosen = range(len(self))[rows] if isinstance(rows, slice) else rows
         videos = None if self._videos is None else [self._videos[row] for row in chosen]
         sources = [self.sources[row] for row in chosen]
-        return VideoFiles(sources, self.pixels, self.preprocessing, self.sampling, videos)
+        return type(self)(sources, self.pixels, self.preprocessing, self.sampling, videos)
 
     def as_clips(
         self, shape: tuple[int, int, int, int], preprocessing: Preprocessing, sampling: Sampling
     ) -> "VideoFiles":
         """The same videos as clips of another shape, and of other frames."""
-        return VideoFiles(self.sources, shape, preprocessing, sampling, self._videos)
+        return type(self)(self.sources, shape, preprocessing, sampling, self._videos)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         clips = np.zeros(self.shape, "uint8")
@@ -171,13 +172,13 @@ class VideoFiles:
 
     def place(self, row: int) -> str:
         """Where a video comes from: its path, or its index."""
-        source = self.sources[row]
+        source = _parts(self.sources[row])[0]
         return source if isinstance(source, str) else f"video {row}"
 
     def identity(self) -> Iterator[str]:
         """Strings that change if the videos change."""
         yield repr((self.pixels, self.preprocessing, self.sampling))
-        for source in self.sources:
+        for source in (part for each in self.sources for part in _parts(each)):
             if isinstance(source, str):
                 path = pathlib.Path(source)
                 for file in sorted(path.iterdir()) if path.is_dir() else [path]:
@@ -191,7 +192,7 @@ class VideoFiles:
     def videos(self) -> Sequence[Video]:
         """The opened videos; DataError for the first that is none."""
         if self._videos is None:
-            videos, problems = open_videos(self.sources, self.pixels[0], self.sampling)
+            videos, problems = open_videos(self.sources, self.pixels[0], self.sampling, self.open)
             for row, problem in problems.items():
                 raise DataError(self.place(row), None, problem)
             self._videos = videos
@@ -260,16 +261,29 @@ def fitted(frame: Any, shape: tuple[int, int, int], preprocessing: Preprocessing
     return preprocessing.fitted(in_channels(tf.constant(frame[None]), shape[-1]), *shape[:2])[0].numpy()
 
 
+def _path_or_content(source: Any) -> Any:
+    """A path as a string, bytes and arrays as they are; of a tuple each."""
+    if isinstance(source, tuple):
+        return tuple(map(_path_or_content, source))
+    return source if isinstance(source, bytes | np.ndarray) else os.fspath(source)
+
+
+def _parts(source: Any) -> tuple:
+    return source if isinstance(source, tuple) else (source,)
+
+
 def open_videos(
-    sources: Sequence[Any], num_frames: int, sampling: Sampling
+    sources: Sequence[Any], num_frames: int, sampling: Sampling, open: Callable[[Any], Video] = opened
 ) -> tuple[list[Video], dict[int, str]]:
-    """(The opened videos, {row: reason} of those that are none): each has a frame that can be decoded."""
+    """(The videos that `open` makes of the sources, {row: reason} of those that are none): each has a frame
+    that can be decoded.
+    """
     found: dict[int, Video] = {}
     problems: dict[int, str] = {}
 
     def one(row: int) -> None:
         try:
-            found[row] = opened(sources[row])
+            found[row] = open(sources[row])
             if sampling.seconds_per_frame is not None and len(found[row]) != num_frames:
                 found[row].needs_clock()
             next(iter(found[row].frames([0])))

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import keras
 from keras import ops
 
-from keras_tfm.configs import Between, Config, Depth, Refusal, Size
+from keras_tfm.configs import Between, Config, Depth, Natural, Refusal, Size
 from keras_tfm.layers.attention.functional import attention_weights
 from keras_tfm.layers.attention.tap import tap
 from keras_tfm.layers.base import Layer, SameShape
@@ -46,6 +46,9 @@ class STTNConfig(Config):
         patch_sizes: the (height, width) of patches, in cells of 4 x 4 pixels: one for each group of channels.
         masks_holes: whether patches that are holes for more than half are left out of what is attended to,
             unless all are.
+        num_hints: the channels of what else is known of each pixel, in the paper none. The network cannot
+            distinguish its frames by their place in the video: that a hole is soon to close, for example, is
+            a hint.
     """
 
     num_frames: Annotated[int, Between(1, 2**14)] = 5
@@ -56,6 +59,7 @@ class STTNConfig(Config):
     decoder_dims: tuple[Size, Size, Size] = (128, 64, 64)
     patch_sizes: tuple[tuple[Side, Side], ...] = ((60, 108), (20, 36), (10, 18), (5, 9))
     masks_holes: bool = False
+    num_hints: Natural = 0
 
     def __post_init__(self):
         super().__post_init__()
@@ -76,7 +80,8 @@ class STTN(ConfiguredModel):
     """STTN's generator: videos with holes in, videos out.
 
     Inputs: `videos` (B, F, H, W, C), floating-point, from -1 to 1, and 0 in the holes; with `masks_holes`
-    also `holes` (B, F, H, W), True at the pixels of holes. Output: `videos` (B, F, H, W, C), from -1 to 1, of
+    also `holes` (B, F, H, W), True at the pixels of holes, and with `num_hints` also `hints` (B, F, H, W, N),
+    floating-point. Output: `videos` (B, F, H, W, C), from -1 to 1, of
     which a user keeps what lies in the holes. `hidden_states` are maps (B F, rows, columns, D).
 
     >>> sizes = dict(num_frames=3, image_size=16, encoder_dims=[4, 4, 4, 8], decoder_dims=[4, 4, 4])
@@ -96,6 +101,10 @@ class STTN(ConfiguredModel):
             seen = ops.logical_not(inputs["holes"][:, :, ::4, ::4])  # (B, F, rows, columns)
             seen = ops.reshape(seen, (-1, height // 4, width // 4))  # (B F, rows, columns)
         x = ops.reshape(videos, (-1, height, width, config.num_channels))  # (B F, H, W, C)
+        if config.num_hints:
+            inputs["hints"] = keras.Input((frames, height, width, config.num_hints), name="hints")
+            hints = ops.reshape(inputs["hints"], (-1, height, width, config.num_hints))  # (B F, H, W, N)
+            x = ops.concatenate([x, hints], axis=-1)
         for i, dim in enumerate(config.encoder_dims):
             x = Convolution(dim, 3, 1 if i % 2 else 2, activation=SLOPE, name=f"encoder_{i}")(x)
         trace = Trace()

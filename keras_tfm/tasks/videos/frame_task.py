@@ -79,6 +79,7 @@ class FrameTask(VideoTask, TrainableTask):
     name: str
     rule: ClassVar[str]  # in words
     last_layer: ClassVar[str]  # whose weights are zero at first, so that the rule alone answers
+    reads: ClassVar[tuple[str, ...]] = ()  # what its models may read beside `videos`
     start = "a RUN of this task"
     files = "what train pretrain-videos reads: folders of videos, or of frames; labels are ignored"
     columns = (1, 2)
@@ -91,9 +92,9 @@ class FrameTask(VideoTask, TrainableTask):
     config: FrameConfig
 
     def __init__(self, model: keras.Model, config: FrameConfig | None = None, **fields: Any):
-        self.config = config = dataclasses.replace(config or FrameConfig(), **fields)
+        self.config = config = dataclasses.replace(config or self.config_class(), **fields)
         family: Any = self.model_options
-        if not isinstance(model, family.model_class) or set(model.input) != {"videos"}:
+        if not isinstance(model, family.model_class) or not {*model.input} <= {"videos", *self.reads}:
             wanted = f"a {family.model_class.__name__} of videos alone"
             raise Refusal("model", wanted, f"a {type(model).__name__}")
         self.model = model
@@ -134,9 +135,15 @@ class FrameTask(VideoTask, TrainableTask):
         config, make = cls.config_class(**fields), options.model_class
         values = vars(options.base()) | with_side(changes, fields)
         model = make(make.config_class.from_json(values))
-        for weight in model.get_layer(cls.last_layer).weights:
-            weight.assign(tf.zeros_like(weight))
+        if cls.adds_to_rule(model):
+            for weight in model.get_layer(cls.last_layer).weights:
+                weight.assign(tf.zeros_like(weight))
         return cls(model, config)
+
+    @classmethod
+    def adds_to_rule(cls, model: keras.Model) -> bool:
+        """Whether the model's output is added to the rule's answer."""
+        return True
 
     @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
