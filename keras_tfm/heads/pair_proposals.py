@@ -67,7 +67,7 @@ def best_pairs(
         return ops.logical_and(stays, ops.logical_or(columns != row, ops.logical_not(is_covered)))
 
     stays = ops.fori_loop(0, count, decide, scores > 0)
-    order = ops.argsort(ops.cast(ops.logical_not(stays), "int32"), axis=1)  # those that stay, in their order
+    order = ops.argsort(ops.cast(ops.logical_not(stays), "int32"), axis=1)  # what stays, in its order
     stays = ops.take_along_axis(stays, order, axis=1)
     scores = ops.where(stays, ops.take_along_axis(scores, order, axis=1), 0.0)
     pairs = ops.take_along_axis(pairs, order[..., None], axis=1)

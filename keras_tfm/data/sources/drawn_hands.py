@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Of each finger: its root in the palm's plane, where it points, in degrees, and the lengths of its bones.
+# For each finger: its root in the palm's plane, where it points, in degrees, and the lengths of its bones.
 ROOTS = np.array([(-0.2, 0.18), (-0.14, 0.48), (-0.03, 0.5), (0.07, 0.47), (0.16, 0.42)])
 DIRECTIONS = np.array([-45.0, -8.0, 0.0, 6.0, 14.0])
 LENGTHS = np.array(

@@ -263,7 +263,7 @@ def fitted(frame: Any, shape: tuple[int, int, int], preprocessing: Preprocessing
 def open_videos(
     sources: Sequence[Any], num_frames: int, sampling: Sampling
 ) -> tuple[list[Video], dict[int, str]]:
-    """(The opened videos, {row: reason} of those that are none): each has a frame that can be decoded."""
+    """(The opened videos, {row: reason} of the files that are none): each has a frame that can be decoded."""
     found: dict[int, Video] = {}
     problems: dict[int, str] = {}
 
