@@ -57,9 +57,10 @@ test-shuffled: setup ## make test with files and tests in a drawn order; ARGS="-
 test-slow parity: export KERAS_TFM_GRAPPLER ?= 1
 # torch's threads spin while they wait for a core on which another process's tests run.
 check parity: export OMP_NUM_THREADS ?= 1
+# Files in ARGS are run alone: they would come on top of all tasks.
 test-slow: setup ## the slow tests, ten times the drawn examples, and tasks and the command line with XLA
 	@KERAS_TFM_EXAMPLES=100 $(BIN)/python $(TESTS) -m "(slow or hypothesis) and not parity" $(ARGS)
-	@KERAS_TFM_JIT=1 $(BIN)/python $(TESTS) -m "not parity" tests/tasks tests/test_cli*.py $(ARGS)
+	@$(if $(filter-out -%,$(firstword $(ARGS))),true,KERAS_TFM_JIT=1 $(BIN)/python $(TESTS) -m "not parity" tests/tasks tests/test_cli*.py $(ARGS))
 
 check: CONFIGS := 2
 check: setup $(PARITY_STAMP) ## make test and the quick tests of parity, side by side: what .ci/run runs beside lint

@@ -100,7 +100,7 @@ def precision():
 
 
 def fused():
-    """Training with plain functions, with those that XLA compiles one by one, and with XLA for all."""
+    """Training with plain functions, with functions that XLA compiles one by one, and with XLA for all."""
     from keras_tfm.jit import fusing
 
     data, losses = texts(16, 128), {}

@@ -28,7 +28,7 @@ extensions = [
     "reference",
 ]
 exclude_patterns = ["_build"]
-source_suffix = {".md": "markdown", ".rst": "restructuredtext"}  # autosummary asks for the latter
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}  # autosummary asks for .rst
 autosummary_generate = False
 
 myst_enable_extensions = ["dollarmath", "deflist"]

@@ -89,7 +89,7 @@ def new_step(model, optimizer):
 
 
 def contact_precision(outputs, frames):
-    """Of the pairs whose probability of touching is highest, as many as there are, the part that touches."""
+    """Which part of the pairs with the highest probability of touching, as many as there are, touches."""
     probabilities = np.asarray(ops.softmax(outputs["distogram_logits"]))
     edges = np.linspace(2.3125, 21.6875, probabilities.shape[-1] - 1)
     near = probabilities[..., : int((edges < 8.0).sum())].sum(-1)

@@ -74,7 +74,7 @@ def process(app, what, name, obj, options, lines):
 
 
 def class_signature(app, what, name, obj, options, signature, returns):
-    """The arguments of a class's constructor: those of `__new__`, Keras's, say nothing."""
+    """The arguments of a class's constructor: the arguments of `__new__`, Keras's, say nothing."""
     if what != "class" or not inspect.isfunction(obj.__init__):
         return None
     _, *parameters = inspect.signature(obj.__init__).parameters.values()

@@ -43,7 +43,7 @@ class Exported:
         self.record_fields = ("answer",)
 
     def read_inputs(self, path: str, columns: Any = None) -> Inputs:
-        """The lines of a text file, or files: one, those of a pattern, or all of the kind in a folder."""
+        """The lines of a text file, or files: one, all of a pattern, or all of the kind in a folder."""
         if self.reads_lines:
             return read_input_lines(path)
         files = [file for part in files_of(path) for file in _files_in(pathlib.Path(part), self.endings)]

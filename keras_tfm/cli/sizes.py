@@ -1,6 +1,6 @@
 """What `keras-tfm info FAMILY:SIZE` says of the published sizes, counted once: sizes.json.
 
-    python -m keras_tfm.cli.sizes           # counts those that are new or have changed, and writes the file
+    python -m keras_tfm.cli.sizes           # counts new and changed sizes, and writes the file
     python -m keras_tfm.cli.sizes BERT ViT  # counts these families anew
 
 The file lets `info` answer without TensorFlow. A family that it lacks is counted each time.

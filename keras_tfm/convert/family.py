@@ -102,8 +102,8 @@ class Family(Entries):
         default_tensors: `default_tensors(tensors)` gives what stands for tensors that a file may not have.
         buffers: patterns of keys that are not weights.
         buffers_of: `buffers_of(tensors)` gives the buffers that are written beside the weights.
-        derived_tensors: `derived_tensors(config)` gives those that follow from our configuration, by the
-            backbone's keys.
+        derived_tensors: `derived_tensors(config)` gives the tensors that follow from our configuration, by
+            the backbone's keys.
     """
 
     model_type: str

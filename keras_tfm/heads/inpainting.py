@@ -11,7 +11,7 @@ from keras_tfm.registry import register
 
 @register
 class InpaintingLoss(keras.losses.Loss):
-    """The mean absolute error in the holes plus that of all other pixels, times these `weights`.
+    """The mean absolute error in the holes plus the mean of all other pixels, times these `weights`.
 
     Targets are (B, ..., C + 1): the true colours, and 1 where there is a hole, else 0. Predictions are
     (B, ..., C). Each mean is over its own pixels in the whole batch, over all replicas, so small holes count
@@ -68,7 +68,7 @@ class SquaredInpaintingLoss(InpaintingLoss):
 def discriminator_hinge(real: Tensor, generated: Tensor) -> Tensor:
     """The mean of max(0, 1 - score) of what is `real` and of max(0, 1 + score) of what is `generated`.
 
-    Half of their sum, as in STTN's code; the hinge is that of Lim and Ye 2017, "Geometric GAN", section 3.
+    Half of their sum, as in STTN's code; the hinge is by Lim and Ye 2017, "Geometric GAN", section 3.
 
     >>> float(keras_tfm.heads.discriminator_hinge(np.array([2.0, 0.0]), np.array([-1.0, 1.0])))
     0.75

@@ -126,7 +126,7 @@ class LaneLoss(keras.losses.Loss):
 
     Targets are (B, M, 3 + 2 P), a lane each: its kind from 1, or 0 for padding; the heights of its lower and
     its upper end, the lower the smaller number; P heights; and its x at each, negative where the lane is not.
-    Predictions are those of a `LaneDetector`. `weights` multiply, in costs of pairs and in the loss, the
+    Predictions come from a `LaneDetector`. `weights` multiply, in costs of pairs and in the loss, the
     probability of the lane's kind, in the loss the cross-entropy of all queries; the differences of curves,
     of lower and of upper ends. The curve of a lane with N points is weighed by 1 / sqrt(N), the shortest
     lane's by 1, as in the authors' code. Where a lane has no point its curve counts nothing.

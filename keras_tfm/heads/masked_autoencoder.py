@@ -105,7 +105,7 @@ class MaskedVideoAutoencoder(ModelWithHead):
     Args:
         mask_ratio: the share of places that is hidden, whose number is rounded down.
         normalize_pixels: whether each channel of a tubelet's targets is normalised to mean 0 and variance 1.
-        mean, std: those by which the videos' channels were normalised, which is undone in the targets.
+        mean, std: the numbers by which the videos' channels were normalised, which is undone in the targets.
 
     >>> sizes = {"num_frames": 4, "image_size": 16, "patch_size": 4, "dim": 8, "num_layers": 1}
     >>> backbone = keras_tfm.models.VideoMAE.from_size("B/16", num_heads=2, intermediate_dim=16, **sizes)

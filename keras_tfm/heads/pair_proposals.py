@@ -59,7 +59,7 @@ def best_pairs(
     pairs = ops.where((scores > 0)[..., None], pairs, FREE)
     overlaps = pair_overlaps(boxes, pairs) > most_overlap  # (B, K, K)
     stays = suppressed(overlaps, scores > 0)
-    order = ops.argsort(ops.cast(ops.logical_not(stays), "int32"), axis=1)  # those that stay, in their order
+    order = ops.argsort(ops.cast(ops.logical_not(stays), "int32"), axis=1)  # what stays, in its order
     stays = ops.take_along_axis(stays, order, axis=1)
     scores = ops.where(stays, ops.take_along_axis(scores, order, axis=1), 0.0)
     pairs = ops.take_along_axis(pairs, order[..., None], axis=1)

@@ -159,7 +159,7 @@ class SymmetricPairs(Layer):
 def expected_score(logits: Tensor) -> Tensor:
     """The mean of a score in [0, 1] whose equal bins have these `logits` (..., bins): (...), in float32.
 
-    Of the `confidence_logits` of a `StructureHead` it is pLDDT, over 100.
+    From the `confidence_logits` of a `StructureHead` it is pLDDT, over 100.
 
     >>> float(keras_tfm.heads.expected_score(np.array([0.0, 0.0, 0.0, 0.0])))
     0.5

@@ -45,7 +45,7 @@ class ModalityMask(SameShape):
 class TextToCodes(ModelWithHead):
     """A `DALLE` with a vocabulary head: `token_ids` (B, T) in, logits (B, T, V) for what follows out.
 
-    Tokens that cannot follow have the lowest logits: in the text those of codes, after it those of texts.
+    Tokens that cannot follow have the lowest logits: in the text the codes, after it the tokens of texts.
     The decoding loop of `keras_tfm.generation` writes codes behind the prompts of `backbone.tokens_of`.
 
     >>> model = keras_tfm.heads.TextToCodes(keras_tfm.models.DALLE.from_size("tiny"))

@@ -164,6 +164,6 @@ def _product(first, second):
 
 
 def _unit(x):
-    """`x` (..., K) of length 1. Of length 0 it stays 0."""
+    """`x` (..., K) of length 1; an `x` of length 0 stays 0."""
     squares = ops.sum(ops.square(x), axis=-1, keepdims=True)
     return x * ops.rsqrt(ops.maximum(squares, 1e-24))

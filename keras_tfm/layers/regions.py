@@ -36,7 +36,7 @@ def roi_align(
 ) -> Tensor:
     """The features of `boxes` (B, N, 4) on `maps` (B, rows, columns, D): (B, N, height, width, D).
 
-    The arguments are those of `RoIAlign`. The numbers are those of `torchvision.ops.roi_align` with a
+    The arguments are `RoIAlign`'s. The numbers equal `torchvision.ops.roi_align` with a
     positive `sampling_ratio`.
 
     >>> boxes = np.array([[[0, 0, 4, 4], [1, 1, 3, 2]]], "float32")
@@ -97,7 +97,7 @@ class RoIAlign(Layer):
 
     Args:
         size: a side of the features, or their (height, width).
-        spatial_scale: the map's size divided by that of the image to which the boxes, (left, top, right,
+        spatial_scale: the map's size divided by the size of the image to which the boxes, (left, top, right,
             bottom) in pixels, belong: 1/16 for a map whose cells are 16 pixels wide.
         sampling_ratio: how many points a bin has along each axis.
         aligned: whether pixels are areas, whose centres lie half a pixel inside, as in Detectron2. Without it

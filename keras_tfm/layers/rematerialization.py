@@ -51,7 +51,7 @@ def recomputed(layer, of_keras, layer_call, *args, **kwargs):
 
     TensorFlow's `recompute_grad`, which Keras uses, has limits that this function works around. It takes
     only floating-point tensors, by position and without their Keras masks. The recomputation must draw the
-    same dropout, must not move moving statistics a second time or read those that moved, and must not
+    same dropout, must not move moving statistics a second time or read statistics that moved, and must not
     contain a layer that recomputes as well. A loss that a layer adds would have no gradient, so added losses
     are returned next to the output.
     """

@@ -111,7 +111,7 @@ class SpectralConvolution(Spectral, Convolution):
 @register
 class SpectralDense(Spectral, Dense):
     """A dense layer, (..., D) -> (..., `units`), whose kernel is divided by an estimate of its greatest
-    singular value, as in `SpectralConvolution`. The other arguments are those of `keras.layers.Dense`.
+    singular value, as in `SpectralConvolution`. The other arguments are `keras.layers.Dense`'s.
 
     >>> keras_tfm.layers.SpectralDense(16)(np.ones((1, 5, 8))).shape
     TensorShape([1, 5, 16])

@@ -187,7 +187,7 @@ def checking_variables(check):
 
 
 def initialize(variables):
-    """Give those of the `variables` that have no value yet their initial one."""
+    """Give the `variables` that have no value yet their initial one."""
     for variable in variables:
         if variable._value is None:
             variable._deferred_initialize()

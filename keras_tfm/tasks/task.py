@@ -384,7 +384,7 @@ def task_classes() -> dict[str, Any]:
 
 
 def each_task() -> Iterator[Any]:
-    """Yield the classes of `task_classes` one by one; those of this package are imported as they come."""
+    """Yield the classes of `task_classes` one by one; this package's are imported as they come."""
     yield from (task_called(name) for name in ASKED)
     yield from (task for name, task in list(TASKS.items()) if name not in ASKED)
 

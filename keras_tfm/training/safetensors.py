@@ -86,7 +86,7 @@ def let_go(tensors: Iterable[np.ndarray]) -> None:
 
 def read_shapes(path: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
     """{name: (its kind of number, "F32" for instance, and its shape)} of the tensors in a file, of which only
-    the header is read; the errors are those of `read_tensors`.
+    the header is read; it raises what `read_tensors` raises.
     """
     return {name: (entry["dtype"], tuple(entry["shape"])) for name, entry in _mapped(path)[0].items()}
 

@@ -9,6 +9,7 @@ import json
 import pathlib
 import shutil
 import sys
+import tomllib
 
 import numpy as np
 import pytest
@@ -83,8 +84,11 @@ def test_it_is_small():
 @pytest.mark.skipif(not PAGE.exists(), reason="the pages are not part of the wheel")
 def test_the_guide_shows_it():
     shown = {block.code for block in blocks(PAGE)}
-    assert shown >= {path.read_text("utf-8") for path in PACKAGE.glob("mine/*.py")}
-    assert (PACKAGE / "mine-0.1.dist-info" / "entry_points.txt").read_text("utf-8") in shown
+    assert shown >= {f"# mine/{path.name}\n{path.read_text('utf-8')}" for path in PACKAGE.glob("mine/*.py")}
+    (project,) = (tomllib.loads(code) for code in shown if code.startswith("# pyproject.toml"))
+    entries = (PACKAGE / "mine-0.1.dist-info" / "entry_points.txt").read_text("utf-8").splitlines()[1:]
+    shown_entries = project["project"]["entry-points"]["keras_tfm.plugins"]
+    assert entries == [f"{name} = {place}" for name, place in shown_entries.items()]
 
 
 def test_what_a_task_defines():

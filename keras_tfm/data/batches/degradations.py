@@ -1,7 +1,7 @@
 """Pictures made worse, as a model of restoration learns to mend them: smaller, noisy, rainy, with holes.
 
 Each is a function of pictures (B, H, W, C) of numbers from 0 to 1 and of a key, integers (2,), by which it
-draws. All results are rounded to 8 bits, as pictures to be mended are. Noise and sizes are those of IPT's
+draws. All results are rounded to 8 bits, as pictures to be mended are. Noise and sizes follow IPT's
 tasks (Chen et al. 2021, section 4.1); its rain is from a data set, here streaks are drawn.
 """
 

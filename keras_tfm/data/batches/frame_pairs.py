@@ -141,7 +141,7 @@ def _tables(examples: TrackedVideos, lengths: list[int], sizes: np.ndarray) -> t
 
 def matched(ids: tf.Tensor, boxes: tf.Tensor) -> tf.Tensor:
     """Objects (2, 2 M, 5) of two frames, each object in one row, by their identities (2, M) and boxes (2, M,
-    4): first those of the first frame, then those that are new in the second.
+    4): first the identities of the first frame, then the new ones of the second.
     """
     are_there = ids != NOBODY
     objects = tf.concat([tf.where(are_there, 0.0, NO_OBJECT)[..., None], boxes], axis=-1)

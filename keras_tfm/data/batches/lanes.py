@@ -47,7 +47,7 @@ def with_ends(targets: tf.Tensor) -> tf.Tensor:
 
 
 class LaneBatches(CanvasBatches):
-    """`CanvasBatches` whose targets are those of `lane_targets`. A point outside of a crop is in no lane.
+    """`CanvasBatches` whose targets `lane_targets` makes. A point outside of a crop is in no lane.
 
     >>> images, heights = np.zeros((2, 8, 8, 3), "uint8"), [np.array([0.5, 1.0])] * 2
     >>> targets = keras_tfm.data.batches.lanes.lane_targets(heights, [np.array([[0.5, 0.25]])] * 2)

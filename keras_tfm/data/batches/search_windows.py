@@ -88,7 +88,7 @@ class TargetPairs(Batches):
         self.template_shape, self.shape = template_shape, shape
         self.seed, self.max_gap, self.flips = seed, max_gap, flips
         self.moved, self.scaled = moved, scaled
-        # Of each object: the video, and its frames with their boxes.
+        # For each object: the video, and its frames with their boxes.
         self.objects = [
             (row, boxes.frames[places], boxes.boxes[places])
             for row, boxes in enumerate(examples.boxes)

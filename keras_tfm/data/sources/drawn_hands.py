@@ -13,7 +13,7 @@ import numpy as np
 from keras_tfm.data.sources.lines import Path
 from keras_tfm.data.sources.poses import write_poses
 
-# Of each finger: its root in the palm's plane, where it points, in degrees, and the lengths of its bones.
+# For each finger: its root in the palm's plane, where it points, in degrees, and the lengths of its bones.
 ROOTS = np.array([(-0.2, 0.18), (-0.14, 0.48), (-0.03, 0.5), (0.07, 0.47), (0.16, 0.42)])
 DIRECTIONS = np.array([-45.0, -8.0, 0.0, 6.0, 14.0])
 LENGTHS = np.array(

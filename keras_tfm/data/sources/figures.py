@@ -25,7 +25,7 @@ SHAPES = (*FIGURES, *DIGITS)
 
 
 def drawn(shape: str, path: np.ndarray, side: int) -> np.ndarray:
-    """Which pixels (T, `side`, `side`) an object of this shape covers: those whose centres it contains.
+    """Which pixels (T, `side`, `side`) an object of this shape covers: the pixels whose centres it contains.
 
     `path` (T, 3) holds the x and the y of the object's centre and its side, in pixels, in each frame.
 

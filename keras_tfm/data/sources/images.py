@@ -325,8 +325,8 @@ def asked_files(
     check: Callable[[str], Any],
     is_one: Callable[[list[pathlib.Path]], bool] = lambda inside: False,
 ) -> Inputs:
-    """The files to answer in one of the `files`, each with its place: itself, or those in a folder and in its
-    folders; a folder with things inside of which `is_one` holds stands for itself.
+    """The files to answer in one of the `files`, each with its place: itself, or the files in a folder and in
+    its folders; a folder with things inside of which `is_one` holds stands for itself.
 
     A path that is alone is meant to be one of these `unit`: what `check` raises, `Refused`, is a DataError.
     """

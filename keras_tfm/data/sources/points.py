@@ -104,7 +104,7 @@ def read_labelled_points(
     """Read labelled clouds from folders with a folder of them per class; or from .csv, .tsv or .jsonl tables
     with one column of paths, relative to the table, and one of labels, chosen by `columns`.
 
-    `serving.point_files` says which files are read. Of a mesh as many points are drawn as
+    `serving.point_files` says which files are read. From a mesh as many points are drawn as
     `cloud_of(path, num_points)` draws. With `normalize` clouds are moved to the origin. Classes are sorted by
     name, numbers by value. Clouds that cannot be read, or have fewer than `least_points`, are skipped, with a
     warning.

@@ -18,7 +18,7 @@ from keras_tfm.layers.masks import in_float32
 class DistanceAttention(Attention):
     """Attention whose weights are softmax(-|q - k|² scale), the squared distance instead of the product.
 
-    The arguments are those of `Attention`. Its Lipschitz constant is finite, on a bounded domain too, only
+    The arguments are `Attention`'s. Its Lipschitz constant is finite, on a bounded domain too, only
     with `TiedProjections`.
 
     >>> attention = keras_tfm.layers.DistanceAttention(keras_tfm.layers.TiedProjections(num_heads=2))

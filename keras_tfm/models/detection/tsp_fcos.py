@@ -3,7 +3,7 @@ of the cells of a pyramid that look most like objects.
 
     pyramid --> towers --> scores of cells --> best cells --> encoder --> class, box, centredness
 
-There is no decoder. The towers and their scores are those of FCOS (Tian et al. 2019), shared by all levels;
+There is no decoder. The towers and their scores follow FCOS (Tian et al. 2019), shared by all levels;
 a token is what both towers say of a cell, and its position the sines of its place and a vector of its level.
 As in the authors' code cells at padding may be chosen. Deviates from it in that padding is known cell by
 cell, so that images of one batch may have any form. `heads.CellSetDetector` trains it. There are no weights

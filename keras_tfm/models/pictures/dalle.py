@@ -2,7 +2,7 @@
 of a text and of its picture's codes.
 
 One causal decoder reads a text, then writes the codes of a picture line by line. Tokens of the text see all
-before them; those of the picture see all of the text and, in most blocks, a row, a column or a neighbourhood
+before them; the picture's tokens see all of the text and, in most blocks, a row, a column or a neighbourhood
 of the picture. `heads.TextToCodes` predicts what follows each token. Deviates from the paper in that it has
 no gradient scales, which float16 needed there; what the paper does not say (norms, biases) is as in GPT-2.
 """

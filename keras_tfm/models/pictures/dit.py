@@ -36,7 +36,7 @@ class DiTConfig(Config):
     """The sizes of a `DiT`; the defaults are DiT-XL/2's for images of 256 x 256, whose maps are 32 x 32.
 
     Args:
-        output_channels: by default as many as the images have; twice that for a learned variance.
+        output_channels: by default as many as the images have; twice as many for a learned variance.
         num_classes: 0 for none. One more stands for no class.
     """
 

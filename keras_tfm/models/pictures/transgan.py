@@ -72,7 +72,7 @@ class TransGANConfig(Blocks):
     """`Blocks` has most sizes of a `TransGAN`, the generator, whose first stage is `dim` wide.
 
     Args:
-        first_side: the side of the first map; that of the images is twice as long for each further stage.
+        first_side: the side of the first map; the images' is twice as long for each further stage.
         latent_dim: the width of the noise that an image is made of.
     """
 

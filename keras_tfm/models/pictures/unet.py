@@ -42,7 +42,7 @@ class DiffusionUNetConfig(Config):
 
     Args:
         image_size: the side of the images or their (height, width), multiples of 2^(levels - 1).
-        output_channels: by default as many as the images have; twice that for a learned variance.
+        output_channels: by default as many as the images have; twice as many for a learned variance.
         dims: the width of each level, multiples of `num_groups`.
         num_layers: residual blocks per level on the way down; on the way up there is one more.
         attends: for each level, whether attention follows each of its blocks. Between the ways it does.
@@ -186,7 +186,7 @@ class MapTransformer(SameShape):
         return to_map(self.output_layer(y), x.shape[1:3])
 
 
-# Ho et al. 2020, appendix B: 35.7 and 114 million weights, the latter for CelebA-HQ and LSUN; Rombach et al.
+# Ho et al. 2020, appendix B: 35.7 and 114 million weights, 114 million for CelebA-HQ and LSUN; Rombach et al.
 # 2022 as it was published under the name Stable Diffusion 1.
 _ORIGINAL: Any = {"epsilon": 1e-6, "sines": "sines first", "pads": "after"}
 DiffusionUNet.sizes = {

@@ -4,7 +4,7 @@
                          with what the points around them have
 
 Offset attention passes on a point's vector minus what attention gives for it. Queries and keys are the same,
-and weights are divided by the sum over the queries of the softmax over the keys. The numbers are those of
+and weights are divided by the sum over the queries of the softmax over the keys. The numbers equal
 Strawberry-Eat-Mango/PCT_Pytorch, whose neighbours are the nearest, whatever the paper's radius.
 """
 

@@ -6,7 +6,7 @@
           N/64 -----------------------> N/64            points of that size
             N/256 ---------------> N/256
 
-Neighbours are the nearest points of the same size. The sizes are those of POSTECH-CVLab/point-transformer.
+Neighbours are the nearest points of the same size. The sizes follow POSTECH-CVLab/point-transformer.
 Its scores are k - q and its offsets p_j - p_i, the negatives of the paper's and of these: its weights fit
 with the signs of three kernels changed. Deviates from it in that all clouds have the same number of points.
 """

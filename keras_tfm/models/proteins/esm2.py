@@ -6,7 +6,7 @@ model"): an encoder of the residues of a protein, which predicts those that are 
 Blocks normalise first and have rotary positions. The vector of a masked token is 0, and the others are
 scaled as by dropout, so that they sum to as much as in training, where 0.15 x 0.8 are masked. A logistic
 regression on attention weights says which residues touch (Rao et al. 2021, "Transformer protein language
-models are unsupervised structure learners"); it is not trained here. Weights and numbers are those of
+models are unsupervised structure learners"); it is not trained here. Weights and numbers equal
 transformers' EsmModel with rotary positions; ESM-1b, which has learned ones, is not read.
 """
 
@@ -114,7 +114,7 @@ class ESM2(ConfiguredModel):
 def esm2_states(config, trace, token_ids, mask, part=None):
     """(The embedding layer, [the first block's input, ..., the last block's output normalised]), symbols.
 
-    As `part` of another model its name is that of the stack of blocks, and begins the names of all layers.
+    As `part` of another model its name names the stack of blocks, and begins the names of all layers.
     """
     stack, prefix = (part, f"{part}_") if part else ("encoder", "")
     embedding = TokenEmbedding(

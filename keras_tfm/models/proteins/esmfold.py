@@ -5,7 +5,7 @@ model"): the residues of a protein in, the places of all its atoms out, without 
         |                                                                    |
         +--> table ----------------------------------------------------------+
 
-Weights and numbers are those of transformers' EsmForProteinFolding, whose logits `heads.FoldingHead` adds.
+Weights and numbers equal transformers' EsmForProteinFolding, whose logits `heads.FoldingHead` adds.
 Deviates in that ESM-2 gets gradients, unless it is frozen, and computes as all else does, where theirs is
 cast to float16.
 """

@@ -5,7 +5,7 @@ language model"): one sequence in place of AlphaFold's alignment.
                                                                    | products, differences     --> structure
     pairs ---------------------------------------------------------+--> triangles --> transition
 
-A pass takes what the last one found. Weights and numbers are those of transformers' EsmFoldingTrunk.
+A pass takes what the last one found. Weights and numbers equal transformers' EsmFoldingTrunk.
 """
 
 import dataclasses

@@ -66,7 +66,7 @@ class ActionTransformer(ConfiguredModel):
     Inputs: `videos` (B, F, H, W, C), floating-point, and `boxes` (B, N, 4), (left, top, right, bottom) in
     pixels of the middle frame, the one of number F / 2. Output: `sequence_output` (B, N, D). No person sees
     the others' boxes, so boxes that fill up a batch may be zeros. Persons do several things at once: with a
-    `TokenTagger` train by the binary cross-entropy of each class. `hidden_states` are those of the trunk,
+    `TokenTagger` train by the binary cross-entropy of each class. `hidden_states` are the trunk's,
     "encoder", and of the persons, "decoder".
 
     >>> sizes = dict(num_frames=8, image_size=32, stem_dims=(4, 4, 8), dims=[[4, 4, 4, 2, 2, 2]] * 7)

@@ -167,7 +167,7 @@ class ConvolutionalAttention(Layer):
 
 
 def conv_block(config, name, is_decoder=False):
-    """Attention among frames, in a decoder also to those of the encoder, and two convolutions.
+    """Attention among frames, in a decoder also to the encoder's frames, and two convolutions.
 
     A decoder's one frame does not attend to itself.
     """

@@ -4,7 +4,7 @@ Model 1 is a ViT whose tokens are tubelets, patches several frames long, which a
 Model 2, the factorised encoder, has two encoders. The first processes the tubelets of each moment, with a
 class token; the second processes the final states of these class tokens, after a class token of its own. The
 others have one encoder and no class token. In model 3, factorised self-attention, a block attends among the
-tubelets of a moment, then among those of a place. In model 4, factorised dot products, half of a block's
+tubelets of a moment, then among the tubelets of a place. In model 4, factorised dot products, half of the
 heads do the one and half the other. As in the released code GELU is approximated with tanh.
 """
 

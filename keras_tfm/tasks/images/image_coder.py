@@ -51,7 +51,7 @@ class ImageCoder(ImageTask, TrainableTask):
     """Makes codes of pictures, and pictures of codes, by a `model` such as a `VQGAN` or a `DiscreteVAE`.
 
     Examples are images, as `ImageTask` describes them. The loss is the mean absolute error of pixels, or of a
-    `DiscreteVAE` the logit-Laplace likelihood, and that of the codes; no perceptual loss is used. With
+    `DiscreteVAE` the logit-Laplace likelihood, and the codes' divergence; no perceptual loss is used. With
     `adversarial_after` a discriminator of patches joins in after so many steps; then the last epoch is kept,
     since errors of pixels alone would prefer an earlier one.
 

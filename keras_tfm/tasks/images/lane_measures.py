@@ -39,7 +39,7 @@ def lane_scores(
 
     A point is right within the `tolerance`, which is measured across the lane: a slanted lane has more along
     a row. The accuracy of a lane is the largest share of right points of one found, points that are in
-    neither being right; it is matched from 85 % on. Of five lanes or more the worst may be missed; more
+    neither being right; it is matched from 85 % on. Among five lanes or more the worst may be missed; more
     lanes than there are and two are a failure.
 
     >>> wanted, found = np.array([[10.0, 20.0, 30.0, 40.0]]), np.array([[10.0, 20.0, 30.0, -2.0]])

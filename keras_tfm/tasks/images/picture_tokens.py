@@ -13,7 +13,7 @@ import tensorflow as tf
 from keras_tfm.models import Palette
 from keras_tfm.models.pictures.codec import ImageCodec
 
-MOST_PIXELS = 100_000  # of which the colours of a palette are learnt
+MOST_PIXELS = 100_000  # from which the colours of a palette are learnt
 
 
 class PictureTokens(abc.ABC):

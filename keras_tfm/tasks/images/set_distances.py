@@ -21,7 +21,7 @@ def frechet_distance(first: np.ndarray, second: np.ndarray) -> float:
     first, second = _checked(first, second)
     variances, covariance = (np.atleast_2d(np.cov(x, rowvar=False)) for x in (first, second))
     root = _root(variances)
-    # The eigenvalues of root C root are those of the product of both covariances.
+    # The eigenvalues of root C root equal the eigenvalues of the product of both covariances.
     shared = np.sqrt(np.maximum(np.linalg.eigvalsh(root @ covariance @ root), 0)).sum()
     distance = np.square(first.mean(0) - second.mean(0)).sum()
     return float(distance + np.square(root).sum() + np.trace(covariance) - 2 * shared)

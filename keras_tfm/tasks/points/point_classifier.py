@@ -65,7 +65,7 @@ class PointClassifier(ClassifyingTask):
         options: further fields of `PointClassifierConfig`.
 
     Clouds are arrays (n, 3), or files of points or meshes by paths or bytes, one alone or a list; an array
-    (B, n, 3) is B clouds. Of a cloud with more points than the model reads some are chosen, others repeat
+    (B, n, 3) is B clouds. From a cloud with more points than the model reads some are chosen, others repeat
     theirs. A label is a class name; if names are strings, it may also be their index.
 
     >>> task = keras_tfm.tasks.PointClassifier.from_size("tiny", ["flat", "round"], num_points=64)

@@ -170,7 +170,7 @@ class Tracker(FineTunedTask):
         return self.model.learner()
 
     def measure(self, examples: TrackedVideos) -> dict[str, float]:
-        """In percent. Of many objects "mota", "idf1", "hota" and its parts, "id_switches", and beside them
+        """In percent. For many objects "mota", "idf1", "hota" and its parts, "id_switches", and beside them
         "idf1_of_true_boxes"; of one "auc" and "precision", and the same "_of_a_still_box".
         """
         return self.kind.measure(examples)
@@ -255,7 +255,7 @@ class Tracker(FineTunedTask):
     def export_endpoints(self, *rest: Any, **options: Any) -> Endpoints:
         """A step from frame to frame, as pure functions: the state is an argument and a result.
 
-        Of many objects: this frame, the one before (the same for the first), and `track_states` and
+        For many objects: this frame, the one before (the same for the first), and `track_states` and
         `track_boxes`, at first zeros; out come these for the next frame, `boxes` (B, Q, 4) and
         `expected_boxes` in pixels, and `scores` (B, Q), which `serving.tracks.associate` makes tracks of. Of
         one object: the first frame and the object's box in it, this frame and the last box; out come its
