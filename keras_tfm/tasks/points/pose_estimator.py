@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.configs import Between, Config, Count, FieldError, Natural, Option, Positive, Refusal
+from keras_tfm.configs import Count, FieldError, Option, Refusal
 from keras_tfm.data.batches.arrays import ArrayBatches
 from keras_tfm.data.batches.epochs import Batches, HeldOut
 from keras_tfm.data.batches.points import PointBatches
@@ -30,8 +30,10 @@ from keras_tfm.tasks.asking import AskedTask
 from keras_tfm.tasks.baselines import Baselines
 from keras_tfm.tasks.images.decoded import is_file
 from keras_tfm.tasks.images.drawing import Pictures
-from keras_tfm.tasks.points.drawing import Upwards, draw_poses
+from keras_tfm.tasks.points.drawing import draw_poses
 from keras_tfm.tasks.points.point_families import PointOptions
+from keras_tfm.tasks.points.pose_config import PoseEstimatorConfig, from_root, normalisation
+from keras_tfm.tasks.points.pose_measures import correct_joints
 from keras_tfm.tasks.records import rounded
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import load_any, refuse_columns
@@ -43,48 +45,7 @@ from keras_tfm.training.options import Training
 MEAN_POSE = "the mean pose"
 FAMILIES = OnDemand({"hot-net": "HOTNet", "hand-transformer": "HandTransformer"})
 COORDINATES = {"hot-net": 2, "hand-transformer": 3}  # of the points that a family reads
-NEAR = 0.1  # of the largest side of a pose's box: a joint found within it counts as right
 NUM_EXAMPLES = 4  # on which an export is compared with its task
-
-Finite = Annotated[float, Between(-1e300, 1e300)]
-Place = tuple[Finite, ...]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class PoseEstimatorConfig(Config):
-    """How numbers of the data become numbers of the model.
-
-    Args:
-        reference: (J, 3), the mean pose of the training data, from which the model decodes.
-        joint_scale: the root mean square of what differs from it.
-        point_mean: (2,), the mean of joints in images; a cloud's own mean is moved to the origin instead.
-        point_scale: the root mean square of points around it.
-        root: the joint from which all joints are measured, or None.
-        joint_names: (J,) strings, or none.
-        edges: the pairs of joints that are bones, which are drawn.
-        vertical: the axis that points upwards in drawings.
-    """
-
-    reference: tuple[Place, ...]
-    joint_scale: Positive = 1.0
-    point_mean: Place = (0.0, 0.0)
-    point_scale: Positive = 1.0
-    root: Annotated[
-        Natural | None,
-        Option("joint, counted from 0, from which all joints are measured", default="the data's origin"),
-    ] = None
-    joint_names: tuple[str, ...] = ()
-    edges: tuple[tuple[Natural, ...], ...] = ()
-    vertical: Annotated[
-        Upwards, Option("axis that points upwards in drawings; -y in the coordinates of most cameras")
-    ] = "y"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        count = len(self.reference)
-        Joints([self.reference], self.joint_names, self.edges or ())  # refuses what does not fit
-        if self.root is not None and self.root >= count:
-            raise Refusal("root", f"a joint, 0 to {count - 1}", self.root)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -252,8 +213,8 @@ class PoseEstimator(AskedTask, TrainableTask):
 
     def measure(self, examples: Poses) -> dict[str, Any]:
         """In the unit of the joints "mean_error", their mean distance from where they are, and
-        "mean_pose_error", the same of the mean pose; "pck", in percent, the joints nearer than `NEAR` of the
-        largest side of their pose's box, and "auc", the mean of this over all thresholds from 0 to `NEAR`.
+        "mean_pose_error", the same of the mean pose; "pck", in percent, the joints nearer than a tenth of the
+        largest side of their pose's box, and "auc", the mean of this over all thresholds from 0 to that.
         """
         joints = self._truth(examples)
         found = self.predict(list(examples.points), batch_size=self.training.batch_size)
@@ -374,45 +335,6 @@ class PoseBatches(PointBatches):
         inputs, joints = super()._batch(step, rows)
         points, targets = self.normalised(inputs["points"], joints)
         return {"points": points}, targets
-
-
-def normalisation(points: np.ndarray, joints: Joints, root: int | None) -> dict[str, Any]:
-    """The fields of a `PoseEstimatorConfig` that training data say."""
-    if root is not None and root >= joints.places.shape[1]:
-        raise Refusal("root", f"a joint, 0 to {joints.places.shape[1] - 1}", root)
-    places, mean = from_root(joints.places, root), points.mean(axis=(0, 1))
-    if points.shape[2] == 3:
-        mean = points.mean(axis=1, keepdims=True)  # (N, 1, 3)
-        places = places - mean if root is None else places
-    reference = places.mean(axis=0)
-    return {
-        "reference": tuple(map(tuple, reference.tolist())),
-        "joint_scale": float(np.sqrt(np.mean((places - reference) ** 2))) or 1.0,
-        "point_mean": tuple(mean.tolist()) if points.shape[2] == 2 else (0.0, 0.0),
-        "point_scale": float(np.sqrt(np.mean((points - mean) ** 2))) or 1.0,
-    }
-
-
-def from_root(places: np.ndarray, root: int | None) -> np.ndarray:
-    """Joints (N, J, 3), measured from one of them."""
-    return places if root is None else places - places[:, root : root + 1]
-
-
-def correct_joints(found: np.ndarray, joints: np.ndarray) -> dict[str, float]:
-    """ "pck" and "auc" of `found` joints (N, J, 3), in percent; see `PoseEstimator.measure`.
-
-    >>> joints = np.array([[[0.0, 0, 0], [10, 0, 0]]])
-    >>> from keras_tfm.tasks.points.pose_estimator import correct_joints
-    >>> correct_joints(joints + np.array([[[0, 0, 0.5], [0, 0, 2.0]]]), joints)
-    {'pck': 50.0, 'auc': 25.0}
-    """
-    sides = np.ptp(joints, axis=1).max(axis=-1)  # (N,)
-    errors = np.linalg.norm(found - joints, axis=-1)
-    shares = errors / np.maximum(NEAR * sides, np.finfo(float).tiny)[:, None]  # 1 is the threshold
-    return {
-        "pck": 100 * float(np.mean(shares <= 1)),
-        "auc": 100 * float(np.mean(np.maximum(0, 1 - shares))),
-    }
 
 
 def _centre(points: Any) -> tf.Tensor:

@@ -12,7 +12,7 @@ from keras_tfm.data import Joints, Poses, read_poses, write_poses
 from keras_tfm.data.sources.drawn_hands import drawn_hands, skeleton, write_drawn_hands
 from keras_tfm.tasks import PoseEstimator
 from keras_tfm.tasks.points.drawing import TURNS, upright
-from keras_tfm.tasks.points.pose_estimator import correct_joints
+from keras_tfm.tasks.points.pose_measures import correct_joints
 
 SMALL = {"dim": 16, "num_layers": 1, "num_heads": 2, "intermediate_dim": 16}
 CLOUDS = SMALL | {"num_points": 24, "point_dims": (16,)}
