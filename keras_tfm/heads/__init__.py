@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from keras_tfm.heads.coded_segmenter import CodedSegmenter, CodedSetLoss
     from keras_tfm.heads.contrastive import Contrastive, ContrastiveHead, SigmoidContrast, SoftmaxContrast
     from keras_tfm.heads.cross_matching import CrossMatcher, LogitContrast
+    from keras_tfm.heads.crowd_loss import CrowdSetPredictionLoss
     from keras_tfm.heads.denoiser import Denoiser
     from keras_tfm.heads.denoising_loss import DenoisingSetPredictionLoss
     from keras_tfm.heads.detectors import detector_around
@@ -59,7 +60,12 @@ if TYPE_CHECKING:
     from keras_tfm.heads.matching import match
     from keras_tfm.heads.multi_task import ClassConversion, MultiTaskClassifier
     from keras_tfm.heads.multiple_choice import MultipleChoice
-    from keras_tfm.heads.object_detector import ObjectDetector, ReferencedDetector, VarifocalDetector
+    from keras_tfm.heads.object_detector import (
+        CrowdDetector,
+        ObjectDetector,
+        ReferencedDetector,
+        VarifocalDetector,
+    )
     from keras_tfm.heads.pair_proposals import best_pairs, pair_overlaps
     from keras_tfm.heads.panoptic_detector import PanopticDetector
     from keras_tfm.heads.panoptic_loss import PanopticSetLoss

@@ -2,7 +2,12 @@
 
 from keras_tfm.heads.base import SetPredictor
 from keras_tfm.heads.candidate_detectors import CellSetDetector, RegionSetDetector
-from keras_tfm.heads.object_detector import ObjectDetector, ReferencedDetector, VarifocalDetector
+from keras_tfm.heads.object_detector import (
+    CrowdDetector,
+    ObjectDetector,
+    ReferencedDetector,
+    VarifocalDetector,
+)
 from keras_tfm.layers.signatures import Backbone
 
 
@@ -20,5 +25,7 @@ def detector_around(backbone: Backbone, num_classes: int) -> SetPredictor:
         return head(backbone.with_classes(num_classes), num_classes)
     if "proposal_mask" in names:
         return RegionSetDetector(backbone, num_classes)
+    if getattr(backbone, "is_for_crowds", False):
+        return CrowdDetector(backbone, num_classes)
     has_references = {"references", "decoder_boxes"} & names
     return (ReferencedDetector if has_references else ObjectDetector)(backbone, num_classes)

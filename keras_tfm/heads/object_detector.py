@@ -12,6 +12,7 @@ import keras
 from keras import ops
 
 from keras_tfm.heads.base import SetPredictor
+from keras_tfm.heads.crowd_loss import CrowdSetPredictionLoss
 from keras_tfm.heads.denoising_loss import DenoisingSetPredictionLoss
 from keras_tfm.heads.set_prediction import (
     FocalSetPredictionLoss,
@@ -113,6 +114,20 @@ class ReferencedDetector(SetPredictor):
     def probabilities(logits):
         """The probabilities of the classes, (..., num_classes)."""
         return ops.sigmoid(ops.cast(logits, "float32"))
+
+
+class CrowdDetector(ReferencedDetector):
+    """A `ReferencedDetector` that learns by a `CrowdSetPredictionLoss`, for a `backbone` of many queries: a
+    `PED`.
+
+    >>> backbone = keras_tfm.models.PED.from_size("tiny", image_size=32)
+    >>> type(keras_tfm.heads.CrowdDetector(backbone, num_classes=1).loss_of_training()).__name__
+    'CrowdSetPredictionLoss'
+    """
+
+    def loss_of_training(self):
+        """The loss of what `learner` gives."""
+        return CrowdSetPredictionLoss()
 
 
 class VarifocalDetector(ReferencedDetector):

@@ -81,6 +81,14 @@ def box_distance(boxes: Tensor, others: Tensor) -> Tensor:
     return ops.sum(ops.abs(ops.cast(boxes, "float32") - ops.cast(others, "float32")), axis=-1)
 
 
+def nearest_boxes(boxes, count):
+    """Which boxes are the `count` nearest ones, by their GIoU, to each of `boxes` (B, Q, 4), itself among
+    them, (B, Q, Q), and more where some are equally near.
+    """
+    closeness = generalized_iou(*map(ops.stop_gradient, (boxes[:, :, None], boxes[:, None])))  # (B, Q, Q)
+    return closeness >= ops.top_k(closeness, count)[0][..., -1:]
+
+
 def suppressed(overlaps, stays):
     """Which of K things, the best first, stay: those of `stays` (B, K) that no better one which stays covers,
     as `overlaps` (B, K, K) say. (B, K), boolean both.

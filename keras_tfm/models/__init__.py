@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from keras_tfm.models.detection.mask_former import MaskFormer, MaskFormerConfig
     from keras_tfm.models.detection.max_deeplab import MaxDeepLab, MaxDeepLabConfig
     from keras_tfm.models.detection.medt import GatedAxialUNet, MedT, MedTConfig
+    from keras_tfm.models.detection.ped import PED, PEDConfig
     from keras_tfm.models.detection.reltr import RelTR, RelTRConfig
     from keras_tfm.models.detection.rt_detr import RTDETR, RTDETRConfig
     from keras_tfm.models.detection.smca import SMCA, SMCAConfig

@@ -50,6 +50,19 @@ def test_image_data(example, capsys, tmp_path):
     assert float(rows[0][-2]) > 40  # of seven classes
 
 
+def test_cards_in_crowds_hide_half_of_each_other(example):
+    module, digits = example("find_crowds"), np.ones((3, 8, 8))
+    (images, boxes, labels), (others, *_) = (module.crowds(digits, 20, seed) for seed in (0, 1))
+    assert images.shape == (20, 96, 96) and (images != others).any()
+    assert [len(each) for each in boxes] == [len(each) for each in labels]
+    for each in boxes:
+        pairs = np.array(each).reshape(-1, 2, 4)
+        assert len(pairs) and pairs.min() >= 0 and pairs.max() <= 96
+        common = np.minimum(pairs[:, 0, 2:], pairs[:, 1, 2:]) - np.maximum(pairs[:, 0, :2], pairs[:, 1, :2])
+        shares = common.prod(-1) / (pairs[:, 0, 2:] - pairs[:, 0, :2]).prod(-1)
+        np.testing.assert_allclose(shares, 0.5, atol=0.03)  # an odd side is shifted by half of it, less 1/2
+
+
 @pytest.mark.slow
 def test_few_examples(example, capsys, tmp_path, monkeypatch):
     film_reviews(tmp_path)

@@ -108,9 +108,12 @@ class DeformableAttention(Layer):
         self.grids = tuple(map(tuple, grids))
         self.num_points = num_points
         count = num_heads * len(self.grids) * num_points
-        ring = OffsetRing(num_heads, len(self.grids), num_points)
-        self.offsets = Dense(2 * count, kernel_initializer="zeros", bias_initializer=ring)
+        self.offsets = Dense(2 * count, kernel_initializer="zeros", bias_initializer=self.first_offsets())
         self.point_weights = Dense(count, kernel_initializer="zeros")
+
+    def first_offsets(self) -> keras.initializers.Initializer:
+        """What the biases of the offsets begin with."""
+        return OffsetRing(self.num_heads, len(self.grids), self.num_points)
 
     def build(self, query_shape, context_shape=None, references_shape=None, position_shape=None):
         width = query_shape[-1]
@@ -139,7 +142,8 @@ class DeformableAttention(Layer):
         """
         if references is None:
             raise ValueError(f"{self.name!r} needs `references` (B, T, L, 2 or 4); they are None.")
-        context, query = query if context is None else context, add_if_given(query, position)
+        context, content = query if context is None else context, query
+        query = add_if_given(query, position)
         batch_size, length = ops.shape(query)[:2]
         shape = (batch_size, length, self.num_heads, len(self.grids), self.num_points)
         values = self.values(context)
@@ -150,7 +154,10 @@ class DeformableAttention(Layer):
         points = self._points(offsets, ops.cast(references, "float32")[:, :, None, :, None])
         points = ops.reshape(points, (*shape[:3], math.prod(shape[3:]), 2))  # (B, T, H, L P, 2)
         weights = ops.cast(
-            ops.reshape(self.point_weights(query), (*shape[:3], math.prod(shape[3:]))), "float32"
+            ops.reshape(
+                self.point_weights(self.weighed_by(content, query)), (*shape[:3], math.prod(shape[3:]))
+            ),
+            "float32",
         )
         cells, shares = cells_around(points, self.grids)  # (B, T, H, L P 4)
         shares *= ops.repeat(ops.softmax(weights), 4, axis=-1)
@@ -158,6 +165,12 @@ class DeformableAttention(Layer):
             tap(self, self._of_cells(cells, shares))
         heads = read_cells(values, cells, shares)  # (B, T, H, K)
         return self.output_projection(ops.reshape(heads, (batch_size, length, query.shape[-1])))
+
+    def weighed_by(self, content, query):
+        """What the weights of points are read from: the queries (B, T, D), here with their positions, or
+        their `content` alone.
+        """
+        return query
 
     def _points(self, offsets, references):
         """Where the `offsets` (B, T, H, L, P, 2) from `references` (B, T, 1, L, 1, 2 or 4) lie."""

@@ -26,33 +26,36 @@ from keras_tfm.models.detection.base import EPSILON, about_queries, inverse_sigm
 SIDE = 0.05  # of an anchor, as a part of the image's, on the finest level
 
 
-def decoder_block(config, grids, index, stack="decoder"):
+def decoder_block(config, grids, index, stack="decoder", attention=DeformableAttention):
     """The block of this number of a decoder, the `stack`, whose queries look at points of maps with these
-    `grids`.
+    `grids`, by a layer of the class `attention`.
     """
     part = residuals(dropout=config.dropout, epsilon=EPSILON)
     _, num_heads, width = config.decoder_sizes
-    attention = PositionedAttention(MultiHeadAttention(num_heads, dropout=config.attention_dropout))
+    among = PositionedAttention(MultiHeadAttention(num_heads, dropout=config.attention_dropout))
     parts = {
-        "attention": part(attention),
-        "context_attention": part(DeformableAttention(num_heads, grids, config.num_decoder_points)),
+        "attention": part(among),
+        "context_attention": part(attention(num_heads, grids, config.num_decoder_points)),
         "feedforward": part(FeedForward(width, config.activation, dropout=config.activation_dropout)),
     }
     return Block(parts, name=f"{stack}_block_{index}")
 
 
-def refined(trace, decoder, heads, x, references, shares, position_of, context, mask=None):
+def refined(
+    trace, decoder, heads, x, references, shares, position_of, context, mask_of=lambda references: None
+):
     """Apply the blocks of a `decoder` to `x` (B, Q, D), each around the references that the one before it and
     its head corrected: the states, (B, L, Q, D), and boxes, (B, L, Q, 4), of all blocks.
 
-    `references` (B, Q, 2 or 4) are the first ones, `position_of` is a function of references that returns
-    positions of queries (B, Q, D), `context` are the tensors of cross-attention, and `mask` is the mask of
-    self-attention. No gradient passes from a block through its references.
+    `references` (B, Q, 2 or 4) are the first ones, `position_of` and `mask_of` are functions of references
+    that return positions of queries (B, Q, D) and the mask of self-attention, and `context` are the tensors
+    of cross-attention. No gradient passes from a block through its references.
     """
     states, boxes = [], []
     for block, head in zip(decoder, heads, strict=True):
         places = on_levels(references, shares)
-        tensors = about_queries(position_of(references), {**context, "references": places}, mask=mask)
+        context = {**context, "references": places}
+        tensors = about_queries(position_of(references), context, mask=mask_of(references))
         x = trace.run("decoder", [block], x, **tensors)
         states.append(x)
         boxes.append(corrected(references, head(x)))

@@ -158,7 +158,8 @@ class RTDETR(KnowsClasses, SetDetector):
 
         def decode(trace, queries, references, mask=None):
             context = {"context": x, "mask": cells}
-            return refined(trace, decoder, heads, queries, references, shares, position_of, context, mask)
+            tensors = queries, references, shares, position_of, context
+            return refined(trace, decoder, heads, *tensors, lambda _: mask)
 
         states, boxes = decode(trace, queries, references)
         outputs = {

@@ -19,7 +19,7 @@ from keras_tfm.heads.detectors import detector_around
 from keras_tfm.heads.object_detector import ObjectDetector, ReferencedDetector
 from keras_tfm.heads.patch_detector import PatchDetector
 from keras_tfm.layers.boxes import corners_of
-from keras_tfm.models import DETR, RTDETR, SMCA, TSPFCOS, TSPRCNN, ConditionalDETR, DeformableDETR
+from keras_tfm.models import DETR, PED, RTDETR, SMCA, TSPFCOS, TSPRCNN, ConditionalDETR, DeformableDETR
 from keras_tfm.models.detection.backbones import BACKBONES, AroundBackbone, ModelAroundBackbone
 from keras_tfm.serving.examples import as_columns, check_column, listed, not_list, not_texts
 from keras_tfm.tasks.images.average_precision import average_precision
@@ -51,6 +51,7 @@ FAMILIES: dict[str, type[ModelAroundBackbone]] = {
     "detr": DETR,
     "smca": SMCA,
     "rt-detr": RTDETR,
+    "ped": PED,
     "tsp-fcos": TSPFCOS,
     "tsp-rcnn": TSPRCNN,
 }

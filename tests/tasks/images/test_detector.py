@@ -187,7 +187,7 @@ def test_a_family_by_its_name_learns():
     assert history["loss"][-1] < history["loss"][0]
 
 
-TSP = {
+CHOOSING = {
     "image_size": (24, 32),
     "num_channels": 1,
     "frozen_norms": False,
@@ -199,22 +199,31 @@ TSP = {
     "intermediate_dim": 16,
 }
 CELLS = {"num_maps": 2, "num_coarse_levels": 0, "pyramid_dim": 8, "num_convolutions": 1, "num_groups": 2}
+CROWD = {"num_neighbours": 3, "num_decoder_layers": 3, "num_maps": 2, "num_levels": 2, "num_points": 1}
 REGIONS = {"num_candidates": 32, "anchor_cells": 2, "region_dim": 8, "region_size": 3}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("family", "fields"), [("tsp-fcos", CELLS), ("tsp-rcnn", REGIONS)])
-def test_chosen_places_learn_from_true_ones_and_are_exported(family, fields, tmp_path):
-    """TSP: trained, stopped, resumed, saved, exported; other classes."""
+@pytest.mark.parametrize(
+    ("family", "fields", "head"),
+    [
+        ("tsp-fcos", CELLS, "box_head"),
+        ("tsp-rcnn", REGIONS, "box_head"),
+        ("ped", CROWD, "decoder_box_head_2"),
+    ],
+)
+def test_other_families_learn_resume_and_are_exported(family, fields, head, tmp_path):
+    """Trained, stopped, resumed to the last bit, saved, exported; other classes."""
     given, options = examples(64), {"epochs": 6, "batch_size": 16, "learning_rate": 3e-3}
 
     def learnt(run, **more):
         keras.utils.set_random_seed(0)
-        task = Detector.make(given, DetectorOptions(family=family), {**TSP, **fields})
+        task = Detector.make(given, DetectorOptions(family=family), {**CHOOSING, **fields})
         return task, task.fit(given, 0.25, run=tmp_path / run, **options, **more)
 
     made, history = learnt("whole")
-    assert made.model.takes_objects and history["loss"][-1] < history["loss"][0]
+    assert made.model.takes_objects == family.startswith("tsp")
+    assert history["loss"][-1] < history["loss"][0]
     learnt("run", minutes=0)
     resumed = tasks.load(tmp_path / "run")
     resumed.fit(given, 0.25, run=tmp_path / "run", resume=True, **options)
@@ -233,7 +242,7 @@ def test_chosen_places_learn_from_true_ones_and_are_exported(family, fields, tmp
             np.testing.assert_allclose(served[name][row], answer[name], atol=1e-3)
     others = Detector.adopt(made, (None, None, [["cat"], ["dog"], ["eel"]]))
     assert others.model.num_classes == 3 and others.predict(images, 0.0)
-    weights = (x.model.get_layer("box_head").get_weights() for x in (others, made))
+    weights = (x.model.get_layer(head).get_weights() for x in (others, made))
     for a, b in zip(*weights, strict=True):
         np.testing.assert_array_equal(a, b)
 
@@ -428,7 +437,7 @@ def test_refusals(task, tmp_path):
         Detector(task.model, ["a"])
     with pytest.raises(ValueError, match="DeformableDETR has no size '52'; it has tiny, 50, 50-refined"):
         DetectorOptions(size="52").base()
-    known = "deformable-detr, conditional-detr, detr, smca, rt-detr, tsp-fcos, tsp-rcnn"
+    known = "deformable-detr, conditional-detr, detr, smca, rt-detr, ped, tsp-fcos, tsp-rcnn"
     with pytest.raises(ValueError, match=f"There is no family 'yolo'; there are {known}"):
         DetectorOptions(family="yolo").base()
     with pytest.raises(ValueError, match=r"expected a backbone with maps, BiT, .*; got ViT"):
