@@ -11,7 +11,7 @@ import numpy as np
 from keras import ops
 
 from keras_tfm.heads.base import SetPredictor
-from keras_tfm.heads.boxes import corners_of, corners_of_masks
+from keras_tfm.layers.boxes import corners_of, corners_of_masks
 from keras_tfm.heads.mask_codes import MaskCodec
 from keras_tfm.heads.mask_losses import NO_IMAGE, dice_loss, matched_masks, segments_of
 from keras_tfm.heads.object_detector import check_classes, class_head
