@@ -11,13 +11,13 @@ import numpy as np
 from keras import ops
 
 from keras_tfm.heads.base import SetPredictor
-from keras_tfm.layers.boxes import corners_of, corners_of_masks
 from keras_tfm.heads.mask_codes import MaskCodec
 from keras_tfm.heads.mask_losses import NO_IMAGE, dice_loss, matched_masks, segments_of
 from keras_tfm.heads.object_detector import check_classes, class_head
 from keras_tfm.heads.panoptic_loss import boxes_around
 from keras_tfm.heads.set_prediction import FocalSetPredictionLoss
 from keras_tfm.layers.attention.deformable import sample_bilinear
+from keras_tfm.layers.boxes import corners_of, corners_of_masks
 from keras_tfm.layers.signatures import Backbone, Tensor
 from keras_tfm.registry import register
 
