@@ -24,7 +24,7 @@ SMALL = PEDConfig(
     num_neighbours=2,
     dim=32,
     num_layers=1,
-    num_decoder_layers=3,
+    num_decoder_layers=2,
     num_heads=2,
     intermediate_dim=8,
     num_maps=1,
@@ -123,14 +123,14 @@ def test_weights_of_points_do_not_see_positions():
 
 
 def test_first_boxes_are_those_of_people_and_blocks_correct_them():
-    model = PED(SMALL)
+    detector = heads.detector_around(PED(SMALL), 1)
+    assert isinstance(detector, heads.CrowdDetector) and detector.predictions.shape == (None, 2, 6, 5)
+    model = detector.backbone
     dense = model.get_layer("decoder_references")
     np.testing.assert_allclose(dense.bias, [0, 0, -2, -1.5])
     randomise(model, 1)
     boxes = np.asarray(model({"images": draw()})["decoder_boxes"])
-    assert boxes.shape == (2, 3, 6, 4) and np.abs(boxes[:, 1:] - boxes[:, :-1]).min(axis=(0, 2, 3)).max() > 0
-    model = heads.detector_around(PED(SMALL), 1)
-    assert isinstance(model, heads.CrowdDetector) and model.predictions.shape == (None, 3, 6, 5)
+    assert boxes.shape == (2, 2, 6, 4) and np.abs(boxes[:, 1] - boxes[:, 0]).max() > 1e-3
 
 
 def test_refusals():
