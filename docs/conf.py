@@ -1,5 +1,6 @@
 """Sphinx's configuration: `make docs` builds this folder into docs/_build/html, without a network."""
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -9,6 +10,8 @@ sys.path[:0] = [str(HERE / "extensions"), str(HERE.parent)]
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
+gc.set_threshold(200_000, 20, 20)  # millions of nodes live to the end: to look through them takes long
 
 from keras_tfm.version import __version__  # noqa: E402
 
@@ -30,6 +33,7 @@ extensions = [
 exclude_patterns = ["_build"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}  # autosummary asks for .rst
 autosummary_generate = False
+toc_object_entries = False  # thousands, which each page's navigation would copy; a package's table names them
 
 myst_enable_extensions = ["dollarmath", "deflist"]
 myst_heading_anchors = 3

@@ -50,7 +50,12 @@ def by_tokenizers(folder, ordinary: bool | list[str] = False):
     encode = _encoded_by(tokenizer)
 
     def ids(texts):
-        return [found.ids for found in encode(texts)]
+        try:
+            return [found.ids for found in encode(texts)]
+        except TypeError:  # of a lone surrogate, which the library does not name
+            for text in texts:
+                text.encode()
+            raise
 
     return by_words(ids) if reads_words_alone(tokenizer) else ids
 

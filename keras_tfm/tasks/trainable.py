@@ -107,9 +107,11 @@ class TrainableTask(LearningTask):
                 )
             training = self._compiled_if_it_pays(training, batches.num_shapes)
             epochs, done = batches.in_epochs_of(training.epoch_batches), StepsDone()
+            with self.model.distribute_strategy.scope():  # or a new model would train on one device
+                learner = self.learner(training)
             with self.partly_trained(training):
                 history = fit_best(
-                    self.learner(training),
+                    learner,
                     epochs,
                     validation_batches.dataset(),
                     training,

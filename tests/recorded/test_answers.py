@@ -42,7 +42,8 @@ def test_a_run_answers_as_recorded(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("name", INPUTS)
+@pytest.mark.parametrize(
+    ("name", "format"), [(name, format) for name in INPUTS for format in FORMATS if format in RECORDED[name]]
+)
 def test_an_export_answers_as_recorded(name, format):
     same(exported(tasks.load(RUNS / name), name, format), RECORDED[name][format])

@@ -20,6 +20,7 @@ from keras_tfm.tasks import (
 )
 from keras_tfm.tasks.learning import columns_of
 from tests.tasks.images.test_image_classifier import NAMES, SMALL, examples
+from tests.tasks.test_every_task import MAKERS
 from tests.tasks.tiny import TINY
 
 LINES = [f"the {adjective} {noun} slept" for adjective in ("old", "young", "wise") for noun in ("cat", "dog")]
@@ -142,6 +143,16 @@ def test_a_fit_may_compute_in_another_precision(made, asked):
     task.fit(*data, epochs=1, precision="mixed_bfloat16", **options)
     assert asked["policies"] == {"mixed_bfloat16"}
     assert {layer.dtype_policy.name for layer in task.model._flatten_layers()} == {"float32"}
+
+
+def test_another_model_that_learns_is_on_the_devices_of_the_tasks(asked):
+    """Of a detector the predictions of all blocks learn, by a model that each fit makes."""
+    devices, (make, examples) = tf.distribute.OneDeviceStrategy("CPU:0"), MAKERS["detect"]
+    with devices.scope():
+        task = make()
+    task.fit(examples, examples, epochs=1)
+    assert asked["model"] is not task.model
+    assert asked["model"].distribute_strategy is task.model.distribute_strategy is devices
 
 
 def test_a_fit_leaves_the_global_generators_alone(made, asked):
