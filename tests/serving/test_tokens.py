@@ -66,3 +66,10 @@ def test_tokens_with_white_space_need_the_whole_text(content, flags, tmp_path):
     expected = [whole.encode(text, add_special_tokens=False).ids for text in texts]
     assert by_tokenizers(tmp_path)(texts) == expected
     assert not reads_words_alone(whole)
+
+
+@pytest.mark.parametrize("texts", [["\ud800"], ["a", "\ud800"]])
+def test_half_of_a_surrogate_pair_is_named(tmp_path, texts):
+    tokenizer_with("<x>", tmp_path, lstrip=True)
+    with pytest.raises(ValueError, match="surrogates not allowed"):
+        by_tokenizers(tmp_path)(texts)
