@@ -8,9 +8,10 @@ those in images hold a box, whose corners are found too. It prints what `keras-t
 the mean distance of a joint from where it is, in lengths of a hand, beside the distance of the mean pose,
 which is the reference that both models decode from; a cloud's is put around its middle.
 
-November 2026, one core of an AMD EPYC with AVX-512. HOT-Net, 12 epochs: 0.066 beside 0.292, after 107 s of
-CPU time, before it became a task. Hand-Transformer, --epochs 20: 0.018 beside 0.169, 99.7 % of the joints
-within a tenth of the hand's longest side, after 607 s.
+November 2026, one core of an AMD EPYC with AVX-512. HOT-Net, 12 epochs: 0.029 beside 0.292,
+after 130 s of CPU time.
+Hand-Transformer, --epochs 20: 0.018 beside 0.169, 99.7 % of the joints within a tenth of the hand's longest
+side, after 607 s.
 """
 
 import argparse
