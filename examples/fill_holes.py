@@ -10,6 +10,9 @@ PSNR in decibels of what is filled, on videos of another seed, and the same of t
 and `pooled`, of the mean error over all pixels of all holes. (The rule fills some videos without any error,
 which count as 100 dB each in the mean over videos.) `still` is of the same videos without any motion, where a
 hole hides a place in some frames and not in others: there the rule is exact.
+
+November 2026, of the first epoch of twelve alone, at twice the rate: a mean squared error of 0.0217 in holes
+of videos held out, the rule's 0.0261. A whole training has not been measured.
 """
 
 import argparse
