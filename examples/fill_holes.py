@@ -6,8 +6,13 @@
 Each video has eight frames of 32 x 32 pixels, every second one of a scene, and a hole that moves through it,
 a quarter to half as wide and high as a frame. The background stays as it is, so the mean of what is seen in
 a hole's place in other frames is a rule that is hard to beat; it fails where a shape passes. Printed are the
-PSNR in decibels of what is filled, on videos of another seed, and the same of the rule; `background` is of
-all pixels of holes that show no shape, taken together.
+PSNR in decibels of what is filled, on videos of another seed, and the same of the rule: the mean over videos,
+and `pooled`, of the mean error over all pixels of all holes. (The rule fills some videos without any error,
+which count as 100 dB each in the mean over videos.) `still` is of the same videos without any motion, where a
+hole hides a place in some frames and not in others: there the rule is exact.
+
+November 2026, of the first epoch of twelve alone, at twice the rate: a mean squared error of 0.0217 in holes
+of videos held out, the rule's 0.0261. A whole training has not been measured.
 """
 
 import argparse
@@ -15,40 +20,34 @@ import time
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from keras_tfm.data.sources.moving_shapes import moving_shapes
 from keras_tfm.tasks import VideoInpainter
 from keras_tfm.tasks.videos.video_inpainter import VideoInpainterOptions
 
-OPTIONS = {"batch_size": 16, "learning_rate": 2e-3, "flip": True}
+OPTIONS = {"batch_size": 16, "learning_rate": 1e-3, "flip": True}
 
 
-def clips(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """(Videos (count, 8, 32, 32, 3), where a shape is (count, 8, 32, 32)): every second frame, each pixel the
-    mean of four.
-    """
-    scenes = list(moving_shapes(count, seed))
-    frames = np.stack([scene.frames[::2] for scene in scenes])
-    shapes = np.stack([scene.masks[::2].any(1) for scene in scenes])
+def clips(count: int, seed: int) -> np.ndarray:
+    """Videos (count, 8, 32, 32, 3): every second frame, each pixel the mean of four."""
+    frames = np.stack([scene.frames[::2] for scene in moving_shapes(count, seed)])
     parts = frames.reshape(count, -1, 32, 2, 32, 2, 3)
-    is_shape = shapes.reshape(count, -1, 32, 2, 32, 2).any((3, 5))
-    return parts.mean((3, 5)).round().astype("uint8"), is_shape
+    return parts.mean((3, 5)).round().astype("uint8")
 
 
-def on_background(task: VideoInpainter, videos: np.ndarray, is_shape: np.ndarray) -> dict[str, float]:
-    """The PSNR of all filled pixels without a shape together, of the task and of its rule."""
-    sums, count, first = np.zeros(2), 0.0, 0
+def pooled(task: VideoInpainter, videos: np.ndarray, hides_all: bool = True) -> list[float]:
+    """The PSNR of all filled pixels together, of the task and of its rule; without `hides_all` of those whose
+    place is seen in some frame.
+    """
+    sums, count = np.zeros(2), 0.0
     batches = task.batches(task.check_examples(videos), task.training, is_validation=True)
     for inputs, targets in batches.dataset():
-        wanted = targets[..., -1].numpy() * ~is_shape[first : first + len(targets)]  # (B, T, H, W)
-        first += len(targets)
+        holes = targets[..., -1:].numpy()
+        wanted = holes if hides_all else holes * (1 - holes.min(1, keepdims=True))  # (B, T, H, W, 1)
         for place, answer in enumerate((task.answered(inputs), task.by_rule(inputs))):
-            errors = tf.reduce_mean((answer - targets[..., :-1]) ** 2, -1).numpy()
-            sums[place] += (errors * wanted).sum()
+            sums[place] += (np.square(answer - targets[..., :-1]) * wanted).sum() / videos.shape[-1]
         count += wanted.sum()
-    psnr, by_rule = (-10 * np.log10(sums / count)).round(2).tolist()
-    return {"background": psnr, "rule_background": by_rule}
+    return (-10 * np.log10(np.maximum(sums / count, 1e-10))).round(2).tolist()
 
 
 def main(minutes: float | None, count: int = 3_000, tested: int = 300, epochs: int = 12) -> dict[str, float]:
@@ -57,9 +56,11 @@ def main(minutes: float | None, count: int = 3_000, tested: int = 300, epochs: i
     sizes = {"image_size": 32, "patch_sizes": [[4, 4], [2, 2]]}
     task = VideoInpainter.make(None, VideoInpainterOptions(), sizes, motion="moving")
     began = time.process_time()
-    task.fit(clips(count, 1)[0], 0.05, epochs=epochs, minutes=minutes, **OPTIONS)
-    videos, is_shape = clips(tested, 2)
-    measures = task.evaluate(videos) | on_background(task, videos, is_shape)
+    task.fit(clips(count, 1), 0.05, epochs=epochs, minutes=minutes, **OPTIONS)
+    videos = clips(tested, 2)
+    measures = task.evaluate(videos)
+    measures["pooled"], measures["rule_pooled"] = pooled(task, videos)
+    measures["still"], measures["rule_still"] = pooled(task, videos[:, :1].repeat(8, 1), hides_all=False)
     print(f"{time.process_time() - began:.0f} s of CPU time", measures)
     return measures
 

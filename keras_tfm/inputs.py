@@ -28,6 +28,7 @@ OPTIONAL = {
     "mask_positions": ("token_ids", every_position),
     "video_mask": ("videos", _every_place),
     "pixel_mask": ("images", _every_place),
+    "feature_mask": ("features", _every_place),
     "frame_mask": ("videos", _every_map),
     "region_mask": ("regions", _every_map),
     "image_mask": ("image_tokens", _every_place),

@@ -33,7 +33,7 @@ from keras_tfm.tasks.images.drawing import Pictures, new_pictures
 from keras_tfm.tasks.learning import with_side
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import refuse_columns
-from keras_tfm.tasks.videos.frame_task import FrameConfig, FrameOptions, FrameTask, write_gif
+from keras_tfm.tasks.videos.frame_task import FrameConfig, FrameOptions, FrameTask, FrameTraining, write_gif
 from keras_tfm.tasks.videos.video_task import shape_and_sampling
 from keras_tfm.training.folder import Path
 
@@ -108,6 +108,8 @@ class VideoInpainter(FrameTask):
         "what train pretrain-videos reads: folders of videos, or of frames, in which holes are drawn; or a "
         "folder with videos/ and masks/, whose names are the same"
     )
+    training = FrameTraining(epochs=50, patience=None, schedule="cosine", learning_rate=1e-3)
+    optimizer_options = {"global_clipnorm": 0.1}  # a large step saturates tanh
     model_options = VideoInpainterOptions
     config_class = VideoInpainterConfig
     picture_suffixes: ClassVar[Mapping[str, str]] = {"draw": ".gif", "filled": ""}
