@@ -5,7 +5,9 @@
 
 Each picture, 96 x 96, is made here: at most six pairs of scikit-learn's handwritten digits on cards of 20 to
 28 pixels, the second of a pair over half of the first. Whatever the digit says, it is to be found. The
-pictures that judge show digits of other writers, in places that another seed drew.
+pictures that judge show other digits, in places that another seed drew. After 90 seconds of one core each,
+one seed, on 4,000 pictures, PED was at ap50 97.7, ap75 88.5 and ap 75.8, Deformable DETR at 96.2, 93.6 and
+78.3: PED finds a few more of the hidden, and its boxes are less exact. Longer runs have not been compared.
 """
 
 import sys
