@@ -36,6 +36,7 @@ UNINITIALIZED = "uninitialized_variables"
 # The private attributes that are used or overridden, by class.
 ATTRIBUTES: dict = {
     keras.layers.Layer: (
+        "_clear_losses",
         "_flatten_layers",
         "_inbound_nodes",
         "_layers",
@@ -253,6 +254,11 @@ def built_parts_kept(layer):
 def set_trainable_alone(layer, trainable):
     """Set `trainable` of a layer, but not of the layers inside it."""
     layer._trainable = trainable
+
+
+def clear_losses(layer):
+    """Forget what `layer` and the layers inside it have added to their losses."""
+    layer._clear_losses()
 
 
 def kernel_of(layer):

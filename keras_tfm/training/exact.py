@@ -181,6 +181,7 @@ class ExactTrainer(Base):
             return y_pred, keras.tree.map_structure(private.get_keras_mask, y_pred), losses
 
         y_pred, masks, losses = compiled_for(self, call)(x)
+        private.clear_losses(self)  # of another replica, which waits
         for loss in losses:
             # `self.add_loss` raises for a functional model, which has no `call` of its own.
             keras.layers.Layer.add_loss(self, loss)

@@ -35,6 +35,7 @@ def test_numbers_are_found():
         "RUN",
         "FILE",
         "FOLDER",
+        "PATH",
         "X,Y,W,H",
     }
 

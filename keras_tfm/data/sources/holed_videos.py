@@ -142,6 +142,9 @@ def read_holed_videos(
 
     Raises:
         DataError: for a video without masks, and if no video can be read.
+
+    >>> keras_tfm.data.read_holed_videos(["videos.txt"], (4, 32, 32, 4)) is None
+    True
     """
     files = files_of(paths)
     inside = [folder for file in files if (folder := _folder_of_videos(file)) is not None]
