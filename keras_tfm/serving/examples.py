@@ -18,6 +18,12 @@ def listed(examples, name="examples"):
     return examples if isinstance(examples, list) else list(examples)
 
 
+def refuse_empty(rows, name):
+    """Raise ValueError where nothing is given to learn from or to measure; `name` is the argument's."""
+    if not len(rows):
+        raise ValueError(f"`{name}` must not be empty.")
+
+
 def refuse_single(examples, name="examples"):
     """Raise ValueError for a single example in the place of a list, whose parts would be read as examples."""
     if isinstance(examples, str | bytes | Mapping):

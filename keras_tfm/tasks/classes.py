@@ -16,7 +16,7 @@ from keras_tfm.data.batches.epochs import Batches, HeldOut
 from keras_tfm.data.batches.images import ImageBatches
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.heads.classification import Classifier, classification_loss, soft_classification_loss
-from keras_tfm.serving.examples import as_columns
+from keras_tfm.serving.examples import as_columns, refuse_empty
 from keras_tfm.tasks.baselines import Baselines, of_classes
 from keras_tfm.tasks.class_weights import class_weights
 from keras_tfm.tasks.images.image_families import ImageOptions
@@ -237,8 +237,7 @@ class ClassifyingTask(MediaTask, FineTunedTask):
         """(inputs, labels), checked; labels (B,) become indices of the class names."""
         inputs, labels = as_columns(examples, self.unit, "labels")
         inputs, labels = self.check_inputs(inputs), np.asarray(labels)
-        if not len(inputs):
-            raise ValueError(f"`{self.unit}` must not be empty.")
+        refuse_empty(inputs, self.unit)
         if labels.shape != (len(inputs),):
             raise ValueError(
                 f"`labels` must be one for each of {len(inputs)} {self.unit}; the shape is {labels.shape}."

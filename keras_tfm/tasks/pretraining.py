@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from keras_tfm.data.batches.epochs import HeldOut
-from keras_tfm.serving.examples import check_column, not_id, refuse_single
+from keras_tfm.serving.examples import check_column, not_id, refuse_empty, refuse_single
 from keras_tfm.tasks.images.image_encoder import ImageEncoder
 from keras_tfm.tasks.images.probes import probed
 from keras_tfm.tasks.media import MediaTask
@@ -38,8 +38,7 @@ class PretrainingTask(MediaTask, TrainableTask):
     def _checked(self, inputs: Any) -> Any:
         refuse_single(inputs, f"`{self.unit}`")
         inputs = self.check_inputs(inputs)
-        if not len(inputs):
-            raise ValueError(f"`{self.unit}` must not be empty.")
+        refuse_empty(inputs, self.unit)
         return inputs
 
     def measure(self, examples: tuple[Any, np.ndarray], seed: int = 0) -> dict[str, Any]:

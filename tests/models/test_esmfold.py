@@ -11,33 +11,15 @@ from keras import ops
 from keras_tfm.convert import CheckpointError, from_huggingface, save_huggingface
 from keras_tfm.data.tokenizers.residues import VOCABULARY as OF_TOKENIZER
 from keras_tfm.heads import FoldingHead
-from keras_tfm.models import ESM2Config, ESMFold, ESMFoldConfig, FoldingTrunkConfig
+from keras_tfm.models import ESM2Config, ESMFold, ESMFoldConfig
 from keras_tfm.models.proteins.esm2 import VOCABULARY
 from keras_tfm.models.proteins.esmfold import ProteinTokens
 from keras_tfm.training.safetensors import read_json
 from tests import contract
 from tests.contract import Case, assert_close, floats, ids, mask, randomise
+from tests.models.test_folding_trunk import SMALL as SMALL_TRUNK
 
-TRUNK = FoldingTrunkConfig(
-    dim=8,
-    head_dim=4,
-    pair_dim=6,
-    pair_head_dim=3,
-    num_layers=1,
-    expansion=4,
-    position_limit=3,
-    num_bins=15,
-    structure_dim=6,
-    structure_pair_dim=4,
-    num_structure_layers=1,
-    num_structure_heads=2,
-    structure_head_dim=3,
-    num_query_points=2,
-    num_value_points=2,
-    num_transitions=1,
-    angle_dim=5,
-    num_angle_blocks=1,
-)
+TRUNK = dataclasses.replace(SMALL_TRUNK, expansion=4, num_bins=15)
 SMALL = ESMFoldConfig(ESM2Config(33, 1, 8, 2, 12), TRUNK, num_recycles=1)
 INPUTS = {
     "numbers": ids("T", 21),

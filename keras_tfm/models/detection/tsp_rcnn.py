@@ -56,11 +56,12 @@ class TSPRCNNHeadConfig(Config):
 
     def __post_init__(self):
         super().__post_init__()
-        _check_width(self.dim)
+        if self.dim % 16:
+            raise Refusal("dim", "a multiple of 16, for the sines of eight numbers", self.dim)
 
 
 @dataclasses.dataclass(frozen=True)
-class TSPRCNNConfig(AroundBackbone):
+class TSPRCNNConfig(TSPRCNNHeadConfig, AroundBackbone):
     """`num_queries` boxes are chosen of the `num_candidates` that most likely are objects. The pyramid's
     levels have `region_dim` channels; an anchor is `anchor_cells` cells of its level wide, or up to 1.6 times
     as many. The other fields are those of `TSPRCNNHeadConfig`.
@@ -70,17 +71,9 @@ class TSPRCNNConfig(AroundBackbone):
     num_candidates: Queries = 2000
     anchor_cells: Size = 8
     num_convolutions: Size = 2
-    region_size: Size = 7
-    region_dim: Size = 256
-    dim: Size = 512
-    num_layers: Depth = 6
-    num_heads: Heads = 8
-    intermediate_dim: Size = 2048
-    dropout: Rate = 0.0
 
     def __post_init__(self):
         super().__post_init__()
-        _check_width(self.dim)
         if self.num_candidates < self.num_queries:
             raise Refusal(
                 "num_candidates", f"at least `num_queries`, {self.num_queries}", self.num_candidates
@@ -234,11 +227,6 @@ def _best_apart(config, apart, scores, boxes):
     order = ops.where(stays, -rank, -rank - config.num_candidates)
     is_proposal, found = best_of(order, config.num_queries, stays[..., None], candidates)
     return ops.stop_gradient(found), is_proposal[..., 0]
-
-
-def _check_width(dim):
-    if dim % 16:
-        raise Refusal("dim", "a multiple of 16, for the sines of eight numbers", dim)
 
 
 # Sun et al. 2021, section 4.2. tiny is this package's own.

@@ -10,7 +10,7 @@ from keras_tfm.data.batches.encoding import in_chunks, surround
 from keras_tfm.data.batches.epochs import HeldOut, hold_out
 from keras_tfm.data.sources.image_texts import identities
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
-from keras_tfm.serving.examples import listed
+from keras_tfm.serving.examples import listed, refuse_empty
 from keras_tfm.tasks.image_text.retrieval import distinct
 from keras_tfm.tasks.learning import rows_of
 
@@ -22,8 +22,7 @@ def checked_texts(texts: Any, count: int, seen: str) -> list[str]:
     number, and for what is no text or blank.
     """
     texts = listed(texts, "`texts`")
-    if not count:
-        raise ValueError(f"`{seen}` must not be empty.")
+    refuse_empty(range(count), seen)
     if len(texts) != count:
         raise ValueError(f"`texts` must be one for each of {count} {seen}; there are {len(texts)}.")
     for row, text in enumerate(texts):

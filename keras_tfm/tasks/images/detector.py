@@ -21,7 +21,7 @@ from keras_tfm.heads.patch_detector import PatchDetector
 from keras_tfm.layers.boxes import corners_of
 from keras_tfm.models import DETR, PED, RTDETR, SMCA, TSPFCOS, TSPRCNN, ConditionalDETR, DeformableDETR
 from keras_tfm.models.detection.backbones import BACKBONES, AroundBackbone, ModelAroundBackbone
-from keras_tfm.serving.examples import as_columns, check_column, listed, not_list, not_texts
+from keras_tfm.serving.examples import as_columns, check_column, listed, not_list, not_texts, refuse_empty
 from keras_tfm.tasks.images.average_precision import average_precision
 from keras_tfm.tasks.images.canvas_task import (
     CanvasTask,
@@ -266,8 +266,7 @@ class Detector(CanvasTask):
             given = [[*map(list, found)] for found in boxes]
             found = checked_boxes(list(zip(places, given, labels, strict=True)), sizes)
             examples = Objects(images, sizes, *found)
-        if not len(examples.images):
-            raise ValueError("`images` must not be empty.")
+        refuse_empty(examples.images, "images")
         unknown = sorted({name for names in examples.labels for name in names} - set(self.class_names))
         if unknown:
             raise ValueError(f"`labels` must be among {self.class_names}; {unknown[0]!r} is not.")

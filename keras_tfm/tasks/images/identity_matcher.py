@@ -18,7 +18,7 @@ from keras_tfm.data.sources.identities import Identities, identity_of, read_iden
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.heads.reidentification import Reidentifier
 from keras_tfm.models.families import OnDemand
-from keras_tfm.serving.examples import Refused, as_columns, listed, not_whole, reasons
+from keras_tfm.serving.examples import Refused, as_columns, listed, not_whole, reasons, refuse_empty
 from keras_tfm.serving.reading import Read
 from keras_tfm.tasks.classes import AreaOfCrop, ChangedImages
 from keras_tfm.tasks.images.decoded import DecodedImages
@@ -204,8 +204,7 @@ class IdentityMatcher(ImageTask, FineTunedTask):
         *columns, queries = examples if has_queries else (examples, None)
         images, names, cameras = as_columns(columns if has_queries else examples, *COLUMNS)
         images = self.check_images(images)
-        if not len(images):
-            raise ValueError("`images` must not be empty.")
+        refuse_empty(images, "images")
         names, cameras = listed(names, "`identities`"), listed(cameras, "`cameras`")
         queries = np.zeros(len(images), bool) if queries is None else np.asarray(queries)
         if not len(images) == len(names) == len(cameras) == len(queries):

@@ -21,7 +21,7 @@ from keras_tfm.data.sources.images import read_unlabelled_images
 from keras_tfm.heads.logit_laplace import LogitLaplace
 from keras_tfm.models.pictures.codec import ImageCodec
 from keras_tfm.models.pictures.patch_discriminator import patch_discriminator
-from keras_tfm.serving.examples import refuse_single
+from keras_tfm.serving.examples import refuse_empty, refuse_single
 from keras_tfm.tasks.baselines import MEAN, Baselines
 from keras_tfm.tasks.images.coder_options import CoderOptions, CoderTraining, ImageCoderConfig
 from keras_tfm.tasks.images.drawing import Pictures, new_pictures
@@ -120,8 +120,7 @@ class ImageCoder(ImageTask, TrainableTask):
         """The images as an array, or as files; ValueError for anything else."""
         refuse_single(examples, "`images`")
         images = self.check_images(examples)
-        if not len(images):
-            raise ValueError("`images` must not be empty.")
+        refuse_empty(images, "images")
         return images
 
     def batches(

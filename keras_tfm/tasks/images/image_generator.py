@@ -26,7 +26,7 @@ from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.generation.diffusion import generate_images
 from keras_tfm.heads.denoiser import Denoiser
 from keras_tfm.log import Bar
-from keras_tfm.serving.examples import as_columns, refuse_single
+from keras_tfm.serving.examples import as_columns, refuse_empty, refuse_single
 from keras_tfm.tasks.baselines import MEAN, Baselines
 from keras_tfm.tasks.images.conditions import classes_of, condition_of, reason_against
 from keras_tfm.tasks.images.drawing import Pictures, new_pictures
@@ -207,8 +207,7 @@ class ImageGenerator(TrainableTask):
     def _checked(self, images: Any) -> np.ndarray | ImageFiles:
         refuse_single(images, "`images`")
         images = checked_images(images, self.image_shape, self.preprocessing)
-        if not len(images):
-            raise ValueError("`images` must not be empty.")
+        refuse_empty(images, "images")
         return images
 
     def hold_out(self, examples: Any, share: float | None, seed: int, /) -> tuple[Any, Any]:

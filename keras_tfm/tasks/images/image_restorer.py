@@ -28,7 +28,7 @@ from keras_tfm.data.sources.whole_images import (
 from keras_tfm.heads.inpainting import InpaintingLoss
 from keras_tfm.log import Bar
 from keras_tfm.models.pictures.restoration import beyond_bicubic
-from keras_tfm.serving.examples import check_column, listed, not_image, reasons, refuse_rows
+from keras_tfm.serving.examples import check_column, listed, not_image, reasons, refuse_empty, refuse_rows
 from keras_tfm.serving.image_headers import MAX_PIXELS, read_bytes
 from keras_tfm.tasks.baselines import Baselines
 from keras_tfm.tasks.images.decoded import is_file
@@ -176,8 +176,7 @@ class ImageRestorer(TrainableTask):
         whole = WholeImages([encoded(image) for image in images], self.image_shape[-1])
         for row, problem in whole.problems(least_side(self.config)).items():
             raise ValueError(f"image {row}: {problem}")
-        if not images:
-            raise ValueError("`images` must not be empty.")
+        refuse_empty(images, "images")
         return whole
 
     def images_in(self, examples: Any) -> list:

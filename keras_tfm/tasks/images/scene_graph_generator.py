@@ -22,7 +22,7 @@ from keras_tfm.heads.relation_detector import PLACES, RelationDetector
 from keras_tfm.layers.boxes import corners_of
 from keras_tfm.models import RelTR
 from keras_tfm.models.detection.base import SetDetectorConfig
-from keras_tfm.serving.examples import as_columns, check_column, listed, not_list, not_texts
+from keras_tfm.serving.examples import as_columns, check_column, listed, not_list, not_texts, refuse_empty
 from keras_tfm.tasks.images.canvas_task import (
     CanvasTask,
     canvas_batches,
@@ -185,8 +185,7 @@ class SceneGraphGenerator(CanvasTask):
             columns[0] = [[*map(list, boxes)] for boxes in columns[0]]
             found = checked_relations(list(zip(places, *columns, strict=True)), sizes)
             examples = RelatedObjects(images, sizes, *found)
-        if not len(examples.images):
-            raise ValueError("`images` must not be empty.")
+        refuse_empty(examples.images, "images")
         names, predicates = names_of(examples)
         for argument, known, given in (
             ("labels", self.class_names, names),

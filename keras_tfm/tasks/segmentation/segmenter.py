@@ -19,7 +19,7 @@ from keras_tfm.data.sources.segments import KINDS as KINDS_OF_SETS
 from keras_tfm.data.sources.segments import Segments, is_coco, read_segments
 from keras_tfm.heads.coded_segmenter import CodedSegmenter
 from keras_tfm.heads.map_decoders import maps_of
-from keras_tfm.serving.examples import listed
+from keras_tfm.serving.examples import listed, refuse_empty
 from keras_tfm.tasks.images.canvas_task import CanvasTask, distinct, sized
 from keras_tfm.tasks.images.decoded import listed_images
 from keras_tfm.tasks.images.drawing import Pictures
@@ -227,8 +227,7 @@ class Segmenter(CanvasTask):
     def check_examples(self, examples: Any, /) -> Any:
         """Images with their sizes, and masks or segments of the task's classes."""
         examples = self.kind.check_examples(examples, self.check_images)
-        if not len(examples.images):
-            raise ValueError("`images` must not be empty.")
+        refuse_empty(examples.images, "images")
         return examples
 
     def batches(self, examples: Any, training: SegmentationTraining, is_validation: bool = False) -> Batches:

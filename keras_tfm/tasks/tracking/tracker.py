@@ -23,7 +23,7 @@ from keras_tfm.data.sources.tracked_videos import (
 )
 from keras_tfm.data.sources.videos import VideoFiles
 from keras_tfm.heads.track_detector import TrackDetector
-from keras_tfm.serving.examples import Refused, as_columns, check_column, not_list, not_video
+from keras_tfm.serving.examples import Refused, as_columns, check_column, not_list, not_video, refuse_empty
 from keras_tfm.tasks.images.drawing import Pictures, new_pictures
 from keras_tfm.tasks.images.image_task import (
     check_channels,
@@ -149,8 +149,7 @@ class Tracker(FineTunedTask):
             if len(videos) != len(boxes):
                 counts = f"{len(videos)} and {len(boxes)}"
                 raise ValueError(f"examples: expected videos and boxes of one length, got {counts}")
-            if not len(videos):
-                raise ValueError("`videos` must not be empty.")
+            refuse_empty(videos, "videos")
             files = VideoFiles([frames_in(video) for video in videos], shape, self.preprocessing)
             examples = TrackedVideos(files, checked_tracks(files, boxes))
         videos = examples.videos.as_clips(shape, self.preprocessing, examples.videos.sampling)

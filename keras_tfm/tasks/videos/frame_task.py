@@ -18,7 +18,7 @@ from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.sources.videos import VideoFiles
 from keras_tfm.heads.inpainting import SquaredInpaintingLoss
 from keras_tfm.log import Bar
-from keras_tfm.serving.examples import refuse_single
+from keras_tfm.serving.examples import refuse_empty, refuse_single
 from keras_tfm.tasks.baselines import Baselines
 from keras_tfm.tasks.images.drawing import Pictures, new_pictures, pillow
 from keras_tfm.tasks.images.likeness import WINDOW, likeness
@@ -163,8 +163,7 @@ class FrameTask(VideoTask, TrainableTask):
         """
         refuse_single(examples, "`videos`")
         videos = self.check_videos(examples)
-        if not len(videos):
-            raise ValueError("`videos` must not be empty.")
+        refuse_empty(videos, "videos")
         least = 1 + (self.video_shape[0] - 1) * self.config.frame_step
         for row, count in enumerate(videos.num_frames):
             if count < least:

@@ -27,7 +27,15 @@ from keras_tfm.data.sources.video_segments import (
 from keras_tfm.data.sources.videos import FrameSpacing, VideoFiles
 from keras_tfm.heads.clip_detector import ClipSegmenter
 from keras_tfm.models import VisTR
-from keras_tfm.serving.examples import as_columns, check_column, listed, not_list, not_video, refuse_rows
+from keras_tfm.serving.examples import (
+    as_columns,
+    check_column,
+    listed,
+    not_list,
+    not_video,
+    refuse_empty,
+    refuse_rows,
+)
 from keras_tfm.serving.video_files import Video, clip_of
 from keras_tfm.tasks.images.average_precision import mask_precision
 from keras_tfm.tasks.images.drawing import Pictures, new_pictures
@@ -205,8 +213,7 @@ class VideoSegmenter(VideoTask, FineTunedTask):
             given = zip(videos.videos, masks, labels, strict=True)
             checked = [_checked(row, *each) for row, each in enumerate(given)]
             examples = VideoSegments.of(videos, checked, labels, self.class_names)
-        if not len(examples.videos):
-            raise ValueError("`videos` must not be empty.")
+        refuse_empty(examples.videos, "videos")
         unknown = sorted({x for each in examples.segments.segments for x, _ in each} - {*self.class_names})
         if unknown:
             raise ValueError(f"`labels` must be among {self.class_names}; {unknown[0]!r} is not.")
