@@ -16,9 +16,9 @@ import numpy as np
 from keras_tfm import serving
 from keras_tfm.export import litert, onnx, openvino, writers
 from keras_tfm.export.description import described, write_around, write_saved_model_card
-from keras_tfm.export.endpoints import ANSWERS as GRAPH_ANSWERS
-from keras_tfm.export.endpoints import READERS as GRAPH_READERS
 from keras_tfm.export.graph import FrozenFunction
+from keras_tfm.export.graph_answers import ANSWERS as GRAPH_ANSWERS
+from keras_tfm.export.graph_readers import READERS as GRAPH_READERS
 from keras_tfm.export.needs import check_format
 from keras_tfm.export.saved_model import write_saved_model
 from keras_tfm.serving import plugins

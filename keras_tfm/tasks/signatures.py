@@ -29,7 +29,7 @@ class Signature(NamedTuple):
     Args:
         reads: the "kind" of reader, one of `keras_tfm.serving.readers.READERS` or a plugin's, and its
             arguments, as JSON values; of a task that no format but a SavedModel carries, one of
-            `keras_tfm.export.endpoints.READERS`.
+            `keras_tfm.export.graph_readers.READERS`.
         function: {input: tensor} to {output: tensor}, in a graph; a `Writing` of tasks that write texts; a
             `SegmentationKind` of a segmenter.
         inputs: {input: its shape and kind}.

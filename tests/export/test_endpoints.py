@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from keras_tfm.data import CharacterTokenizer, SentencePieceTokenizer
-from keras_tfm.export import endpoints
+from keras_tfm.export import graph_readers
 from keras_tfm.generation import DecodingOptions
 from keras_tfm.tasks.asking import answerer_of
 from keras_tfm.tasks.text.text_signature import text_signature, tokenizer_reads
@@ -37,7 +37,7 @@ def both_read(tokenizer, kind, examples, strings, **options):
     host = answerer_of(signature)
     read = host.read_all(examples)
     entries = {name: value for name, value in signature.reads.items() if name != "kind"}
-    reader = endpoints.READERS[kind](**{**entries, "tokenizer": signature.tokenizer})
+    reader = graph_readers.READERS[kind](**{**entries, "tokenizer": signature.tokenizer})
     inputs, known = reader(*strings)
     rows = [row for rows, _ in read for row in rows]
     return host.reader.join(rows), {name: np.array(x, "int32") for name, x in inputs.items()}, rows, known
@@ -107,7 +107,7 @@ def test_prompts(tokenizer, around, texts):
         tokenizer, writing, [], before=before, after=after, max_length=ROOM, cuts=True
     )
     host = answerer_of(signature).read(texts)
-    graph, _ = endpoints.Prompts(tokenizer, ROOM, before, after, True)(tf.constant(texts))
+    graph, _ = graph_readers.Prompts(tokenizer, ROOM, before, after, True)(tf.constant(texts))
     np.testing.assert_array_equal(host["padding_mask"], graph["padding_mask"])
     is_read = host["padding_mask"] > 0
     np.testing.assert_array_equal(host["token_ids"][is_read], graph["token_ids"].numpy()[is_read])

@@ -372,18 +372,22 @@ class ImageGenerator(TrainableTask):
         **writing: Any,
     ) -> Iterator[np.ndarray]:
         """`count` pictures in batches; `inputs_of` gives the inputs of the condition for some of them."""
-        for name, value in writing.items():
-            if value is not None:
-                raise Refusal(name, "left out, as the model makes pictures of noise", value)
         # It refuses what is out of range.
         Making(seed=seed, steps=steps, guidance=guidance, batch_size=batch_size)
-        make = self._maker(steps, guidance)
+        draw = self._drawer(min(count, batch_size), steps, guidance, **writing)
         seeds = ((seed + np.arange(count)) % 2**31).astype("int32")
         with Bar(total=count, desc="drawing", unit="picture") as bar:
             for first in range(0, count, batch_size):
                 part = slice(first, min(first + batch_size, count))
-                yield make(tf.constant(seeds[part]), inputs_of(part)).numpy()
+                yield np.asarray(draw(tf.constant(seeds[part]), inputs_of(part)))
                 bar.update(part.stop - first)
+
+    def _drawer(self, most: int, steps: int | None, guidance: float | None, **writing: Any) -> Any:
+        """A function of at most `most` seeds and the condition's inputs to pictures, as `writing` says."""
+        for name, value in writing.items():
+            if value is not None:
+                raise Refusal(name, "left out, as the model makes pictures of noise", value)
+        return self._maker(steps, guidance)
 
     def _maker(self, steps: int | None, guidance: float | None) -> Any:
         """A compiled function of seeds (B,) and the condition's inputs to pictures (B, H, W, C), 8-bit."""

@@ -3,7 +3,7 @@
 import dataclasses
 import logging
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import keras
@@ -287,35 +287,22 @@ class ImageWriter(ImageGenerator):
 
     # What it makes ----------------------------------------------------------------------------------------
 
-    def _made(
-        self,
-        count: int,
-        inputs_of: Callable[[slice], dict[str, tf.Tensor]],
-        seed: int,
-        steps: int | None,
-        guidance: float | None,
-        batch_size: int = 16,
-        **writing: Any,
-    ) -> Iterator[np.ndarray]:
+    def _drawer(self, most: int, steps: int | None, guidance: float | None, **writing: Any) -> Any:
         complete = writing.pop("complete", None)
-        Making(seed=seed, steps=steps, guidance=guidance, batch_size=batch_size, **writing)
+        Making(**writing)
         halves, prefix = self._begun(complete)
         make = self._maker(steps, guidance, length=prefix.shape[1], **writing)
-        seeds = ((seed + np.arange(count)) % 2**31).astype("int32")
-        with Bar(total=count, desc="drawing", unit="picture") as bar:
-            for first in range(0, count, batch_size):
-                part = slice(first, min(first + batch_size, count))
-                size = part.stop - first
-                rows = np.minimum(
-                    np.arange(batch_size if count > batch_size else size), size - 1
-                )  # one shape
-                inputs = {name: tf.gather(x, rows) for name, x in inputs_of(part).items()}
-                begun = tf.repeat(prefix, len(rows), 0)
-                made = make(tf.constant(seeds[part][rows]), inputs, begun).numpy()[:size]
-                if halves is not None:
-                    made[:, : len(halves)] = halves
-                yield made
-                bar.update(size)
+
+        def draw(seeds: tf.Tensor, inputs: Mapping[str, tf.Tensor]) -> np.ndarray:
+            # One shape is compiled: the last picture fills what a batch lacks.
+            rows = np.minimum(np.arange(most), len(seeds) - 1)
+            inputs = {name: tf.gather(x, rows) for name, x in inputs.items()}
+            made = make(tf.gather(seeds, rows), inputs, tf.repeat(prefix, most, 0)).numpy()[: len(seeds)]
+            if halves is not None:
+                made[:, : len(halves)] = halves
+            return made
+
+        return draw
 
     def _begun(self, complete: Any) -> tuple[np.ndarray | None, tf.Tensor]:
         """The upper half of a picture, 8-bit (h, W, C), and its tokens (1, k); the lower half is not seen."""

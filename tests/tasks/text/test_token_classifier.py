@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from keras_tfm import tasks
 from keras_tfm.data import BERTTokenizer
-from keras_tfm.export.endpoints import pack_words
+from keras_tfm.export.graph_readers import pack_words
 from keras_tfm.models import BERT
 from keras_tfm.tasks import TokenClassifier, TokenClassifierConfig
 from keras_tfm.tasks.text.spans import repaired
