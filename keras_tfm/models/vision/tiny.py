@@ -1,9 +1,10 @@
-"""A small configuration of each family of images, this package's own: for images of some 32 x 32, and 10^4 to
-10^5 examples. Each has about a million weights.
+"""A small configuration of each family of images or videos: for images of some 32 x 32, and 10^4
+to 10^5 examples, or for some thousands of videos of 64 x 64. Each has about a million weights.
 """
 
 from typing import Any
 
+from keras_tfm.configs import kinds_of
 from keras_tfm.models.base import ConfiguredModel
 from keras_tfm.models.vision.autoformer import AutoFormer
 from keras_tfm.models.vision.botnet import BoTNet
@@ -136,13 +137,30 @@ FIELDS: dict[Any, dict[str, Any]] = {
     XCiT: VIT | {"patch_size": 8, "num_layers": LAYERS - 2},
 }
 
+# The fields of videos' families, each for those that have it. ViViT was measured with them, see
+# examples/moving_shapes_actions.py.
+OF_VIDEOS = {
+    "num_frames": 8,
+    "image_size": 64,
+    "tubelet_size": (4, 8, 8),
+    "patch_size": 8,
+    "num_layers": 4,
+    "dim": 96,
+    "num_heads": 4,
+    "intermediate_dim": 288,
+}
+
 
 def tiny_config(family: type[ConfiguredModel]) -> Any:
-    """A small configuration of a `family` of image models: its size "tiny", or one for 32 x 32 pixels.
+    """A small configuration of a `family` of models of images or videos: its size "tiny", or one for 32 x 32
+    pixels, of videos 64 x 64.
 
     >>> keras_tfm.models.tiny_config(keras_tfm.models.ViT).image_size
     32
     """
     if "tiny" in family.sizes:
         return family.sizes["tiny"]
+    names = kinds_of(family.config_class).keys()
+    if "num_frames" in names:
+        return family.config_class(**{name: value for name, value in OF_VIDEOS.items() if name in names})
     return family.config_class(**{"image_size": 32} | FIELDS[family])

@@ -37,7 +37,6 @@ from keras_tfm.tasks.learning import VOCABULARY, Vocabulary
 from keras_tfm.tasks.signatures import Inspection, Signature
 from keras_tfm.tasks.task import check_vocabulary, describe_language_model, make_language_model
 from keras_tfm.tasks.text.writing import Writing, answers_of, write_symbols
-from keras_tfm.tasks.videos.video_families import tiny_config as tiny_video_config
 from keras_tfm.training.folder import Path
 
 NEW_TOKENS = 128  # that are generated at most unless something else is said
@@ -109,8 +108,7 @@ class CaptionerOptions(SeenOptions):
                 f"{', '.join(FAMILIES)}."
             )
         family = FAMILIES[self.encoder]
-        tiny = tiny_video_config if family in OF_VIDEOS else tiny_config
-        encoder = dataclasses.asdict(tiny(family) if self.size == "tiny" else family.config_class())
+        encoder = dataclasses.asdict(tiny_config(family) if self.size == "tiny" else family.config_class())
         encoder |= self._frames
         images = {name: encoder.pop(name) for name in OF_ENCODER}
         is_gpt2 = self.decoder == "gpt2"

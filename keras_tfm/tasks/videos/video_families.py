@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 import keras
 
-from keras_tfm.configs import Count, Option, kinds_of
+from keras_tfm.configs import Count, Option
 from keras_tfm.models.families import OnDemand, names_in
 from keras_tfm.tasks.images.image_families import ImageOptions
 
@@ -14,18 +14,6 @@ from keras_tfm.tasks.images.image_families import ImageOptions
 NOT_ALONE = "ActionTransformer", "ConvTransformer", "MART", "STTN", "STTNDiscriminator"
 # {name on the command line: class} of the families whose only input is a video
 FAMILIES = OnDemand({name.lower(): name for name in names_in("video") if name not in NOT_ALONE})
-# The fields of a size of this package's own, each for families that have it: for 64 x 64 pixels and some
-# thousands of videos. ViViT was measured with it, see examples/moving_shapes_actions.py.
-TINY = {
-    "num_frames": 8,
-    "image_size": 64,
-    "tubelet_size": (4, 8, 8),
-    "patch_size": 8,
-    "num_layers": 4,
-    "dim": 96,
-    "num_heads": 4,
-    "intermediate_dim": 288,
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +29,7 @@ class VideoOptions(ImageOptions):
     num_frames: Annotated[Count | None, Option("frames that the model reads", default="the size's")] = None
 
     def base(self) -> Any:
-        config = tiny_config(self.model_class) if self.size == "tiny" else super().base()
+        config = super().base()
         return config if self.num_frames is None else dataclasses.replace(config, num_frames=self.num_frames)
 
     def model(self, changes: Mapping[str, Any]) -> keras.Model:
@@ -52,11 +40,3 @@ class VideoOptions(ImageOptions):
                 f"The family {self.family!r} does not fit: expected a model of videos alone, got {names}."
             )
         return model
-
-
-def tiny_config(family: Any) -> Any:
-    """A small configuration of a `family` of models of videos: its size "tiny", or one of `TINY`."""
-    if "tiny" in family.sizes:
-        return family.sizes["tiny"]
-    fields = kinds_of(family.config_class).keys()
-    return family.config_class(**{name: value for name, value in TINY.items() if name in fields})

@@ -11,8 +11,9 @@ import tensorflow as tf
 from keras_tfm import serving, tasks
 from keras_tfm.cli import main
 from keras_tfm.data import VideoFiles
+from keras_tfm.models import tiny_config
 from keras_tfm.tasks import VideoClassifier, VideoClassifierConfig
-from keras_tfm.tasks.videos.video_families import FAMILIES, VideoOptions, tiny_config
+from keras_tfm.tasks.videos.video_families import FAMILIES, VideoOptions
 from tests.data.sources.made_videos import grey_frames, spoil, write_sound, write_video
 from tests.fresh_process import ask
 

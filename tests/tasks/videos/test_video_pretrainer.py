@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 
 from keras_tfm import serving, tasks
-from keras_tfm.models import ViViT
+from keras_tfm.models import ViViT, tiny_config
 from keras_tfm.tasks import VideoClassifier, VideoPretrainer, VideoPretrainerConfig
-from keras_tfm.tasks.videos.video_families import tiny_config
 from tests.data.sources.made_videos import grey_frames, write_sound, write_video
 from tests.tasks.videos.test_video_classifier import NAMES, SMALL, examples
 
