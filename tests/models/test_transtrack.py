@@ -49,7 +49,6 @@ test_contract = contract.check_family(
         "TransTrack",
         lambda: TransTrack(SMALL),
         INPUTS,
-        attends=True,
         convolves=True,
         mixes_padding=True,  # the backbone's convolutions do
         chooses=True,  # boxes, of which the state is made, are in float32 as in DeformableDETR
