@@ -296,7 +296,7 @@ def rematerialised_gradients_are_equal(case):
         in_vain = ("key/bias", *case.without_effect)
         is_kept = [not weight.path.endswith(in_vain) for weight in model.trainable_weights]
         gradients = [list(itertools.compress(part, is_kept)) for part in gradients]
-        # As parts of each weight's greatest, or of the median weight's: small ones are differences of large ones.
+        # As parts of each weight's greatest, or of the median weight's: what is small is left of large sums.
         greatest = [np.abs(gradient).max() for gradient in gradients[1]]
         scales = np.maximum(greatest, max(1, np.median(greatest)))
         gradients = [[g / scale for g, scale in zip(part, scales, strict=True)] for part in gradients]
