@@ -9,7 +9,7 @@ teacher's logits are appended. The loss sees by the width of the labels whether 
 import dataclasses
 import os
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -23,15 +23,22 @@ from keras_tfm.training.model import Model
 
 WEIGHTS = {"hard": 0.5, "soft": 0.1}  # from section 3, and from the authors' code
 
-Teacher = Callable[[tf.Tensor], tf.Tensor]
+
+class Teacher(NamedTuple):
+    """A function from a student's prepared images to logits (B, C), in two steps: XLA has no kernel for the
+    first, which resizes images.
+    """
+
+    prepare: Callable[[tf.Tensor], tf.Tensor]
+    logits: Callable[[tf.Tensor], tf.Tensor]
+
+    def __call__(self, images: tf.Tensor) -> tf.Tensor:
+        """The logits in the order of the student's classes."""
+        return self.logits(self.prepare(images))
 
 
 def teacher_of(task: Any, student: Any) -> Teacher:
-    """A function from the student's prepared images to the teacher's logits, in the order of the student's
-    classes.
-
-    ValueError if the teacher knows other classes, or reads other images.
-    """
+    """The `Teacher` of a student; ValueError if it knows other classes, or reads other images."""
     if task.name != student.name:
         raise FieldError("{teacher} must be a task that classifies images; it is a {!r} task.", task.name)
     names = list(task.class_names)
@@ -45,12 +52,14 @@ def teacher_of(task: Any, student: Any) -> Teacher:
     places = [names.index(name) for name in student.class_names.tolist()]
     mean, std = student.config.mean, student.config.std
 
-    def answer(images: tf.Tensor) -> tf.Tensor:
-        raw = tf.clip_by_value(tf.cast(images, tf.float32) * std + mean, 0.0, 1.0)
-        logits = task.model({"images": task.prepare(raw)}, training=False)
-        return tf.stop_gradient(tf.gather(tf.cast(logits, tf.float32), places, axis=-1))
+    def prepare(images: tf.Tensor) -> tf.Tensor:
+        return task.prepare(tf.clip_by_value(tf.cast(images, tf.float32) * std + mean, 0.0, 1.0))
 
-    return answer
+    def logits(images: tf.Tensor) -> tf.Tensor:
+        outputs = task.model({"images": images}, training=False)
+        return tf.stop_gradient(tf.gather(tf.cast(outputs, tf.float32), places, axis=-1))
+
+    return Teacher(prepare, logits)
 
 
 def distilled_model(model: keras.Model) -> keras.Model:
@@ -99,7 +108,8 @@ class Taught(ChangedStep):
     def train_step(self, data: Any) -> Any:
         """One step on a batch and the teacher's logits for it."""
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-        y = tf.concat([tf.cast(y, tf.float32), compiled_for(self.model, self.teacher)(x["images"])], axis=-1)
+        logits = compiled_for(self.model, self.teacher.logits)(self.teacher.prepare(x["images"]))
+        y = tf.concat([tf.cast(y, tf.float32), logits], axis=-1)
         return self.step(keras.utils.pack_x_y_sample_weight(x, y, sample_weight))
 
 
