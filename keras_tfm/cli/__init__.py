@@ -1,4 +1,5 @@
 """The command `keras-tfm`: one module per kind of verb. `train` is generated from what the tasks declare.
+It uses argparse, which takes `--data FILE FILE2`.
 
 A mistake of the user's ends with one line and exit code 2; KERAS_TFM_TRACEBACK=1 shows where it was raised.
 """
