@@ -7,6 +7,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -20,6 +21,7 @@ from keras_tfm.data import BERTTokenizer, DataError
 from keras_tfm.data.sources.lines import as_inputs, numbered_lines
 from keras_tfm.models import BERT
 from keras_tfm.tasks.task import is_ours, task_classes
+from keras_tfm.training.record import write_record
 from tests.tasks.tiny import TINY
 from tests.test_cli import run
 
@@ -322,6 +324,30 @@ def test_what_comes_before_a_bad_row_is_answered(folder, tmp_path, capsys, monke
         output = capsys.readouterr()
         assert output.err.endswith("rows.csv, line 8: expected 2 columns, got 3\n")
         assert len(output.out.splitlines()) == (0 if options else 6) and not out.exists()
+
+
+def test_the_columns_of_the_training_are_those_of_tables_with_their_names(folder, tmp_path, capsys):
+    shutil.copytree(folder / "classes", tmp_path / "run")
+    write_record(tmp_path / "run", {"command": {"columns": "said,felt"}})
+    tables = {
+        "both": "number,said,felt\n1,good film,x\n2,bad,y\n",
+        "no label": "number,said\n1,good film\n2,bad\n",
+        "neither": "said\ngood film\n",
+        "more": "said,quoted\ngood film,bad\n",
+    }
+    for name, table in tables.items():
+        (tmp_path / f"{name}.csv").write_text(table)
+
+    def answers(name, *options):
+        assert run("predict", tmp_path / "run", "--data", tmp_path / f"{name}.csv", *options, "--json") == 0
+        return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    assert answers("both") == answers("both", "--columns", "said,felt") == answers("no label")
+    assert [len(answers(name)) for name in tables] == [2, 2, 1, 1]
+    assert len(answers("more", "--columns", "1")) == 2  # as is said
+    assert len(answers("no label", "--no-header", "--columns", "1")) == 3
+    assert run("evaluate", tmp_path / "run", "--data", tmp_path / "both.csv") == 0
+    assert json.loads(capsys.readouterr().out)["examples"] == 2
 
 
 def test_no_more_is_read_than_is_answered():

@@ -1,4 +1,5 @@
 """The command `keras-tfm`: one module per kind of verb. `train` is generated from what the tasks declare.
+It uses argparse, which takes `--data FILE FILE2`.
 
 A mistake of the user's ends with one line and exit code 2; KERAS_TFM_TRACEBACK=1 shows where it was raised.
 """
@@ -19,13 +20,34 @@ from keras_tfm.configs import meant
 from keras_tfm.serving import plugins
 from keras_tfm.version import __version__
 
-# What options were called in earlier versions: a mistake that is explained, not an option.
+# What options are called elsewhere, or were in earlier versions: mistakes that are explained, no options.
 RENAMED = {
     "--train": "--data",
     "--input": "--data",
     "--images": "--data",
     "--kind": "--family",
     "--cased": "--no-lowercase",
+    "--lr": "--learning-rate",
+    "--output": "--out",
+    "--output-dir": "--out",
+    "--model": "--from",
+}
+# What transformers calls our tasks.
+ELSEWHERE = {
+    "text-classification": "classify",
+    "token-classification": "tag",
+    "ner": "tag",
+    "question-answering": "answer",
+    "multiple-choice": "choose",
+    "translation": "translate",
+    "summarization": "summarize",
+    "text-generation": "generate",
+    "fill-mask": "masked-lm",
+    "image-classification": "classify-images",
+    "video-classification": "classify-videos",
+    "object-detection": "detect",
+    "image-segmentation": "segment",
+    "image-to-text": "caption",
 }
 
 
@@ -49,8 +71,12 @@ class Parser(argparse.ArgumentParser):
             flag = unknown[0].partition("=")[0]
             flags = re.findall(r"--[\w-]+", self.format_help())
             near = meant(RENAMED.get(flag, flag), flags) if flag.startswith("--") else ""
-            if not flag.startswith("-") and "--data" in flags:
+            is_value = not flag.startswith("-") and "--data" in flags
+            is_text = flag == "--text" or (is_value and not os.path.exists(flag))
+            if is_value:
                 near = f" (did you mean --data {flag}?)"
+            if is_text and self.prog.endswith(" predict"):
+                near = f' (texts are read from standard input: echo "a text" | {self.prog} RUN)'
             self.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
         return parsed, unknown
 
@@ -58,7 +84,10 @@ class Parser(argparse.ArgumentParser):
         try:
             super()._check_value(action, value)
         except argparse.ArgumentError as error:
-            error.message += meant(value, action.choices or ())
+            choices = list(action.choices or ())
+            if action.dest == "task" and os.path.exists(value):
+                error.message = f"expected a task before {value!r}: {', '.join(choices)}"
+            error.message += meant(ELSEWHERE.get(value, value), choices)
             raise
 
     def complete(self) -> None:

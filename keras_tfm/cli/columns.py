@@ -41,6 +41,27 @@ def layout_of(text: str | None, options: argparse.Namespace | Mapping[str, Any])
     return Layout(columns, **more)
 
 
+def columns_of(task: Any, options: argparse.Namespace, file: str, may_lack_label: bool = False) -> str | None:
+    """--columns as typed or, where nothing is said of the header, the names of columns that the training of
+    the `task` was given, if the table `file` has them; its last one, the label, may be missing.
+    """
+    trained = task.record.get("command", {}).get("columns")
+    layout = given(options, TableOptions)
+    if options.columns is not None or "header" in layout or not trained or file == "-":
+        return options.columns
+    from keras_tfm.data.sources.lines import DataError, files_of
+    from keras_tfm.data.sources.rows import Layout, names_in_first_row
+
+    try:
+        names, held = trained.split(","), {*names_in_first_row(files_of(file)[0], Layout(**layout))}
+    except DataError:  # the task says what is wrong with the file, if it does not read it in another way
+        return None
+    if held.issuperset(names):
+        return trained
+    is_without_label = may_lack_label and len(names) > 1 and held.issuperset(names[:-1])
+    return ",".join(names[:-1]) if is_without_label else None
+
+
 def check_columns(task: Any, text: str | None, counts: tuple[int, ...] | None = None) -> None:
     """Raise ValueError if --columns names more or fewer columns than a task takes."""
     counts = task.columns if counts is None else counts

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from keras_tfm.asking import ASKED, Asked, Asking
-from keras_tfm.cli.columns import add_table_options, check_columns, layout_of
+from keras_tfm.cli.columns import add_table_options, check_columns, columns_of, layout_of
 from keras_tfm.cli.console import say, warn
 from keras_tfm.cli.generated import add_option, add_options, given, in_flags
 from keras_tfm.cli.outputs import pictures_in, refuse_file
@@ -78,7 +78,8 @@ def add(group: Any, add_verb: Any) -> None:
     predict.add_argument(
         "--columns",
         metavar="A,B",
-        help="a table's columns, by names or numbers from 0: as for train, or all but the label",
+        help="a table's columns, by names or numbers from 0: as for train, or all but the label "
+        "(default: as in the training, if the table has these names)",
     )
     add_table_options(predict)
     predict.add_argument(
@@ -172,6 +173,7 @@ def writer_of(arguments: argparse.Namespace) -> "Writer":
     if (draft := given(arguments, Drafting).get("draft")) is not None:
         task_in(draft)
     task = loaded(arguments.task_folder)
+    arguments.columns = columns_of(task, arguments, arguments.data, may_lack_label=True)
     check_columns(task, arguments.columns, (1, 2, 3))
     from keras_tfm.jit import brief
 

@@ -47,9 +47,10 @@ class ConfiguredModel(FunctionalModel):
     `Trace` of its blocks in `__init__(config)`. `dtype` is the dtype policy of the model and of all its
     layers.
 
-    `blocks` are {stack: its blocks, the first one first}. `hidden_states` are {stack: [the input of the
-    first block, the output of each application of a block]}, and {} of recurrent models: symbolic tensors,
-    from which a user can make `keras_tfm.Model(model.input, ...)`.
+    `blocks` are {stack: its blocks, the first one first}: neither stack of an encoder-decoder comes first,
+    and the blocks of a pyramid are one stack that runs through its stages. `hidden_states` are {stack: [the
+    input of the first block, the output of each application of a block]}, and {} for recurrent models:
+    symbolic tensors, from which a user can make `keras_tfm.Model(model.input, ...)`.
     """
 
     config_class: type[Config]

@@ -36,7 +36,7 @@ OWN_FILES = (
 LOCK = "checkpoints/.lock"  # in a RUN: held by the process that trains there
 CARD = "README.md"
 # A line in generated model cards: whoever removes it keeps the file from being overwritten.
-CARD_MARK = "<!-- keras-tfm writes this file anew after each training, unless this line is gone. -->"
+CARD_MARK = "<!-- keras-tfm writes this file anew, unless this line is gone. -->"
 
 
 @contextlib.contextmanager
@@ -204,7 +204,7 @@ def _is_own(path: pathlib.Path, name: str) -> bool:
 
 def is_own_card(path: pathlib.Path) -> bool:
     """Whether the model card still has the mark of a generated one."""
-    return CARD_MARK in path.read_text("utf-8", errors="replace")
+    return CARD_MARK.partition(",")[0] in path.read_text("utf-8", errors="replace")
 
 
 def _has_mark(folder: pathlib.Path) -> bool:

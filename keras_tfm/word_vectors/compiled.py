@@ -1,4 +1,6 @@
-"""Numba, the extra `fast`, where it is installed; without it NumPy and SciPy do the same more slowly."""
+"""Numba, the extra `fast`, where it is installed; without it NumPy and SciPy do the same more slowly. Each
+function that Numba compiles has a sister in NumPy or SciPy, and both are tested.
+"""
 
 import functools
 import importlib

@@ -2,7 +2,8 @@
 
 Python runs statement by statement in one namespace. Where a comment behind a statement begins with a value
 or names shapes, `x.shape  # (2, 7)`, they are compared with what came of it. `keras-tfm` runs through its
-`main`. A block behind the line `<!-- not run: why -->` is left out, and counted.
+`main`, in blocks without a language; output is a block of the language `text`. A block behind the line
+`<!-- not run: why -->` is left out, and counted.
 
 Sybil would collect each block as a test of its own, from files beside tests/, which `make test-wheel`
 leaves behind and `tests.run` does not deal out; the commands and the comments would need parsers of ours

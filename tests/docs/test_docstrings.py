@@ -1,7 +1,8 @@
 """The examples in docstrings give what they say; those that make whole models, or train them, are slow tests.
 Every public class and function has one.
 
-Each runs in an empty folder, so that one that reads a file writes it first, under a short name.
+Each runs with `np`, `tf`, `keras` and `keras_tfm` in an empty folder, so that one that reads a file writes
+it first, under a short name.
 """
 
 import doctest

@@ -9,6 +9,7 @@ import pytest
 
 from keras_tfm.training import diagnosis
 from tests.docs.pages import ROOT, STAND_IN_PAGES, blocks, compare, run, run_python
+from tests.test_imports import FOR_EVERYBODY, MAY_IMPORT
 
 PAGES = sorted(
     path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/*/*.md") if path.parent.name != "api"
@@ -134,10 +135,24 @@ def test_names_on_the_pages_are_there():
             assert hasattr(found, path) or is_made_here, f"{name}: {package}.{path}"
 
 
+def test_contributing_shows_who_may_import_whom():
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    shown = {}
+    for row in re.findall(r"^\| (`.*) \|$", text.partition("| folder | may import |")[2], re.MULTILINE):
+        folders, imported = (set(re.findall(r"`(\w+)(?:\.py)?`", side)) for side in row.split("|"))
+        shown |= dict.fromkeys(folders, imported)
+    everything = {"cli", "__init__", "__main__"}
+    assert everything < shown.keys()
+    assert {name: shown[name] for name in shown.keys() - everything} == {
+        name: others for name, others in MAY_IMPORT.items() if name not in FOR_EVERYBODY
+    }
+
+
 def test_links_between_pages_lead_to_files():
     for name in [
         "README.md",
         "CONTRIBUTING.md",
+        "tests/README.md",
         *PAGES,
         "docs/models.md",
         "docs/index.md",

@@ -1,7 +1,9 @@
 """Whole images on a canvas of the model's size, as detectors take them: no object is cut off.
 
 Carion et al. 2020 resize an image by one factor and pad it below and on the right. Boxes are relative to the
-sides of the image without padding, so that they are the same on every canvas.
+sides of the image without padding, so that they are the same on every canvas. Since all images have one
+canvas, with a mask of what is image, shapes stay the same in training, under XLA and in an export, which
+buckets by size would change.
 """
 
 import dataclasses

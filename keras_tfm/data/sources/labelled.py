@@ -118,8 +118,7 @@ def read_labelled_texts(paths: Paths, columns: ColumnNames = None, problem: str 
             examples.labels.append(_label(row, len(texts), problem))
         if first is not None and problem != "regression":
             labels = [x if isinstance(x, list) else [x] for x in examples.labels[begin:]]
-            if layout.columns is None:
-                refuse_order(first, examples.texts[begin:], labels)
+            refuse_order(first, examples.texts[begin:], labels, layout.columns is not None)
             refuse_names(first, labels)
     if len({type(text) for text in examples.texts}) > 1:
         raise ValueError("paths: expected either texts or pairs of texts in all files, got both")

@@ -67,9 +67,9 @@ class BERTTokenizer(Tokenizer):
     """
 
     in_graphs = (
-        "About 500 characters, marks and punctuation of later versions of Unicode, are missing in the tables "
-        "of the tokenizers library, which reads texts in training, in predict and in all other exports: next "
-        "to one of them this graph may divide words otherwise."
+        "The SavedModel splits words as the task does, except next to about 500 rare marks and punctuation "
+        "signs of recent Unicode versions, which the tokenizers library, used in training, in predict and in "
+        "all other exports, does not know."
     )
 
     def __init__(

@@ -163,12 +163,14 @@ def test_a_first_row_that_may_be_an_example_is_one(tmp_path, content, problem):
     assert read_labelled_texts(written(tmp_path, "a.tsv", content), problem=problem).texts[0] == "x"
 
 
-def test_columns_in_the_order_label_text_are_noticed(tmp_path):
+def test_columns_in_the_order_label_text_are_noticed(tmp_path, caplog):
     path = written(tmp_path, "a.tsv", rows(swapped=True))
     with pytest.raises(DataError, match=r"line 1: expected the columns text and label, .*--columns 1,0"):
         read_labelled_texts(path)
     assert read_labelled_texts(path, [1, 0]).labels[:2] == ["pos", "neg"]
+    assert not caplog.messages
     assert read_labelled_texts(path, [0, 1]).texts[:2] == ["pos", "neg"]  # as was chosen
+    assert "the 20 rows have 2 different texts and 20 different labels: is the text" in caplog.text
     assert len(read_labelled_texts(written(tmp_path, "b.tsv", rows(swapped=True, count=19))).texts) == 19
 
 
