@@ -29,6 +29,7 @@ OPTIONAL = {
     "video_mask": ("videos", _every_place),
     "pixel_mask": ("images", _every_place),
     "feature_mask": ("features", _every_place),
+    "feature_times": ("features", lambda features: -_every_place(features)),
     "frame_mask": ("videos", _every_map),
     "region_mask": ("regions", _every_map),
     "image_mask": ("image_tokens", _every_place),

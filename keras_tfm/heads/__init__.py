@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from keras_tfm.heads.detectors import detector_around
     from keras_tfm.heads.distilled import DistilledClassifier
     from keras_tfm.heads.enhanced_mask_decoder import EnhancedMaskedLM
+    from keras_tfm.heads.expert_matching import ExpertMatcher, MarginRanking, expert_similarity
     from keras_tfm.heads.inpainting import (
         InpaintingLoss,
         SquaredInpaintingLoss,

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from keras_tfm.models.detection.tsp_rcnn import TSPRCNN, TSPRCNNConfig, TSPRCNNHead, TSPRCNNHeadConfig
     from keras_tfm.models.multimodal.clip import CLIP, CLIPConfig
     from keras_tfm.models.multimodal.clip4clip import CLIP4Clip, CLIP4ClipConfig
+    from keras_tfm.models.multimodal.mmt import MMT, MMTConfig
     from keras_tfm.models.multimodal.siglip import SigLIP, SigLIPConfig
     from keras_tfm.models.multimodal.vilbert import ViLBERT, ViLBERTConfig
     from keras_tfm.models.multimodal.vision_encoder_decoder import (

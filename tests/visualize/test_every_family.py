@@ -26,6 +26,7 @@ from tests.models import (
     test_conditional_detr,
     test_detr,
     test_mask_former,
+    test_mmt,
     test_siglip,
     test_smca,
     test_timesformer,
@@ -59,6 +60,10 @@ OTHERS = {
     ),
     "DETR": (lambda: models.DETR(test_detr.SMALL), {"images": (20, 24, 1)}),
     "MaskFormer": (lambda: models.MaskFormer(test_mask_former.SMALL), {"images": (20, 24, 1)}),
+    "MMT": (
+        lambda: models.MMT(test_mmt.SMALL),
+        {"face_features": (7, 5), "sound_features": (3, 3), "token_ids": (5,)},
+    ),
     "SigLIP": (lambda: models.SigLIP(test_siglip.SMALL), {"images": (4, 6, 1), "token_ids": (5,)}),
     "SMCA": (lambda: models.SMCA(test_smca.SMALL), {"images": (20, 24, 1)}),
     "TransT": (

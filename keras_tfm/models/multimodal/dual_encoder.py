@@ -73,7 +73,44 @@ class DualEncoderConfig(Config):
         return self.num_image_layers + self.num_text_layers
 
 
-class DualEncoder(ConfiguredModel):
+class TwoTowers(ConfiguredModel):
+    """Pairs of two things in, the `sides`, the second of which are texts; vectors of both out. Abstract.
+
+    The inputs are the two `towers`', (inputs, outputs) by name for each side, and the outputs are theirs
+    after the side's name and "_". `tower` makes a model of one side alone, with the same weights, for any
+    number of its things.
+    """
+
+    sides: tuple[str, str]
+
+    def __init__(self, config, towers, trace, **kwargs):
+        outputs = {
+            f"{side}_{name}": x
+            for side, (_, parts) in zip(self.sides, towers, strict=True)
+            for name, x in parts.items()
+        }
+        super().__init__(config, towers[0][0] | towers[1][0], outputs, trace, **kwargs)
+        self._inputs_of = {side: inputs.keys() for side, (inputs, _) in zip(self.sides, towers, strict=True)}
+
+    @functools.cached_property
+    def text(self):
+        """The texts' tower alone."""
+        return self.tower("text")
+
+    def tower(self, side):
+        """The model of one side's graph; it shares its layers with the whole."""
+        outputs = {
+            name.removeprefix(f"{side}_"): x for name, x in self.output.items() if name.startswith(f"{side}_")
+        }
+        inputs = {name: self.input[name] for name in self._inputs_of[side]}
+        tower = Model(inputs, outputs, name=side)
+        is_text = side == "text"
+        states = {name: x for name, x in self.hidden_states.items() if (name == "text") == is_text}
+        tower.config, tower.hidden_states = self.config, states
+        return tower
+
+
+class DualEncoder(TwoTowers):
     """Pairs of an image and a text in, vectors of both out. Abstract: a family gives the two towers.
 
     Inputs: `images` (B, H, W, C), floating-point, and the text's inputs. Outputs, for each side:
@@ -97,36 +134,13 @@ class DualEncoder(ConfiguredModel):
         )
         trace = Trace()
         towers = seen(config, trace), text(config, trace, embedding)
-        outputs = {
-            f"{side}_{name}": x
-            for side, (_, parts) in zip(self.sides, towers, strict=True)
-            for name, x in parts.items()
-        }
-        super().__init__(config, towers[0][0] | towers[1][0], outputs, trace, **kwargs)
+        super().__init__(config, towers, trace, **kwargs)
         self.embedding = embedding
-        self._inputs_of = {side: inputs.keys() for side, (inputs, _) in zip(self.sides, towers, strict=True)}
 
     @functools.cached_property
     def image(self):
         """The images' tower alone: `sequence_output`, `pooled_output` and `embeddings` of `images`."""
         return self.tower("image")
-
-    @functools.cached_property
-    def text(self):
-        """The texts' tower alone: `sequence_output`, `pooled_output` and `embeddings` of texts."""
-        return self.tower("text")
-
-    def tower(self, side):
-        """The model of one side's graph; it shares its layers with the whole."""
-        outputs = {
-            name.removeprefix(f"{side}_"): x for name, x in self.output.items() if name.startswith(f"{side}_")
-        }
-        inputs = {name: self.input[name] for name in self._inputs_of[side]}
-        tower = Model(inputs, outputs, name=side)
-        is_text = side == "text"
-        states = {name: x for name, x in self.hidden_states.items() if (name == "text") == is_text}
-        tower.config, tower.hidden_states = self.config, states
-        return tower
 
 
 def tower_blocks(config, side, causal=False):
@@ -144,8 +158,13 @@ def tower_blocks(config, side, causal=False):
     return [block(f"{side}_block_{i}") for i in range(sizes.num_layers)]
 
 
+def at_unit_length(x):
+    """Vectors (..., E), each divided by its length, which is computed in float32; 0 stays 0."""
+    return ops.cast(ops.normalize(ops.cast(x, "float32"), axis=-1), x.dtype)
+
+
 class UnitLength(Layer):
-    """Vectors (..., E), each divided by its length, which is computed in float32."""
+    """`at_unit_length` as a layer."""
 
     def call(self, x):
-        return ops.cast(ops.normalize(ops.cast(x, "float32"), axis=-1), x.dtype)
+        return at_unit_length(x)
