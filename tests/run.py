@@ -35,6 +35,7 @@ DURATIONS = TESTS / "durations.json"
 # Of CPU time, as durations.json counts it: another part costs a second or two, a longer one may leave a
 # core idle at the end, and memory grows by some 30 MB a second.
 PART_SECONDS = 60
+COMPILED_PART_SECONDS = 15  # with KERAS_TFM_JIT=1: XLA keeps some 10 GB for tasks of 60 seconds
 UNKNOWN_SECONDS = 3  # of a file that was never recorded
 LISTED_SECONDS = 10  # a test that takes longer is listed
 SHOWN_INVARIANTS = 12  # the dearest
@@ -99,7 +100,8 @@ def deal(files, known, jobs, seed=None):
     file, longest first, goes to the part that has least. A `seed` draws which files share a part.
     """
     seconds = {file: known.get(file, UNKNOWN_SECONDS) for file in files}
-    count = jobs * max(1, math.ceil(sum(seconds.values()) / PART_SECONDS / jobs))
+    each = COMPILED_PART_SECONDS if os.environ.get("KERAS_TFM_JIT") == "1" else PART_SECONDS
+    count = jobs * max(1, math.ceil(sum(seconds.values()) / each / jobs))
     parts = [([], 0.0) for _ in range(min(count, len(files)))]
     order = sorted(files, key=seconds.__getitem__, reverse=True)
     if seed is not None:
