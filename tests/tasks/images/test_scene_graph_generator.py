@@ -74,7 +74,8 @@ def test_answers_are_in_the_pixels_of_each_picture_and_drawn(task, tmp_path):
             assert boxes.shape == (4, 4) and (boxes >= 0).all()
             assert (boxes <= [width, height, width, height]).all()
         assert json.loads(task.as_line(answer))["predicates"] == answer["predicates"]
-        (sure,) = task.predict(path, float(answer["scores"][1]))
+        # A picture alone may be rounded otherwise.
+        (sure,) = task.predict(path, float(np.mean(answer["scores"][1:3])))
         assert len(sure["scores"]) == 2
         with PIL.Image.open(tmp_path / "drawn" / path.name) as drawn:
             assert min(drawn.size) >= 480
