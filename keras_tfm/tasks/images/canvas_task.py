@@ -21,6 +21,7 @@ from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.lines import Inputs
+from keras_tfm.serving.examples import as_columns, checked_columns, refuse_unequal
 from keras_tfm.tasks.images.decoded import ImagesOnCanvas, Sized, listed_images, own_size
 from keras_tfm.tasks.images.image_task import (
     ImageTask,
@@ -140,6 +141,13 @@ class CanvasTask(ImageTask, FineTunedTask):
         return [
             {"answer": json.loads(self.as_line(answer))} for answer in task.predict(images, *rest, **options)
         ]
+
+    def columns_in(self, examples: Any, **kinds: Callable[[Any], str | None]) -> tuple[Any, ...]:
+        """The images of `examples`, checked, their own sizes, and further columns; see `checked_columns`."""
+        images, *columns = as_columns(examples, "images", *kinds)
+        images = self.check_images(images)
+        refuse_unequal(images=images, **dict(zip(kinds, columns, strict=True)))
+        return images, sizes_of(images), *checked_columns(columns, **kinds)
 
     def model_inputs(self, images: Any) -> dict[str, tf.Tensor]:
         """The model's inputs for images, as `ImageTask` has them; DataError for a broken file."""

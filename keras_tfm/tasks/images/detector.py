@@ -21,7 +21,7 @@ from keras_tfm.heads.patch_detector import PatchDetector
 from keras_tfm.layers.boxes import corners_of
 from keras_tfm.models import DETR, PED, RTDETR, SMCA, TSPFCOS, TSPRCNN, ConditionalDETR, DeformableDETR
 from keras_tfm.models.detection.backbones import BACKBONES, AroundBackbone, ModelAroundBackbone
-from keras_tfm.serving.examples import as_columns, check_column, listed, not_list, not_texts, refuse_empty
+from keras_tfm.serving.examples import listed, not_list, not_texts, refuse_empty, refuse_unknown
 from keras_tfm.tasks.images.average_precision import average_precision
 from keras_tfm.tasks.images.canvas_task import (
     CanvasTask,
@@ -30,7 +30,6 @@ from keras_tfm.tasks.images.canvas_task import (
     refuse_many,
     rounded_line,
     sized,
-    sizes_of,
     surest,
 )
 from keras_tfm.tasks.images.decoded import listed_images
@@ -254,22 +253,13 @@ class Detector(CanvasTask):
     def check_examples(self, examples: Any, /) -> Objects:
         """Images with their sizes, boxes as parts of their sides, and names that the task knows."""
         if not isinstance(examples, Objects):
-            images, boxes, labels = as_columns(examples, "images", "boxes", "labels")
-            images = self.check_images(images)
-            if not len(images) == len(boxes) == len(labels):
-                counts = f"{len(images)}, {len(boxes)} and {len(labels)}"
-                raise ValueError(f"examples: expected images, boxes and labels of one length, got {counts}")
-            check_column(boxes, "boxes", not_list)
-            check_column(labels, "labels", not_texts)
-            sizes = sizes_of(images)
+            images, sizes, boxes, labels = self.columns_in(examples, boxes=not_list, labels=not_texts)
             places = [f"image {row}" for row in range(len(images))]
             given = [[*map(list, found)] for found in boxes]
             found = checked_boxes(list(zip(places, given, labels, strict=True)), sizes)
             examples = Objects(images, sizes, *found)
         refuse_empty(examples.images, "images")
-        unknown = sorted({name for names in examples.labels for name in names} - set(self.class_names))
-        if unknown:
-            raise ValueError(f"`labels` must be among {self.class_names}; {unknown[0]!r} is not.")
+        refuse_unknown(names_of(examples), self.class_names, "labels")
         most = self.model.backbone.config.num_queries
         refuse_many("boxes", map(len, examples.labels), most)
         return examples

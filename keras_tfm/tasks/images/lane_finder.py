@@ -15,7 +15,7 @@ from keras_tfm.data.sources.lanes import NOT_THERE, Lanes, checked_lanes, pictur
 from keras_tfm.heads.lanes import LaneDetector, lane_points
 from keras_tfm.models import LSTR
 from keras_tfm.models.detection.lstr import LSTRConfig
-from keras_tfm.serving.examples import as_columns, listed
+from keras_tfm.serving.examples import listed, not_list
 from keras_tfm.tasks.baselines import Baselines
 from keras_tfm.tasks.images.canvas_task import (
     CanvasTask,
@@ -23,7 +23,6 @@ from keras_tfm.tasks.images.canvas_task import (
     refuse_many,
     rounded_line,
     sized,
-    sizes_of,
     surest,
 )
 from keras_tfm.tasks.images.decoded import listed_images
@@ -151,12 +150,8 @@ class LaneFinder(CanvasTask):
     def check_examples(self, examples: Any, /) -> Lanes:
         """Images with their sizes, heights and lanes as parts of their sides."""
         if not isinstance(examples, Lanes):
-            images, heights, lanes = as_columns(examples, "images", "heights", "lanes")
-            images = self.check_images(images)
-            if not len(images) == len(heights) == len(lanes):
-                counts = f"{len(images)}, {len(heights)} and {len(lanes)}"
-                raise ValueError(f"examples: expected images, heights and lanes of one length, got {counts}")
-            sizes, places = sizes_of(images), [f"image {row}" for row in range(len(images))]
+            images, sizes, heights, lanes = self.columns_in(examples, heights=not_list, lanes=not_list)
+            places = [f"image {row}" for row in range(len(images))]
             examples = Lanes(images, sizes, *checked_lanes(places, heights, lanes, sizes))
         if not any(map(len, examples.lanes)):
             raise ValueError(f"examples: expected lanes, there are none in {len(examples.images)} images")

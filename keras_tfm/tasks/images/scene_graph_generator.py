@@ -22,14 +22,13 @@ from keras_tfm.heads.relation_detector import PLACES, RelationDetector
 from keras_tfm.layers.boxes import corners_of
 from keras_tfm.models import RelTR
 from keras_tfm.models.detection.base import SetDetectorConfig
-from keras_tfm.serving.examples import as_columns, check_column, listed, not_list, not_texts, refuse_empty
+from keras_tfm.serving.examples import listed, not_list, not_texts, refuse_empty, refuse_unknown
 from keras_tfm.tasks.images.canvas_task import (
     CanvasTask,
     canvas_batches,
     refuse_many,
     rounded_line,
     sized,
-    sizes_of,
     surest,
 )
 from keras_tfm.tasks.images.decoded import listed_images
@@ -173,26 +172,17 @@ class SceneGraphGenerator(CanvasTask):
     def check_examples(self, examples: Any, /) -> RelatedObjects:
         """Images with their sizes, boxes as parts of their sides, and names that the task knows."""
         if not isinstance(examples, RelatedObjects):
-            images, *columns = as_columns(examples, "images", "boxes", "labels", "relations")
-            images = self.check_images(images)
-            if {len(images)} != set(map(len, columns)):
-                counts = ", ".join(f"{len(x)}" for x in (images, *columns))
-                raise ValueError(f"examples: expected four columns of one length, got {counts}")
-            for column, name in zip(columns, ("boxes", "labels", "relations"), strict=True):
-                check_column(column, name, not_texts if name == "labels" else not_list)
-            sizes = sizes_of(images)
+            images, sizes, boxes, labels, relations = self.columns_in(
+                examples, boxes=not_list, labels=not_texts, relations=not_list
+            )
             places = [f"image {row}" for row in range(len(images))]
-            columns[0] = [[*map(list, boxes)] for boxes in columns[0]]
-            found = checked_relations(list(zip(places, *columns, strict=True)), sizes)
+            boxes = [[*map(list, each)] for each in boxes]
+            found = checked_relations(list(zip(places, boxes, labels, relations, strict=True)), sizes)
             examples = RelatedObjects(images, sizes, *found)
         refuse_empty(examples.images, "images")
         names, predicates = names_of(examples)
-        for argument, known, given in (
-            ("labels", self.class_names, names),
-            ("relations", self.predicates, predicates),
-        ):
-            if unknown := sorted(set(given) - set(known)):
-                raise ValueError(f"`{argument}` must be among {known}; {unknown[0]!r} is not.")
+        refuse_unknown(names, self.class_names, "labels")
+        refuse_unknown(predicates, self.predicates, "relations")
         config = self.model.backbone.config
         refuse_many("boxes", map(len, examples.labels), config.num_queries)
         refuse_many("relations", map(len, examples.relations), config.num_triplets)

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from keras_tfm.data.batches.targets import segment_targets
 from keras_tfm.data.sources.segments import INSTANCES, PANOPTIC, WORDS, Segments
-from keras_tfm.serving.examples import shown
+from keras_tfm.serving.examples import refuse_unknown, shown
 from keras_tfm.tasks.images.average_precision import mask_precision
 from keras_tfm.tasks.images.canvas_task import refuse_many, sizes_of
 from keras_tfm.tasks.images.drawing import Pictures
@@ -64,9 +64,8 @@ class SegmentSetKind(SegmentationKind):
         sets = examples.segments
         if sets.kind != self.kind:
             raise ValueError(f"examples: expected {WORDS[self.kind]}, got {WORDS[sets.kind]}")
-        unknown = sorted({name for each in sets.segments for name, _ in each} - set(config.class_names))
-        if unknown:
-            raise ValueError(f"`labels` must be among {list(config.class_names)}; {unknown[0]!r} is not.")
+        names = (name for each in sets.segments for name, _ in each)
+        refuse_unknown(names, config.class_names, "labels")
         most = self.model.backbone.config.num_queries
         refuse_many("masks", sets.counts, most)
         return examples

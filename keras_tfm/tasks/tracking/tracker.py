@@ -23,7 +23,7 @@ from keras_tfm.data.sources.tracked_videos import (
 )
 from keras_tfm.data.sources.videos import VideoFiles
 from keras_tfm.heads.track_detector import TrackDetector
-from keras_tfm.serving.examples import Refused, as_columns, check_column, not_list, not_video, refuse_empty
+from keras_tfm.serving.examples import Refused, checked_columns, not_list, not_video, refuse_empty
 from keras_tfm.tasks.images.drawing import Pictures, new_pictures
 from keras_tfm.tasks.images.image_task import (
     check_channels,
@@ -143,12 +143,7 @@ class Tracker(FineTunedTask):
         """Videos, and boxes inside their frames, no more than the model finds."""
         shape = 1, *self.image_shape
         if not isinstance(examples, TrackedVideos):
-            videos, boxes = as_columns(examples, "videos", "boxes")
-            check_column(videos, "videos", not_video)
-            check_column(boxes, "boxes", not_list)
-            if len(videos) != len(boxes):
-                counts = f"{len(videos)} and {len(boxes)}"
-                raise ValueError(f"examples: expected videos and boxes of one length, got {counts}")
+            videos, boxes = checked_columns(examples, videos=not_video, boxes=not_list)
             refuse_empty(videos, "videos")
             files = VideoFiles([frames_in(video) for video in videos], shape, self.preprocessing)
             examples = TrackedVideos(files, checked_tracks(files, boxes))

@@ -27,7 +27,7 @@ from keras_tfm.data.sources.holed_videos import (
 from keras_tfm.data.sources.tracked_videos import pixels_of
 from keras_tfm.data.sources.videos import VideoFiles
 from keras_tfm.models import STTN, STTNConfig
-from keras_tfm.serving.examples import Refused, check_column, listed, refuse_rows
+from keras_tfm.serving.examples import Refused, check_column, listed, refuse_rows, refuse_unequal
 from keras_tfm.serving.video_files import Video, clip_of, opened
 from keras_tfm.tasks.images.drawing import Pictures, new_pictures
 from keras_tfm.tasks.learning import with_side
@@ -164,9 +164,7 @@ class VideoInpainter(FrameTask):
             raise ValueError(f"examples: expected videos, or (videos, masks), got {len(videos)} columns")
         checked, masks = super().check_videos(videos[0]), videos[1]
         check_column(masks, "masks", _not_masks)
-        if len(masks) != len(checked):
-            counts = f"{len(checked)} and {len(masks)}"
-            raise ValueError(f"examples: expected videos and masks of one length, got {counts}")
+        refuse_unequal(videos=checked, masks=masks)
         shape = *self.video_shape[:3], self.video_shape[3] + 1
         pairs = list(zip(checked.sources, masks, strict=True))
         return HoledVideos(pairs, shape, self.preprocessing, self.sampling)

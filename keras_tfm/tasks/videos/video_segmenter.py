@@ -28,13 +28,13 @@ from keras_tfm.data.sources.videos import FrameSpacing, VideoFiles
 from keras_tfm.heads.clip_detector import ClipSegmenter
 from keras_tfm.models import VisTR
 from keras_tfm.serving.examples import (
-    as_columns,
-    check_column,
+    checked_columns,
     listed,
     not_list,
     not_video,
     refuse_empty,
     refuse_rows,
+    refuse_unknown,
 )
 from keras_tfm.serving.video_files import Video, clip_of
 from keras_tfm.tasks.images.average_precision import mask_precision
@@ -202,21 +202,15 @@ class VideoSegmenter(VideoTask, FineTunedTask):
         if isinstance(examples, VideoSegments):
             examples = examples._replace(videos=self.check_videos(examples.videos))
         else:
-            videos, masks, labels = as_columns(examples, "videos", "masks", "labels")
-            check_column(videos, "videos", not_video)
-            check_column(masks, "masks", not_list)
-            check_column(labels, "labels", not_list)
-            if not len(videos) == len(masks) == len(labels):
-                counts = f"{len(videos)}, {len(masks)} and {len(labels)}"
-                raise ValueError(f"examples: expected videos, masks and labels of one length, got {counts}")
+            kinds = {"videos": not_video, "masks": not_list, "labels": not_list}
+            videos, masks, labels = checked_columns(examples, **kinds)
             videos = self.check_videos(videos)
             given = zip(videos.videos, masks, labels, strict=True)
             checked = [_checked(row, *each) for row, each in enumerate(given)]
             examples = VideoSegments.of(videos, checked, labels, self.class_names)
         refuse_empty(examples.videos, "videos")
-        unknown = sorted({x for each in examples.segments.segments for x, _ in each} - {*self.class_names})
-        if unknown:
-            raise ValueError(f"`labels` must be among {self.class_names}; {unknown[0]!r} is not.")
+        names = (name for each in examples.segments.segments for name, _ in each)
+        refuse_unknown(names, self.class_names, "labels")
         for row, count in enumerate(examples.segments.counts):
             if count > self.most:
                 expected = f"expected at most {self.most} objects, the model's, got {count:,}"
