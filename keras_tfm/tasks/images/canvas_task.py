@@ -135,12 +135,9 @@ class CanvasTask(ImageTask, FineTunedTask):
         refuse_columns(columns, f"{self.name!r} reads no tables: {self.files}")
         return ((picture.source, picture.place) for picture in type(self).annotations(path))
 
-    def records(self, images: Any, /, *rest: Any, **options: Any) -> list[dict[str, Any]]:
-        """ "answer", as `as_line` writes it: without masks; see `Task.records`."""
-        task: Any = self
-        return [
-            {"answer": json.loads(self.as_line(answer))} for answer in task.predict(images, *rest, **options)
-        ]
+    def as_value(self, answer: dict[str, Any]) -> Any:
+        """What `as_line` writes: no masks."""
+        return json.loads(self.as_line(answer))
 
     def columns_in(self, examples: Any, **kinds: Callable[[Any], str | None]) -> tuple[Any, ...]:
         """The images of `examples`, checked, their own sizes, and further columns; see `checked_columns`."""
@@ -180,15 +177,6 @@ def surest(answer: Mapping[str, Any], least: float, names: Iterable[str]) -> dic
     """The answer, whose entries `names`, the surest first, keep what has a score of `least` or more."""
     count = int(np.sum(answer["scores"] >= least))
     return {**answer, **{name: answer[name][:count] for name in names}}
-
-
-def rounded_line(answer: Mapping[str, Any], digits: Mapping[str, int]) -> str:
-    """The answer as JSON, with as many `digits` behind the point as they say by name."""
-
-    def rounded(name: str, values: Any) -> Any:
-        return np.round(np.asarray(values, "float64"), digits[name]).tolist() if name in digits else values
-
-    return json.dumps({name: rounded(name, values) for name, values in answer.items()}, ensure_ascii=False)
 
 
 def distinct(names: Sequence[str]) -> tuple[str, ...]:

@@ -28,7 +28,6 @@ from keras_tfm.tasks.images.canvas_task import (
     canvas_batches,
     distinct,
     refuse_many,
-    rounded_line,
     sized,
     surest,
 )
@@ -36,6 +35,7 @@ from keras_tfm.tasks.images.decoded import listed_images
 from keras_tfm.tasks.images.drawing import Pictures, draw_objects
 from keras_tfm.tasks.images.image_task import check_reads_images, shape_and_preprocessing
 from keras_tfm.tasks.learning import ModelOptions, family_among, with_side
+from keras_tfm.tasks.records import rounded_line
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import (
     label_entries,

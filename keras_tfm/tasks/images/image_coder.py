@@ -280,13 +280,9 @@ class ImageCoder(ImageTask, TrainableTask):
             return os.fspath(answer["file"])
         return " ".join(map(str, answer["codes"].ravel()))
 
-    def records(self, images: Any, /, *rest: Any, **options: Any) -> list[dict[str, Any]]:
-        """ "answer", the picture's file or, without `draw`, its codes line by line; see `Task.records`."""
-        answers = self.predict(images, *rest, **options)
-        return [
-            {"answer": self.as_line(answer) if answer["file"] else answer["codes"].tolist()}
-            for answer in answers
-        ]
+    def as_value(self, answer: dict[str, Any]) -> Any:
+        """The picture's file or, without `draw`, its codes line by line."""
+        return self.as_line(answer) if answer["file"] else answer["codes"].tolist()
 
     def signature(self) -> Signature:
         raise self.no_other_format()

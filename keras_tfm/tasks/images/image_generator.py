@@ -415,10 +415,9 @@ class ImageGenerator(TrainableTask):
     def as_line(self, answer: dict[str, Any]) -> str:
         return str(answer["seed"] if answer["file"] is None else os.fspath(answer["file"]))
 
-    def records(self, lines: Any, /, *rest: Any, **options: Any) -> list[dict[str, Any]]:
-        """ "answer", the picture's seed and, with `draw`, its file; see `Task.records`."""
-        answers = self.predict(lines, *rest, **options)
-        return [{"answer": self.as_line(answer)} for answer in answers]
+    def as_value(self, answer: dict[str, Any]) -> str:
+        """The picture's seed or, with `draw`, its file."""
+        return self.as_line(answer)
 
     def export_endpoints(self, steps: int | None = None, guidance: float | None = None) -> Endpoints:
         """The bytes of PNG files by the seed of each picture and its class or text, where the model has

@@ -342,10 +342,9 @@ class ImageRestorer(TrainableTask):
         height, width = answer["picture"].shape[:2]
         return f"{width} x {height}"
 
-    def records(self, images: Any, /, *rest: Any, **options: Any) -> list[dict[str, Any]]:
-        """ "answer", the picture's file or, without `draw`, its size; see `Task.records`."""
-        answers = self.predict(images, *rest, **options)
-        return [{"answer": self.as_line(answer)} for answer in answers]
+    def as_value(self, answer: dict[str, Any]) -> str:
+        """The picture's file or, without `draw`, its size."""
+        return self.as_line(answer)
 
     def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
         return read_sources(path, columns)

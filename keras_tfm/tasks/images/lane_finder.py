@@ -21,7 +21,6 @@ from keras_tfm.tasks.images.canvas_task import (
     CanvasTask,
     canvas_batches,
     refuse_many,
-    rounded_line,
     sized,
     surest,
 )
@@ -31,6 +30,7 @@ from keras_tfm.tasks.images.drawing import Pictures, draw_lanes
 from keras_tfm.tasks.images.image_task import shape_and_preprocessing
 from keras_tfm.tasks.images.lane_measures import lane_measures, mean_accuracy
 from keras_tfm.tasks.learning import ModelOptions, with_side
+from keras_tfm.tasks.records import rounded_line
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import refuse_columns
 from keras_tfm.training.folder import Path

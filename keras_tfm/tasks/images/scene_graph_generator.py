@@ -27,7 +27,6 @@ from keras_tfm.tasks.images.canvas_task import (
     CanvasTask,
     canvas_batches,
     refuse_many,
-    rounded_line,
     sized,
     surest,
 )
@@ -38,6 +37,7 @@ from keras_tfm.tasks.images.graph_drawing import draw_graphs
 from keras_tfm.tasks.images.image_task import shape_and_preprocessing
 from keras_tfm.tasks.images.relation_recall import relation_recall
 from keras_tfm.tasks.learning import ModelOptions, with_side
+from keras_tfm.tasks.records import rounded_line
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import refuse_columns
 from keras_tfm.training.folder import Path

@@ -32,6 +32,7 @@ from keras_tfm.tasks.images.image_task import (
     with_image_size,
 )
 from keras_tfm.tasks.learning import with_side
+from keras_tfm.tasks.records import rounded_line
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import load_any, refuse_columns
 from keras_tfm.tasks.tracking.drawing import draw_tracks
@@ -221,19 +222,10 @@ class Tracker(FineTunedTask):
             raise FieldError("{threshold} is of a family for many objects; this one follows one.")
 
     def as_line(self, answer: dict[str, np.ndarray]) -> str:
-        rounded = {
-            "frames": answer["frames"].tolist(),
-            "ids": answer["ids"].tolist(),
-            "boxes": np.round(answer["boxes"].astype("float64"), 2).tolist(),
-            "scores": np.round(answer["scores"].astype("float64"), 4).tolist(),
-        }
-        return json.dumps(rounded)
+        return rounded_line(answer, {"boxes": 2, "scores": 4})
 
-    def records(self, videos: Any, /, *rest: Any, **options: Any) -> list[dict[str, Any]]:
-        """ "answer", as `as_line` writes it; see `Task.records`."""
-        return [
-            {"answer": json.loads(self.as_line(answer))} for answer in self.predict(videos, *rest, **options)
-        ]
+    def as_value(self, answer: dict[str, np.ndarray]) -> Any:
+        return json.loads(self.as_line(answer))
 
     def refusal(self, example: Any) -> str | None:
         try:

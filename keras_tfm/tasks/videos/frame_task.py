@@ -249,10 +249,9 @@ class FrameTask(VideoTask, TrainableTask):
         length, height, width = answer["video"].shape[:3]
         return f"{length} frames of {width} x {height}"
 
-    def records(self, videos: Any, /, *rest: Any, **options: Any) -> list[dict[str, Any]]:
-        """ "answer", the GIF's file or, without `draw`, the size; see `Task.records`."""
-        answers = self.predict(videos, *rest, **options)
-        return [{"answer": self.as_line(answer)} for answer in answers]
+    def as_value(self, answer: dict[str, Any]) -> str:
+        """The GIF's file or, without `draw`, the size."""
+        return self.as_line(answer)
 
     def signature(self) -> Signature:
         raise self.no_other_format()

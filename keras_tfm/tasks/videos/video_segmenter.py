@@ -40,6 +40,7 @@ from keras_tfm.serving.video_files import Video, clip_of
 from keras_tfm.tasks.images.average_precision import mask_precision
 from keras_tfm.tasks.images.drawing import Pictures, new_pictures
 from keras_tfm.tasks.learning import ModelOptions, with_side
+from keras_tfm.tasks.records import rounded_line
 from keras_tfm.tasks.segmentation.drawing import OPACITY, colour_of
 from keras_tfm.tasks.segmentation.segments import instance_masks
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Signature
@@ -299,20 +300,12 @@ class VideoSegmenter(VideoTask, FineTunedTask):
         return mask_precision(SegmentSets.of(truth, labels, self.class_names), found)
 
     def as_line(self, answer: dict[str, Any]) -> str:
-        areas = answer["masks"].sum(axis=(2, 3))
-        rounded = {
-            "frames": answer["frames"].tolist(),
-            "labels": answer["labels"],
-            "scores": np.round(answer["scores"].astype("float64"), 4).tolist(),
-            "areas": areas.tolist(),
-        }
-        return json.dumps(rounded, ensure_ascii=False)
+        parts = {name: answer[name] for name in ("frames", "labels", "scores")}
+        return rounded_line(parts | {"areas": answer["masks"].sum(axis=(2, 3))}, {"scores": 4})
 
-    def records(self, videos: Any, /, *rest: Any, **options: Any) -> list[dict[str, Any]]:
-        """ "answer", as `as_line` writes it: without masks; see `Task.records`."""
-        return [
-            {"answer": json.loads(self.as_line(answer))} for answer in self.predict(videos, *rest, **options)
-        ]
+    def as_value(self, answer: dict[str, Any]) -> Any:
+        """What `as_line` writes: no masks."""
+        return json.loads(self.as_line(answer))
 
     def signature(self) -> Signature:
         raise self.no_other_format()
