@@ -253,6 +253,12 @@ class FrameTask(VideoTask, TrainableTask):
         """The GIF's file or, without `draw`, the size."""
         return self.as_line(answer)
 
+    def as_pngs(self, videos: tf.Tensor, length: int) -> dict[str, tf.Tensor]:
+        """{"png": the bytes of PNG files (B, length)} of frames (B, length, H, W, C), from 0 to 1."""
+        frames = tf.reshape(as_bytes(videos), (-1, *self.frame_shape))
+        files = tf.map_fn(tf.io.encode_png, frames, fn_output_signature=tf.string)
+        return {"png": tf.reshape(files, (-1, length))}
+
     def signature(self) -> Signature:
         raise self.no_other_format()
 

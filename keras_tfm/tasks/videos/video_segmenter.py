@@ -1,7 +1,6 @@
 """Segmenting videos: the masks of each object in all frames of a clip (Wang et al. 2021, "VisTR")."""
 
 import dataclasses
-import functools
 import json
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,7 +46,7 @@ from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Signature
 from keras_tfm.tasks.task import describe_backbone, load_any, make_backbone, refuse_columns
 from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.tasks.videos.frame_task import write_gif
-from keras_tfm.tasks.videos.video_task import VideoTask, shape_and_sampling, video_shape_of
+from keras_tfm.tasks.videos.video_task import VideoTask, refuse_cuts, shape_and_sampling, video_shape_of
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import PartlyTrained
 
@@ -72,9 +71,7 @@ class VideoSegmenterConfig(Preprocessing, FrameSpacing):
         super().__post_init__()
         if not 1 <= len(set(self.class_names)) == len(self.class_names) <= MOST_NAMES:
             raise Refusal("class_names", f"1 to {MOST_NAMES} different strings", self.class_names)
-        for name, usual in (("keep_aspect", False), ("crop_fraction", 1.0)):
-            if getattr(self, name) != usual:
-                raise Refusal(name, f"{usual}: masks are of whole frames, which are stretched", True)
+        refuse_cuts(self, "masks")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -314,18 +311,13 @@ class VideoSegmenter(VideoTask, FineTunedTask):
         """`scores` (B, n, C) of classes and `masks` (B, n, F, rows, columns), logits, of the n objects of
         clips: the bytes of their frames' image files, `frame_bytes` (B, F), or decoded ones, `videos`.
         """
-        length, *frame_shape = self.video_shape
-        decode = functools.partial(self.preprocessing.decoded, **dict(zip(SIDES, frame_shape, strict=True)))
 
         def of_files(frame_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
-            spec = tf.TensorSpec(frame_shape, tf.uint8)
-            frames = tf.map_fn(decode, tf.reshape(frame_bytes, [-1]), fn_output_signature=spec)
-            return self.answered(tf.reshape(frames, (-1, *self.video_shape)))
+            return self.answered(self.decoded_frames(frame_bytes))
 
-        return {
-            "serving_default": (of_files, [tf.TensorSpec([None, length], tf.string, "frame_bytes")]),
-            "videos": (self.answered, [tf.TensorSpec([None, *self.video_shape], tf.float32, "videos")]),
-        }
+        files = tf.TensorSpec([None, self.video_shape[0]], tf.string, "frame_bytes")
+        videos = tf.TensorSpec([None, *self.video_shape], tf.float32, "videos")
+        return {"serving_default": (of_files, [files]), "videos": (self.answered, [videos])}
 
     def describe_model(self) -> dict[str, Any]:
         return describe_backbone(self.model.backbone) | {"head": {"num_maps": self.model.num_maps}}
@@ -335,9 +327,6 @@ class VideoSegmenter(VideoTask, FineTunedTask):
         maps = model.get("head", {}).get("num_maps", NUM_MAPS)
         head = ClipSegmenter(make_backbone(model), len(config.class_names), maps)
         return cls(head, **dataclasses.asdict(config))
-
-
-SIDES = ("height", "width", "channels")
 
 
 def _checked(row: int, video: Video, masks: Any, labels: Sequence[str]) -> np.ndarray:
