@@ -29,7 +29,7 @@ from keras_tfm.log import Bar
 from keras_tfm.serving.examples import as_columns, refuse_empty, refuse_single
 from keras_tfm.tasks.baselines import MEAN, Baselines
 from keras_tfm.tasks.images.conditions import classes_of, condition_of, reason_against
-from keras_tfm.tasks.images.drawing import Pictures, new_pictures
+from keras_tfm.tasks.images.drawing import Pictures, new_pictures, write_png
 from keras_tfm.tasks.images.features import compared, features_of
 from keras_tfm.tasks.images.generator_options import (
     WRITERS,
@@ -49,7 +49,7 @@ from keras_tfm.tasks.learning import columns_of, with_side
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import load_any, make_backbone
 from keras_tfm.tasks.trainable import TrainableTask
-from keras_tfm.training.folder import Path, new_file
+from keras_tfm.training.folder import Path
 
 LOG = logging.getLogger(__name__)
 WRITTEN = {family.__name__ for family in WRITERS.values()}
@@ -353,8 +353,7 @@ class ImageGenerator(TrainableTask):
                 row = len(answers)
                 file = None if files is None else files[row]
                 if file is not None:
-                    with new_file(file) as work:
-                        work.write_bytes(tf.io.encode_png(picture).numpy())
+                    write_png(picture, file)
                 answers.append({"seed": (seed + row) % 2**31, "picture": picture, "file": file})
         return answers
 
