@@ -28,6 +28,7 @@ from keras_tfm.tasks.images.image_task import (
     check_reads_images,
     image_shape_of,
     preprocessing_in,
+    shape_and_preprocessing,
     with_image_size,
 )
 from keras_tfm.tasks.signatures import ColumnNames, Signature
@@ -47,6 +48,8 @@ class CanvasTask(ImageTask, FineTunedTask):
     held_out = HeldOut(0.1)
     gives_new_heads = True
     annotations: ClassVar[Any]  # a function of the path of a file: the pictures that it annotates
+    from_files: ClassVar[Any]  # a function of paths, a shape and a `Canvas`: the examples in the files
+    usual_shape: ClassVar[tuple[int, int, int]] = (800, 800, 3)
     config: Any
 
     def __init__(self, backbone: keras.Model, class_names: Sequence[str], **fields: Any):
@@ -123,6 +126,15 @@ class CanvasTask(ImageTask, FineTunedTask):
             task = load_any(start) if is_task_folder(start) else read.from_huggingface(start)
             return {"image_shape": check_reads_images(task).image_shape}
         return {"image_shape": image_shape_of(dataclasses.replace(options.base(), **changes))}
+
+    @classmethod
+    def read_files(
+        cls, paths: Sequence[Path], columns: ColumnNames = None, image_shape: Any = None, **fields: Any
+    ) -> Any:
+        """Images of that shape, or of the side `image_size`, and what is in them."""
+        refuse_columns(columns, f"{cls.name!r} reads no tables: {cls.files}")
+        shape, canvas = shape_and_preprocessing(image_shape or cls.usual_shape, Canvas(), **fields)
+        return cls.from_files(paths, shape, canvas)
 
     @property
     def file_fields(self) -> dict[str, Any]:

@@ -33,14 +33,11 @@ from keras_tfm.tasks.images.canvas_task import (
 )
 from keras_tfm.tasks.images.decoded import listed_images
 from keras_tfm.tasks.images.drawing import Pictures, draw_objects
-from keras_tfm.tasks.images.image_task import check_reads_images, shape_and_preprocessing
+from keras_tfm.tasks.images.image_task import check_reads_images
 from keras_tfm.tasks.learning import ModelOptions, family_among, with_side
 from keras_tfm.tasks.records import rounded_line
-from keras_tfm.tasks.signatures import ColumnNames, Signature
-from keras_tfm.tasks.task import (
-    label_entries,
-    refuse_columns,
-)
+from keras_tfm.tasks.signatures import Signature
+from keras_tfm.tasks.task import label_entries
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import ImagesInBatch, LeastArea, PartlyTrained
 
@@ -140,6 +137,7 @@ class Detector(CanvasTask):
     optimizer_options = {"global_clipnorm": 0.1}  # Carion et al. 2020, appendix A.4
     model_options = DetectorOptions
     annotations = staticmethod(found_in)
+    from_files = staticmethod(read_objects)
     config_class = DetectorConfig
     config: DetectorConfig
 
@@ -166,18 +164,6 @@ class Detector(CanvasTask):
             config["num_classes"] = len(names)
         make: Any = family
         return cls(make(family.config_class.from_json(config)), names, **fields)
-
-    @classmethod
-    def read_files(
-        cls,
-        paths: Sequence[Path],
-        columns: ColumnNames = None,
-        image_shape: tuple[int, int, int] = (800, 800, 3),
-        **fields: Any,
-    ) -> Objects:
-        """Images of that shape, or of the side `image_size`, and their objects."""
-        refuse_columns(columns, f"{cls.name!r} reads no tables: {cls.files}")
-        return read_objects(paths, *shape_and_preprocessing(image_shape, Canvas(), **fields))
 
     @classmethod
     def describe(cls, examples: Objects) -> str:

@@ -1,7 +1,7 @@
 """Finding lanes in images of roads: a set of curves, by an `LSTR`."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
 import keras
@@ -27,13 +27,10 @@ from keras_tfm.tasks.images.canvas_task import (
 from keras_tfm.tasks.images.decoded import listed_images
 from keras_tfm.tasks.images.detector import Score
 from keras_tfm.tasks.images.drawing import Pictures, draw_lanes
-from keras_tfm.tasks.images.image_task import shape_and_preprocessing
 from keras_tfm.tasks.images.lane_measures import lane_measures, mean_accuracy
 from keras_tfm.tasks.learning import ModelOptions, with_side
 from keras_tfm.tasks.records import rounded_line
-from keras_tfm.tasks.signatures import ColumnNames, Signature
-from keras_tfm.tasks.task import refuse_columns
-from keras_tfm.training.folder import Path
+from keras_tfm.tasks.signatures import Signature
 from keras_tfm.training.options import ImagesInBatch, LeastArea, PartlyTrained
 
 MEAN_LANES = "the mean lanes"
@@ -108,6 +105,8 @@ class LaneFinder(CanvasTask):
     optimizer_options = {"global_clipnorm": 0.1}  # of a pole near a point the gradient is large
     model_options = LaneOptions
     annotations = staticmethod(pictures_in)
+    from_files = staticmethod(read_lanes)
+    usual_shape = (360, 640, 3)
     config_class = LaneFinderConfig
     config: LaneFinderConfig
 
@@ -126,18 +125,6 @@ class LaneFinder(CanvasTask):
         config = dataclasses.asdict(options.base()) | with_side(changes, fields)
         fields.setdefault("heights", max(examples.heights, key=len))
         return cls(LSTR(LSTRConfig.from_json(config)), **fields)
-
-    @classmethod
-    def read_files(
-        cls,
-        paths: Sequence[Path],
-        columns: ColumnNames = None,
-        image_shape: tuple[int, int, int] = (360, 640, 3),
-        **fields: Any,
-    ) -> Lanes:
-        """Images of that shape, or of the side `image_size`, and their lanes."""
-        refuse_columns(columns, f"{cls.name!r} reads no tables: {cls.files}")
-        return read_lanes(paths, *shape_and_preprocessing(image_shape, Canvas(), **fields))
 
     @classmethod
     def describe(cls, examples: Lanes) -> str:

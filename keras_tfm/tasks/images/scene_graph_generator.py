@@ -10,7 +10,6 @@ import tensorflow as tf
 from keras_tfm.configs import Option, Size
 from keras_tfm.data.batches.canvas import CanvasBatches
 from keras_tfm.data.batches.targets import relation_targets
-from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.relations import (
     KINDS,
     RelatedObjects,
@@ -34,13 +33,10 @@ from keras_tfm.tasks.images.decoded import listed_images
 from keras_tfm.tasks.images.detector import DetectorConfig, copy_heads
 from keras_tfm.tasks.images.drawing import Pictures
 from keras_tfm.tasks.images.graph_drawing import draw_graphs
-from keras_tfm.tasks.images.image_task import shape_and_preprocessing
 from keras_tfm.tasks.images.relation_recall import relation_recall
 from keras_tfm.tasks.learning import ModelOptions, with_side
 from keras_tfm.tasks.records import rounded_line
-from keras_tfm.tasks.signatures import ColumnNames, Signature
-from keras_tfm.tasks.task import refuse_columns
-from keras_tfm.training.folder import Path
+from keras_tfm.tasks.signatures import Signature
 from keras_tfm.training.options import ImagesInBatch, LeastArea, PartlyTrained
 
 HEADS = ("class_head", "box_head", *(f"{place}_" for place in PLACES), "predicate_head", "map_head")
@@ -118,6 +114,7 @@ class SceneGraphGenerator(CanvasTask):
     optimizer_options = {"global_clipnorm": 1.0}
     model_options = SceneGraphOptions
     annotations = staticmethod(related_in)
+    from_files = staticmethod(read_relations)
     config_class = SceneGraphConfig
     config: SceneGraphConfig
 
@@ -147,18 +144,6 @@ class SceneGraphGenerator(CanvasTask):
         config = dataclasses.asdict(options.base()) | with_side(changes, fields)
         make: Any = RelTR
         return cls(make(RelTR.config_class.from_json(config)), *names_of(examples), **fields)
-
-    @classmethod
-    def read_files(
-        cls,
-        paths: Sequence[Path],
-        columns: ColumnNames = None,
-        image_shape: tuple[int, int, int] = (800, 800, 3),
-        **fields: Any,
-    ) -> RelatedObjects:
-        """Images of that shape, or of the side `image_size`, their objects and relations."""
-        refuse_columns(columns, f"{cls.name!r} reads no tables: {cls.files}")
-        return read_relations(paths, *shape_and_preprocessing(image_shape, Canvas(), **fields))
 
     @classmethod
     def describe(cls, examples: RelatedObjects) -> str:
