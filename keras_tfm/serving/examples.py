@@ -49,6 +49,32 @@ def as_columns(examples, *names):
     return columns
 
 
+def checked_columns(examples, **kinds):
+    """The columns of `examples`, each of a kind, a function such as `not_text`, by its name; ValueError for a
+    value of another kind, and unless all columns have one length.
+    """
+    columns = dict(zip(kinds, as_columns(examples, *kinds), strict=True))
+    for name, column in columns.items():
+        check_column(column, name, kinds[name])
+    refuse_unequal(**columns)
+    return list(columns.values())
+
+
+def refuse_unequal(**columns):
+    """Raise ValueError unless all `columns`, by their names, have one length."""
+    lengths = [len(column) for column in columns.values()]
+    if len(set(lengths)) > 1:
+        (*names, name), (*counts, count) = columns, map(str, lengths)
+        expected = f"{', '.join(names)} and {name} of one length"
+        raise ValueError(f"examples: expected {expected}, got {', '.join(counts)} and {count}")
+
+
+def refuse_unknown(given, known, name):
+    """Raise ValueError if what is `given` in the column of this `name` is not all among the `known`."""
+    if unknown := sorted(set(given) - set(known)):
+        raise ValueError(f"`{name}` must be among {list(known)}; {unknown[0]!r} is not.")
+
+
 def check_batch_size(batch_size):
     """Raise ValueError unless `batch_size` is a whole number from 1 on."""
     if isinstance(batch_size, bool) or not isinstance(batch_size, int | np.integer) or batch_size < 1:

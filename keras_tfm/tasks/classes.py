@@ -16,7 +16,7 @@ from keras_tfm.data.batches.epochs import Batches, HeldOut
 from keras_tfm.data.batches.images import ImageBatches
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.heads.classification import Classifier, classification_loss, soft_classification_loss
-from keras_tfm.serving.examples import as_columns, refuse_empty
+from keras_tfm.serving.examples import as_columns, refuse_empty, refuse_unknown
 from keras_tfm.tasks.baselines import Baselines, of_classes
 from keras_tfm.tasks.class_weights import class_weights
 from keras_tfm.tasks.images.image_families import ImageOptions
@@ -248,9 +248,7 @@ class ClassifyingTask(MediaTask, FineTunedTask):
         elif labels.dtype.kind == "U":  # files have the names of numbers
             names = tuple(map(str, names))
         places = {name: place for place, name in enumerate(names)}
-        unknown = sorted(set(labels.tolist()) - places.keys())
-        if unknown:
-            raise ValueError(f"`labels` must be among {list(names)}; {unknown[0]!r} is not.")
+        refuse_unknown(labels.tolist(), names, "labels")
         return inputs, np.array([places[label] for label in labels.tolist()], "int32")
 
     def classes_in(self, examples: tuple[Any, np.ndarray]) -> np.ndarray:

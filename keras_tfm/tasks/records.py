@@ -1,6 +1,7 @@
-"""What is known of answers: their confidence, and the probabilities of all labels, as JSON values."""
+"""What is known of answers, as JSON: their confidence, the probabilities of all labels, rounded numbers."""
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,17 @@ def records_of(
 def rounded(x: Any) -> float:
     """A number with as many digits as are shown."""
     return float(f"{x:.6g}")
+
+
+def rounded_line(answer: Mapping[str, Any], digits: Mapping[str, int]) -> str:
+    """The answer as JSON, with as many `digits` behind the point as they say by name."""
+
+    def value(name: str, x: Any) -> Any:
+        if name in digits:
+            return np.round(np.asarray(x, "float64"), digits[name]).tolist()
+        return x.tolist() if isinstance(x, np.ndarray) else x
+
+    return json.dumps({name: value(name, x) for name, x in answer.items()}, ensure_ascii=False)
 
 
 def surest(values: np.ndarray) -> np.ndarray:

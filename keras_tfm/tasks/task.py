@@ -181,7 +181,11 @@ class Task(abc.ABC):
         With `probabilities=True`, of tasks that have them, also "probabilities", {label: probability}.
         """
         task: Any = self
-        return [{"answer": answer} for answer in task.predict(examples, *rest, **options)]
+        return [{"answer": self.as_value(answer)} for answer in task.predict(examples, *rest, **options)]
+
+    def as_value(self, answer: Any) -> Any:
+        """One answer of `predict` as it stands in `records`."""
+        return answer
 
     def as_line(self, answer: Any) -> str:
         """One answer of `predict` as a line of text."""

@@ -12,6 +12,7 @@ to read.
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -71,7 +72,19 @@ class TSPFCOSConfig(AroundBackbone):
             raise Refusal("num_groups", f"a divisor of `pyramid_dim`, {self.pyramid_dim}", self.num_groups)
 
 
-class TSPFCOS(KnowsClasses, ModelAroundBackbone):
+class ChoosesByScores(ModelAroundBackbone):
+    """A model that encodes its best Q of N cells or boxes, and gives dense outputs for all N. Abstract."""
+
+    answers: Callable  # of a `Trace`, scores (B, N) and a mask (B, Q) or None: the outputs but the dense ones
+
+    def chosen(self, scores: Any, mask: Any = None) -> dict[str, Any]:
+        """The outputs, but for the dense ones, if these were the `scores` (B, N), symbolic tensors; what is
+        chosen is not seen where `mask` (B, Q) is False.
+        """
+        return self.answers(Trace(), scores, mask)
+
+
+class TSPFCOS(KnowsClasses, ChoosesByScores):
     """Images in; a class, a box and its centredness for each of Q cells, and the cells' scores, out.
 
     Inputs as of `DETR`. Outputs: `sequence_output` (B, Q, D), the encoded cells, the likeliest first;
@@ -114,12 +127,6 @@ class TSPFCOS(KnowsClasses, ModelAroundBackbone):
         super().__init__(config, inputs, outputs, trace, name=name, **kwargs)
         self.maps = backbone.maps
         self.answers = answers
-
-    def chosen(self, scores: Any, mask: Any = None) -> dict[str, Any]:
-        """The outputs, but for the dense ones, if these were the cells' `scores` (B, N), symbolic tensors;
-        the chosen cells are not seen where `mask` (B, Q) is False.
-        """
-        return self.answers(Trace(), scores, mask)
 
 
 def scores_of(logits):

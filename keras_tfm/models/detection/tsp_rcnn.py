@@ -30,12 +30,12 @@ from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.models.base import ConfiguredModel, Trace
-from keras_tfm.models.detection.backbones import TINY, AroundBackbone, ModelAroundBackbone
+from keras_tfm.models.detection.backbones import TINY, AroundBackbone
 from keras_tfm.models.detection.base import EPSILON, CoordinateSines, Queries, start_of
 from keras_tfm.models.detection.istr import extent_of, in_pixels
 from keras_tfm.models.detection.pyramid import PyramidRoIAlign, pyramid_of, strides_of
 from keras_tfm.models.detection.refinement import best_of
-from keras_tfm.models.detection.tsp_fcos import encoder_block
+from keras_tfm.models.detection.tsp_fcos import ChoosesByScores, encoder_block
 
 SCALES, RATIOS = (1, 2 ** (1 / 3), 2 ** (2 / 3)), (0.5, 1.0, 2.0)  # of anchors; a ratio is height / width
 NO_WEIGHTS = (1.0, 1.0, 1.0, 1.0)  # of an anchor's corrections
@@ -107,7 +107,7 @@ class TSPRCNNHead(ConfiguredModel):
         super().__init__(config, inputs, {"sequence_output": x}, trace, name=name, **kwargs)
 
 
-class TSPRCNN(ModelAroundBackbone):
+class TSPRCNN(ChoosesByScores):
     """Images in, one vector for each of Q proposals out.
 
     Inputs as of `DETR`. Outputs: `sequence_output` (B, Q, D); `proposals` (B, Q, 4), (x, y, width, height)
@@ -155,12 +155,6 @@ class TSPRCNN(ModelAroundBackbone):
         super().__init__(config, inputs, outputs, trace, name=name, **kwargs)
         self.maps = backbone.maps
         self.answers = answers
-
-    def chosen(self, scores: Any, mask: Any = None) -> dict[str, Any]:
-        """The outputs, but for the dense ones, if these were the anchors' `scores` (B, N), symbolic tensors;
-        the chosen proposals are not seen where `mask` (B, Q) is False.
-        """
-        return self.answers(Trace(), scores, mask)
 
 
 def region_encoder(config):

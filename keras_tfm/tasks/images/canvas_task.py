@@ -21,12 +21,14 @@ from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.lines import Inputs
+from keras_tfm.serving.examples import as_columns, checked_columns, refuse_unequal
 from keras_tfm.tasks.images.decoded import ImagesOnCanvas, Sized, listed_images, own_size
 from keras_tfm.tasks.images.image_task import (
     ImageTask,
     check_reads_images,
     image_shape_of,
     preprocessing_in,
+    shape_and_preprocessing,
     with_image_size,
 )
 from keras_tfm.tasks.signatures import ColumnNames, Signature
@@ -46,6 +48,8 @@ class CanvasTask(ImageTask, FineTunedTask):
     held_out = HeldOut(0.1)
     gives_new_heads = True
     annotations: ClassVar[Any]  # a function of the path of a file: the pictures that it annotates
+    from_files: ClassVar[Any]  # a function of paths, a shape and a `Canvas`: the examples in the files
+    usual_shape: ClassVar[tuple[int, int, int]] = (800, 800, 3)
     config: Any
 
     def __init__(self, backbone: keras.Model, class_names: Sequence[str], **fields: Any):
@@ -123,6 +127,15 @@ class CanvasTask(ImageTask, FineTunedTask):
             return {"image_shape": check_reads_images(task).image_shape}
         return {"image_shape": image_shape_of(dataclasses.replace(options.base(), **changes))}
 
+    @classmethod
+    def read_files(
+        cls, paths: Sequence[Path], columns: ColumnNames = None, image_shape: Any = None, **fields: Any
+    ) -> Any:
+        """Images of that shape, or of the side `image_size`, and what is in them."""
+        refuse_columns(columns, f"{cls.name!r} reads no tables: {cls.files}")
+        shape, canvas = shape_and_preprocessing(image_shape or cls.usual_shape, Canvas(), **fields)
+        return cls.from_files(paths, shape, canvas)
+
     @property
     def file_fields(self) -> dict[str, Any]:
         return {"image_shape": self.image_shape, **dataclasses.asdict(self.preprocessing)}
@@ -134,12 +147,16 @@ class CanvasTask(ImageTask, FineTunedTask):
         refuse_columns(columns, f"{self.name!r} reads no tables: {self.files}")
         return ((picture.source, picture.place) for picture in type(self).annotations(path))
 
-    def records(self, images: Any, /, *rest: Any, **options: Any) -> list[dict[str, Any]]:
-        """ "answer", as `as_line` writes it: without masks; see `Task.records`."""
-        task: Any = self
-        return [
-            {"answer": json.loads(self.as_line(answer))} for answer in task.predict(images, *rest, **options)
-        ]
+    def as_value(self, answer: dict[str, Any]) -> Any:
+        """What `as_line` writes: no masks."""
+        return json.loads(self.as_line(answer))
+
+    def columns_in(self, examples: Any, **kinds: Callable[[Any], str | None]) -> tuple[Any, ...]:
+        """The images of `examples`, checked, their own sizes, and further columns; see `checked_columns`."""
+        images, *columns = as_columns(examples, "images", *kinds)
+        images = self.check_images(images)
+        refuse_unequal(images=images, **dict(zip(kinds, columns, strict=True)))
+        return images, sizes_of(images), *checked_columns(columns, **kinds)
 
     def model_inputs(self, images: Any) -> dict[str, tf.Tensor]:
         """The model's inputs for images, as `ImageTask` has them; DataError for a broken file."""
@@ -172,15 +189,6 @@ def surest(answer: Mapping[str, Any], least: float, names: Iterable[str]) -> dic
     """The answer, whose entries `names`, the surest first, keep what has a score of `least` or more."""
     count = int(np.sum(answer["scores"] >= least))
     return {**answer, **{name: answer[name][:count] for name in names}}
-
-
-def rounded_line(answer: Mapping[str, Any], digits: Mapping[str, int]) -> str:
-    """The answer as JSON, with as many `digits` behind the point as they say by name."""
-
-    def rounded(name: str, values: Any) -> Any:
-        return np.round(np.asarray(values, "float64"), digits[name]).tolist() if name in digits else values
-
-    return json.dumps({name: rounded(name, values) for name, values in answer.items()}, ensure_ascii=False)
 
 
 def distinct(names: Sequence[str]) -> tuple[str, ...]:

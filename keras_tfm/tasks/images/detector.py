@@ -21,27 +21,23 @@ from keras_tfm.heads.patch_detector import PatchDetector
 from keras_tfm.layers.boxes import corners_of
 from keras_tfm.models import DETR, PED, RTDETR, SMCA, TSPFCOS, TSPRCNN, ConditionalDETR, DeformableDETR
 from keras_tfm.models.detection.backbones import BACKBONES, AroundBackbone, ModelAroundBackbone
-from keras_tfm.serving.examples import as_columns, check_column, listed, not_list, not_texts, refuse_empty
+from keras_tfm.serving.examples import listed, not_list, not_texts, refuse_empty, refuse_unknown
 from keras_tfm.tasks.images.average_precision import average_precision
 from keras_tfm.tasks.images.canvas_task import (
     CanvasTask,
     canvas_batches,
     distinct,
     refuse_many,
-    rounded_line,
     sized,
-    sizes_of,
     surest,
 )
 from keras_tfm.tasks.images.decoded import listed_images
 from keras_tfm.tasks.images.drawing import Pictures, draw_objects
-from keras_tfm.tasks.images.image_task import check_reads_images, shape_and_preprocessing
+from keras_tfm.tasks.images.image_task import check_reads_images
 from keras_tfm.tasks.learning import ModelOptions, family_among, with_side
-from keras_tfm.tasks.signatures import ColumnNames, Signature
-from keras_tfm.tasks.task import (
-    label_entries,
-    refuse_columns,
-)
+from keras_tfm.tasks.records import rounded_line
+from keras_tfm.tasks.signatures import Signature
+from keras_tfm.tasks.task import label_entries
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import ImagesInBatch, LeastArea, PartlyTrained
 
@@ -141,6 +137,7 @@ class Detector(CanvasTask):
     optimizer_options = {"global_clipnorm": 0.1}  # Carion et al. 2020, appendix A.4
     model_options = DetectorOptions
     annotations = staticmethod(found_in)
+    from_files = staticmethod(read_objects)
     config_class = DetectorConfig
     config: DetectorConfig
 
@@ -167,18 +164,6 @@ class Detector(CanvasTask):
             config["num_classes"] = len(names)
         make: Any = family
         return cls(make(family.config_class.from_json(config)), names, **fields)
-
-    @classmethod
-    def read_files(
-        cls,
-        paths: Sequence[Path],
-        columns: ColumnNames = None,
-        image_shape: tuple[int, int, int] = (800, 800, 3),
-        **fields: Any,
-    ) -> Objects:
-        """Images of that shape, or of the side `image_size`, and their objects."""
-        refuse_columns(columns, f"{cls.name!r} reads no tables: {cls.files}")
-        return read_objects(paths, *shape_and_preprocessing(image_shape, Canvas(), **fields))
 
     @classmethod
     def describe(cls, examples: Objects) -> str:
@@ -254,22 +239,13 @@ class Detector(CanvasTask):
     def check_examples(self, examples: Any, /) -> Objects:
         """Images with their sizes, boxes as parts of their sides, and names that the task knows."""
         if not isinstance(examples, Objects):
-            images, boxes, labels = as_columns(examples, "images", "boxes", "labels")
-            images = self.check_images(images)
-            if not len(images) == len(boxes) == len(labels):
-                counts = f"{len(images)}, {len(boxes)} and {len(labels)}"
-                raise ValueError(f"examples: expected images, boxes and labels of one length, got {counts}")
-            check_column(boxes, "boxes", not_list)
-            check_column(labels, "labels", not_texts)
-            sizes = sizes_of(images)
+            images, sizes, boxes, labels = self.columns_in(examples, boxes=not_list, labels=not_texts)
             places = [f"image {row}" for row in range(len(images))]
             given = [[*map(list, found)] for found in boxes]
             found = checked_boxes(list(zip(places, given, labels, strict=True)), sizes)
             examples = Objects(images, sizes, *found)
         refuse_empty(examples.images, "images")
-        unknown = sorted({name for names in examples.labels for name in names} - set(self.class_names))
-        if unknown:
-            raise ValueError(f"`labels` must be among {self.class_names}; {unknown[0]!r} is not.")
+        refuse_unknown(names_of(examples), self.class_names, "labels")
         most = self.model.backbone.config.num_queries
         refuse_many("boxes", map(len, examples.labels), most)
         return examples

@@ -2,8 +2,8 @@
 
 import os
 import pathlib
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import tensorflow as tf
@@ -20,6 +20,43 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#9
 Pictures = Path | Sequence[Path]  # a folder, or the file of each picture
 
 
+class Drawing(NamedTuple):
+    """A picture, what draws on it, how many times as large as its image it is, and the width of a line."""
+
+    picture: Any
+    pen: Any
+    scale: int
+    line: int
+
+    @classmethod
+    def on(cls, pixels: np.ndarray, least_side: int = LEAST_SIDE) -> Self:
+        """8-bit RGB (H, W, 3), several times as large where a side is shorter than `least_side`; ImportError
+        where Pillow is missing.
+        """
+        PIL = pillow()
+        picture = PIL.Image.fromarray(np.ascontiguousarray(pixels))
+        scale = -(-least_side // min(picture.size))
+        picture = picture.resize([scale * side for side in picture.size], PIL.Image.Resampling.NEAREST)
+        line = max(1, round(2 * min(picture.size) / least_side))
+        return cls(picture, PIL.ImageDraw.Draw(picture), scale, line)
+
+    def box(self, box: Iterable[float], text: str, colour: str) -> None:
+        """A box, (left, top, right, bottom) in pixels of the image, with a text beside it."""
+        left, top, right, bottom = corners = tuple(self.scale * float(side) for side in box)
+        inside = left, top, max(left, right - 1), max(top, bottom - 1)
+        self.pen.rectangle(inside, outline=colour, width=self.line)
+        self.text(text, beside(self.size_of(text), corners, self.picture.size), colour)
+
+    def text(self, text: str, place: tuple[float, float], colour: str) -> None:
+        """A text on a ground of this colour."""
+        self.pen.rectangle(self.pen.textbbox(place, text), fill=colour)
+        self.pen.text(place, text, fill="white")
+
+    def size_of(self, text: str) -> tuple[float, float]:
+        """The (width, height) of a text."""
+        return self.pen.textbbox((0, 0), text)[2:]
+
+
 def draw_objects(
     images: Sequence[Any], found: Sequence[dict[str, Any]], class_names: list[str], folder: Pictures
 ) -> None:
@@ -27,20 +64,15 @@ def draw_objects(
     name, others by their number; small ones several times as large, so that names can be read. ImportError
     where Pillow is missing.
     """
-    for (picture, pen, scale, line), answer in zip(_drawn(images, folder), found, strict=True):
+    for drawing, answer in zip(drawings(images, folder), found, strict=True):
         for box, label, score in zip(answer["boxes"], answer["labels"], answer["scores"], strict=True):
             colour = COLOURS[class_names.index(label) % len(COLOURS)]
-            left, top, right, bottom = (scale * float(side) for side in box)
-            pen.rectangle((left, top, max(left, right - 1), max(top, bottom - 1)), outline=colour, width=line)
-            text = f"{label} {score:.2f}"
-            place = beside(pen.textbbox((0, 0), text)[2:], (left, top, right, bottom), picture.size)
-            pen.rectangle(pen.textbbox(place, text), fill=colour)
-            pen.text(place, text, fill="white")
+            drawing.box(box, f"{label} {score:.2f}", colour)
 
 
 def draw_lanes(images: Sequence[Any], found: Sequence[dict[str, Any]], folder: Pictures) -> None:
     """As `draw_objects`, of the "lanes" that were `found` in each image at the heights "h_samples"."""
-    for (_, pen, scale, line), answer in zip(_drawn(images, folder), found, strict=True):
+    for (_, pen, scale, line), answer in zip(drawings(images, folder), found, strict=True):
         for number, lane in enumerate(answer["lanes"]):
             points = [
                 (scale * x, scale * y) for x, y in zip(lane, answer["h_samples"], strict=True) if x >= 0
@@ -48,18 +80,20 @@ def draw_lanes(images: Sequence[Any], found: Sequence[dict[str, Any]], folder: P
             pen.line(list(map(tuple, points)), fill=COLOURS[number % len(COLOURS)], width=2 * line)
 
 
-def _drawn(images: Sequence[Any], folder: Pictures) -> Iterator[tuple[Any, Any, int, int]]:
-    """(The picture, what draws on it, how many times as large as the image it is, the width of a line) for
-    each of the images; a picture is written when the next one is asked for.
-    """
-    PIL = pillow()
+def drawings(images: Sequence[Any], folder: Pictures, least_side: int = LEAST_SIDE) -> Iterator[Drawing]:
+    """A `Drawing` on each of the images; it is written when the next one is asked for."""
+    pillow()  # where it is missing, no folder is made
     for image, path in zip(images, new_pictures(images, folder), strict=True):
-        picture = PIL.Image.fromarray(pixels_of(image))
-        scale = -(-LEAST_SIDE // min(picture.size))
-        picture = picture.resize([scale * side for side in picture.size], PIL.Image.Resampling.NEAREST)
-        yield picture, PIL.ImageDraw.Draw(picture), scale, max(1, round(min(picture.size) / 120))
+        drawing = Drawing.on(pixels_of(image), least_side)
+        yield drawing
         with new_file(path) as work:
-            picture.save(work, "PNG")
+            drawing.picture.save(work, "PNG")
+
+
+def write_png(pixels: tf.Tensor, file: Path) -> None:
+    """Write pixels, 8-bit (H, W, C), to a new PNG."""
+    with new_file(file) as work:
+        work.write_bytes(tf.io.encode_png(pixels).numpy())
 
 
 def beside(

@@ -4,9 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from keras_tfm.tasks.images.drawing import COLOURS, Pictures, beside, new_pictures, pillow, pixels_of
+from keras_tfm.tasks.images.drawing import COLOURS, Pictures, drawings
 from keras_tfm.tasks.images.relation_recall import OVERLAP, overlap
-from keras_tfm.training.folder import new_file
 
 LEAST_SIDE = 480  # pixels of a picture's shorter side, in which several predicates have room
 
@@ -17,34 +16,19 @@ def draw_graphs(
     """Write each of the images, with the triplets `found` in it, to a PNG in the `folder`, as `draw_objects`
     names them. Subjects and objects of one name that overlap by half are drawn once.
     """
-    PIL = pillow()
-    paths = new_pictures(images, folder)
-    for image, answer, path in zip(images, found, paths, strict=True):
-        picture = PIL.Image.fromarray(pixels_of(image))
-        scale = -(-LEAST_SIDE // min(picture.size))
-        picture = picture.resize([scale * side for side in picture.size], PIL.Image.Resampling.NEAREST)
-        pen = PIL.ImageDraw.Draw(picture)
-        line = max(1, round(min(picture.size) / 240))
+    for drawing, answer in zip(drawings(images, folder, LEAST_SIDE), found, strict=True):
         nodes, edges = graph_of(answer)
         for name, box in nodes:
-            corners = tuple(scale * float(side) for side in box)
-            colour = COLOURS[class_names.index(name) % len(COLOURS)]
-            pen.rectangle(corners, outline=colour, width=line)
-            place = beside(pen.textbbox((0, 0), name)[2:], corners, picture.size)
-            pen.rectangle(pen.textbbox(place, name), fill=colour)
-            pen.text(place, name, fill="white")
+            drawing.box(box, name, COLOURS[class_names.index(name) % len(COLOURS)])
         for first, predicate, second in edges:
             ends = [
-                [scale * (box[i] + box[i + 2]) / 2 for i in (0, 1)]
+                [drawing.scale * (box[i] + box[i + 2]) / 2 for i in (0, 1)]
                 for _, box in (nodes[first], nodes[second])
             ]
-            _arrow(pen, ends[0], ends[1], line)
-            size = pen.textbbox((0, 0), predicate)[2:]
-            middle = [(a + b - side) / 2 for a, b, side in zip(*ends, size, strict=True)]
-            pen.rectangle(pen.textbbox(middle, predicate), fill="black")
-            pen.text(middle, predicate, fill="white")
-        with new_file(path) as work:
-            picture.save(work, "PNG")
+            _arrow(drawing.pen, ends[0], ends[1], drawing.line)
+            size = drawing.size_of(predicate)
+            x, y = ((a + b - side) / 2 for a, b, side in zip(*ends, size, strict=True))
+            drawing.text(predicate, (x, y), "black")
 
 
 def graph_of(answer: dict[str, Any]) -> tuple[list[tuple[str, Any]], list[tuple[int, str, int]]]:

@@ -18,7 +18,15 @@ from keras_tfm.data.sources.identities import Identities, identity_of, read_iden
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.heads.reidentification import Reidentifier
 from keras_tfm.models.families import OnDemand
-from keras_tfm.serving.examples import Refused, as_columns, listed, not_whole, reasons, refuse_empty
+from keras_tfm.serving.examples import (
+    Refused,
+    as_columns,
+    listed,
+    not_whole,
+    reasons,
+    refuse_empty,
+    refuse_unequal,
+)
 from keras_tfm.serving.reading import Read
 from keras_tfm.tasks.classes import AreaOfCrop, ChangedImages
 from keras_tfm.tasks.images.decoded import DecodedImages
@@ -206,10 +214,9 @@ class IdentityMatcher(ImageTask, FineTunedTask):
         images = self.check_images(images)
         refuse_empty(images, "images")
         names, cameras = listed(names, "`identities`"), listed(cameras, "`cameras`")
+        refuse_unequal(images=images, identities=names, cameras=cameras)
         queries = np.zeros(len(images), bool) if queries is None else np.asarray(queries)
-        if not len(images) == len(names) == len(cameras) == len(queries):
-            counts = f"{len(images)}, {len(names)} and {len(cameras)}"
-            raise ValueError(f"examples: expected images, identities and cameras of one length, got {counts}")
+        refuse_unequal(images=images, queries=queries)
         for row, reason in reasons(cameras, self._not_camera).items():
             raise ValueError(f"`cameras`, row {row}: {reason}")
         for row, name in enumerate(names):

@@ -24,7 +24,7 @@ from keras_tfm.models.pictures.patch_discriminator import patch_discriminator
 from keras_tfm.serving.examples import refuse_empty, refuse_single
 from keras_tfm.tasks.baselines import MEAN, Baselines
 from keras_tfm.tasks.images.coder_options import CoderOptions, CoderTraining, ImageCoderConfig
-from keras_tfm.tasks.images.drawing import Pictures, new_pictures
+from keras_tfm.tasks.images.drawing import Pictures, new_pictures, write_png
 from keras_tfm.tasks.images.image_task import (
     ImageTask,
     shape_and_preprocessing,
@@ -36,7 +36,7 @@ from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Signature
 from keras_tfm.tasks.task import make_backbone
 from keras_tfm.tasks.trainable import TrainableTask
 from keras_tfm.training.adversarial_codec import AdversarialCodec
-from keras_tfm.training.folder import Path, new_file
+from keras_tfm.training.folder import Path
 from keras_tfm.training.optimizers import AdamW
 
 LOG = logging.getLogger(__name__)
@@ -270,8 +270,7 @@ class ImageCoder(ImageTask, TrainableTask):
             for one, picture in zip(codes.numpy(), as_bytes(pictures), strict=True):
                 file = None if files is None else files[len(answers)]
                 if file is not None:
-                    with new_file(file) as work:
-                        work.write_bytes(tf.io.encode_png(picture).numpy())
+                    write_png(picture, file)
                 answers.append({"codes": one, "picture": picture.numpy(), "file": file})
         return answers
 
@@ -280,13 +279,9 @@ class ImageCoder(ImageTask, TrainableTask):
             return os.fspath(answer["file"])
         return " ".join(map(str, answer["codes"].ravel()))
 
-    def records(self, images: Any, /, *rest: Any, **options: Any) -> list[dict[str, Any]]:
-        """ "answer", the picture's file or, without `draw`, its codes line by line; see `Task.records`."""
-        answers = self.predict(images, *rest, **options)
-        return [
-            {"answer": self.as_line(answer) if answer["file"] else answer["codes"].tolist()}
-            for answer in answers
-        ]
+    def as_value(self, answer: dict[str, Any]) -> Any:
+        """The picture's file or, without `draw`, its codes line by line."""
+        return self.as_line(answer) if answer["file"] else answer["codes"].tolist()
 
     def signature(self) -> Signature:
         raise self.no_other_format()

@@ -29,7 +29,7 @@ from keras_tfm.log import Bar
 from keras_tfm.serving.examples import as_columns, refuse_empty, refuse_single
 from keras_tfm.tasks.baselines import MEAN, Baselines
 from keras_tfm.tasks.images.conditions import classes_of, condition_of, reason_against
-from keras_tfm.tasks.images.drawing import Pictures, new_pictures
+from keras_tfm.tasks.images.drawing import Pictures, new_pictures, write_png
 from keras_tfm.tasks.images.features import compared, features_of
 from keras_tfm.tasks.images.generator_options import (
     WRITERS,
@@ -49,7 +49,7 @@ from keras_tfm.tasks.learning import columns_of, with_side
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import load_any, make_backbone
 from keras_tfm.tasks.trainable import TrainableTask
-from keras_tfm.training.folder import Path, new_file
+from keras_tfm.training.folder import Path
 
 LOG = logging.getLogger(__name__)
 WRITTEN = {family.__name__ for family in WRITERS.values()}
@@ -353,8 +353,7 @@ class ImageGenerator(TrainableTask):
                 row = len(answers)
                 file = None if files is None else files[row]
                 if file is not None:
-                    with new_file(file) as work:
-                        work.write_bytes(tf.io.encode_png(picture).numpy())
+                    write_png(picture, file)
                 answers.append({"seed": (seed + row) % 2**31, "picture": picture, "file": file})
         return answers
 
@@ -415,10 +414,9 @@ class ImageGenerator(TrainableTask):
     def as_line(self, answer: dict[str, Any]) -> str:
         return str(answer["seed"] if answer["file"] is None else os.fspath(answer["file"]))
 
-    def records(self, lines: Any, /, *rest: Any, **options: Any) -> list[dict[str, Any]]:
-        """ "answer", the picture's seed and, with `draw`, its file; see `Task.records`."""
-        answers = self.predict(lines, *rest, **options)
-        return [{"answer": self.as_line(answer)} for answer in answers]
+    def as_value(self, answer: dict[str, Any]) -> str:
+        """The picture's seed or, with `draw`, its file."""
+        return self.as_line(answer)
 
     def export_endpoints(self, steps: int | None = None, guidance: float | None = None) -> Endpoints:
         """The bytes of PNG files by the seed of each picture and its class or text, where the model has

@@ -32,7 +32,7 @@ from keras_tfm.serving.examples import check_column, listed, not_image, reasons,
 from keras_tfm.serving.image_headers import MAX_PIXELS, read_bytes
 from keras_tfm.tasks.baselines import Baselines
 from keras_tfm.tasks.images.decoded import is_file
-from keras_tfm.tasks.images.drawing import Pictures, new_pictures
+from keras_tfm.tasks.images.drawing import Pictures, new_pictures, write_png
 from keras_tfm.tasks.images.likeness import WINDOW, likeness
 from keras_tfm.tasks.images.restorer_options import (
     CROP,
@@ -44,7 +44,7 @@ from keras_tfm.tasks.images.tiles import in_tiles
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import load_any
 from keras_tfm.tasks.trainable import TrainableTask
-from keras_tfm.training.folder import Path, new_file
+from keras_tfm.training.folder import Path
 from keras_tfm.training.model import Model
 
 LOG = logging.getLogger(__name__)
@@ -284,8 +284,7 @@ class ImageRestorer(TrainableTask):
                 data = read_bytes(encoded(image))
                 picture = self._function("mend", name)(tf.constant(data))
                 if file is not None:
-                    with new_file(file) as work:
-                        work.write_bytes(tf.io.encode_png(picture).numpy())
+                    write_png(picture, file)
                 answers.append({"picture": picture.numpy(), "file": file})
                 bar.update()
         return answers
@@ -342,10 +341,9 @@ class ImageRestorer(TrainableTask):
         height, width = answer["picture"].shape[:2]
         return f"{width} x {height}"
 
-    def records(self, images: Any, /, *rest: Any, **options: Any) -> list[dict[str, Any]]:
-        """ "answer", the picture's file or, without `draw`, its size; see `Task.records`."""
-        answers = self.predict(images, *rest, **options)
-        return [{"answer": self.as_line(answer)} for answer in answers]
+    def as_value(self, answer: dict[str, Any]) -> str:
+        """The picture's file or, without `draw`, its size."""
+        return self.as_line(answer)
 
     def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
         return read_sources(path, columns)

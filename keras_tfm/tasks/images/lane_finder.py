@@ -1,7 +1,7 @@
 """Finding lanes in images of roads: a set of curves, by an `LSTR`."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
 import keras
@@ -15,26 +15,22 @@ from keras_tfm.data.sources.lanes import NOT_THERE, Lanes, checked_lanes, pictur
 from keras_tfm.heads.lanes import LaneDetector, lane_points
 from keras_tfm.models import LSTR
 from keras_tfm.models.detection.lstr import LSTRConfig
-from keras_tfm.serving.examples import as_columns, listed
+from keras_tfm.serving.examples import listed, not_list
 from keras_tfm.tasks.baselines import Baselines
 from keras_tfm.tasks.images.canvas_task import (
     CanvasTask,
     canvas_batches,
     refuse_many,
-    rounded_line,
     sized,
-    sizes_of,
     surest,
 )
 from keras_tfm.tasks.images.decoded import listed_images
 from keras_tfm.tasks.images.detector import Score
 from keras_tfm.tasks.images.drawing import Pictures, draw_lanes
-from keras_tfm.tasks.images.image_task import shape_and_preprocessing
 from keras_tfm.tasks.images.lane_measures import lane_measures, mean_accuracy
 from keras_tfm.tasks.learning import ModelOptions, with_side
-from keras_tfm.tasks.signatures import ColumnNames, Signature
-from keras_tfm.tasks.task import refuse_columns
-from keras_tfm.training.folder import Path
+from keras_tfm.tasks.records import rounded_line
+from keras_tfm.tasks.signatures import Signature
 from keras_tfm.training.options import ImagesInBatch, LeastArea, PartlyTrained
 
 MEAN_LANES = "the mean lanes"
@@ -109,6 +105,8 @@ class LaneFinder(CanvasTask):
     optimizer_options = {"global_clipnorm": 0.1}  # of a pole near a point the gradient is large
     model_options = LaneOptions
     annotations = staticmethod(pictures_in)
+    from_files = staticmethod(read_lanes)
+    usual_shape = (360, 640, 3)
     config_class = LaneFinderConfig
     config: LaneFinderConfig
 
@@ -129,18 +127,6 @@ class LaneFinder(CanvasTask):
         return cls(LSTR(LSTRConfig.from_json(config)), **fields)
 
     @classmethod
-    def read_files(
-        cls,
-        paths: Sequence[Path],
-        columns: ColumnNames = None,
-        image_shape: tuple[int, int, int] = (360, 640, 3),
-        **fields: Any,
-    ) -> Lanes:
-        """Images of that shape, or of the side `image_size`, and their lanes."""
-        refuse_columns(columns, f"{cls.name!r} reads no tables: {cls.files}")
-        return read_lanes(paths, *shape_and_preprocessing(image_shape, Canvas(), **fields))
-
-    @classmethod
     def describe(cls, examples: Lanes) -> str:
         return f"{len(examples.images):,} images with {sum(map(len, examples.lanes)):,} lanes"
 
@@ -151,12 +137,8 @@ class LaneFinder(CanvasTask):
     def check_examples(self, examples: Any, /) -> Lanes:
         """Images with their sizes, heights and lanes as parts of their sides."""
         if not isinstance(examples, Lanes):
-            images, heights, lanes = as_columns(examples, "images", "heights", "lanes")
-            images = self.check_images(images)
-            if not len(images) == len(heights) == len(lanes):
-                counts = f"{len(images)}, {len(heights)} and {len(lanes)}"
-                raise ValueError(f"examples: expected images, heights and lanes of one length, got {counts}")
-            sizes, places = sizes_of(images), [f"image {row}" for row in range(len(images))]
+            images, sizes, heights, lanes = self.columns_in(examples, heights=not_list, lanes=not_list)
+            places = [f"image {row}" for row in range(len(images))]
             examples = Lanes(images, sizes, *checked_lanes(places, heights, lanes, sizes))
         if not any(map(len, examples.lanes)):
             raise ValueError(f"examples: expected lanes, there are none in {len(examples.images)} images")

@@ -10,7 +10,6 @@ import tensorflow as tf
 from keras_tfm.configs import Option, Size
 from keras_tfm.data.batches.canvas import CanvasBatches
 from keras_tfm.data.batches.targets import relation_targets
-from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.relations import (
     KINDS,
     RelatedObjects,
@@ -22,26 +21,22 @@ from keras_tfm.heads.relation_detector import PLACES, RelationDetector
 from keras_tfm.layers.boxes import corners_of
 from keras_tfm.models import RelTR
 from keras_tfm.models.detection.base import SetDetectorConfig
-from keras_tfm.serving.examples import as_columns, check_column, listed, not_list, not_texts, refuse_empty
+from keras_tfm.serving.examples import listed, not_list, not_texts, refuse_empty, refuse_unknown
 from keras_tfm.tasks.images.canvas_task import (
     CanvasTask,
     canvas_batches,
     refuse_many,
-    rounded_line,
     sized,
-    sizes_of,
     surest,
 )
 from keras_tfm.tasks.images.decoded import listed_images
 from keras_tfm.tasks.images.detector import DetectorConfig, copy_heads
 from keras_tfm.tasks.images.drawing import Pictures
 from keras_tfm.tasks.images.graph_drawing import draw_graphs
-from keras_tfm.tasks.images.image_task import shape_and_preprocessing
 from keras_tfm.tasks.images.relation_recall import relation_recall
 from keras_tfm.tasks.learning import ModelOptions, with_side
-from keras_tfm.tasks.signatures import ColumnNames, Signature
-from keras_tfm.tasks.task import refuse_columns
-from keras_tfm.training.folder import Path
+from keras_tfm.tasks.records import rounded_line
+from keras_tfm.tasks.signatures import Signature
 from keras_tfm.training.options import ImagesInBatch, LeastArea, PartlyTrained
 
 HEADS = ("class_head", "box_head", *(f"{place}_" for place in PLACES), "predicate_head", "map_head")
@@ -119,6 +114,7 @@ class SceneGraphGenerator(CanvasTask):
     optimizer_options = {"global_clipnorm": 1.0}
     model_options = SceneGraphOptions
     annotations = staticmethod(related_in)
+    from_files = staticmethod(read_relations)
     config_class = SceneGraphConfig
     config: SceneGraphConfig
 
@@ -150,18 +146,6 @@ class SceneGraphGenerator(CanvasTask):
         return cls(make(RelTR.config_class.from_json(config)), *names_of(examples), **fields)
 
     @classmethod
-    def read_files(
-        cls,
-        paths: Sequence[Path],
-        columns: ColumnNames = None,
-        image_shape: tuple[int, int, int] = (800, 800, 3),
-        **fields: Any,
-    ) -> RelatedObjects:
-        """Images of that shape, or of the side `image_size`, their objects and relations."""
-        refuse_columns(columns, f"{cls.name!r} reads no tables: {cls.files}")
-        return read_relations(paths, *shape_and_preprocessing(image_shape, Canvas(), **fields))
-
-    @classmethod
     def describe(cls, examples: RelatedObjects) -> str:
         objects, relations = (sum(map(len, x)) for x in (examples.boxes, examples.relations))
         return f"{len(examples.images):,} images with {objects:,} objects and {relations:,} relations"
@@ -173,26 +157,17 @@ class SceneGraphGenerator(CanvasTask):
     def check_examples(self, examples: Any, /) -> RelatedObjects:
         """Images with their sizes, boxes as parts of their sides, and names that the task knows."""
         if not isinstance(examples, RelatedObjects):
-            images, *columns = as_columns(examples, "images", "boxes", "labels", "relations")
-            images = self.check_images(images)
-            if {len(images)} != set(map(len, columns)):
-                counts = ", ".join(f"{len(x)}" for x in (images, *columns))
-                raise ValueError(f"examples: expected four columns of one length, got {counts}")
-            for column, name in zip(columns, ("boxes", "labels", "relations"), strict=True):
-                check_column(column, name, not_texts if name == "labels" else not_list)
-            sizes = sizes_of(images)
+            images, sizes, boxes, labels, relations = self.columns_in(
+                examples, boxes=not_list, labels=not_texts, relations=not_list
+            )
             places = [f"image {row}" for row in range(len(images))]
-            columns[0] = [[*map(list, boxes)] for boxes in columns[0]]
-            found = checked_relations(list(zip(places, *columns, strict=True)), sizes)
+            boxes = [[*map(list, each)] for each in boxes]
+            found = checked_relations(list(zip(places, boxes, labels, relations, strict=True)), sizes)
             examples = RelatedObjects(images, sizes, *found)
         refuse_empty(examples.images, "images")
         names, predicates = names_of(examples)
-        for argument, known, given in (
-            ("labels", self.class_names, names),
-            ("relations", self.predicates, predicates),
-        ):
-            if unknown := sorted(set(given) - set(known)):
-                raise ValueError(f"`{argument}` must be among {known}; {unknown[0]!r} is not.")
+        refuse_unknown(names, self.class_names, "labels")
+        refuse_unknown(predicates, self.predicates, "relations")
         config = self.model.backbone.config
         refuse_many("boxes", map(len, examples.labels), config.num_queries)
         refuse_many("relations", map(len, examples.relations), config.num_triplets)

@@ -281,15 +281,9 @@ class PoseEstimator(AskedTask, TrainableTask):
             draw_poses(joints, self.config.edges, points, num_points, self.config.vertical, draw)
         return joints
 
-    def records(
-        self, points: Any, /, *, batch_size: int = 64, draw: Pictures | None = None
-    ) -> list[dict[str, Any]]:
-        """ "answer": of each joint its place, by its name where joints have names; see `Task.records`."""
-        found = self.predict(points, batch_size=batch_size, draw=draw)
-        return [{"answer": self._named(joints)} for joints in found]
-
-    def _named(self, joints: np.ndarray) -> Any:
-        places = [list(map(rounded, place)) for place in joints.tolist()]
+    def as_value(self, answer: np.ndarray) -> Any:
+        """Of each joint its place, by its name where joints have names."""
+        places = [list(map(rounded, place)) for place in answer.tolist()]
         names = self.config.joint_names
         return dict(zip(names, places, strict=True)) if names else places
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from keras_tfm.data.sources.segments import PANOPTIC, SegmentSets
-from keras_tfm.serving.examples import check_column, not_list
+from keras_tfm.serving.examples import check_column, not_list, refuse_unequal
 from keras_tfm.tasks.segmentation.config import SegmenterConfig
 
 
@@ -16,9 +16,7 @@ def checked_sets(masks: Any, labels: Any, sizes: np.ndarray, config: SegmenterCo
     """
     check_column(masks, "masks", not_list)
     check_column(labels, "labels", not_list)
-    if not len(masks) == len(labels) == len(sizes):
-        counts = f"{len(sizes)}, {len(masks)} and {len(labels)}"
-        raise ValueError(f"examples: expected images, masks and labels of one length, got {counts}")
+    refuse_unequal(images=sizes, masks=masks, labels=labels)
     arrays: list[np.ndarray] = []
     problems: dict[int, str] = {}
     for row, (given, names, size) in enumerate(zip(masks, labels, sizes.tolist(), strict=True)):

@@ -1,7 +1,6 @@
 """Instances and panoptic segments: sets of masks, each of one class."""
 
 import abc
-import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -10,10 +9,11 @@ import tensorflow as tf
 
 from keras_tfm.data.batches.targets import segment_targets
 from keras_tfm.data.sources.segments import INSTANCES, PANOPTIC, WORDS, Segments
-from keras_tfm.serving.examples import shown
+from keras_tfm.serving.examples import refuse_unknown, shown
 from keras_tfm.tasks.images.average_precision import mask_precision
 from keras_tfm.tasks.images.canvas_task import refuse_many, sizes_of
 from keras_tfm.tasks.images.drawing import Pictures
+from keras_tfm.tasks.records import rounded_line
 from keras_tfm.tasks.segmentation.drawing import draw_segments, write_numbers
 from keras_tfm.tasks.segmentation.examples import checked_sets
 from keras_tfm.tasks.segmentation.kind import SegmentationKind
@@ -64,9 +64,8 @@ class SegmentSetKind(SegmentationKind):
         sets = examples.segments
         if sets.kind != self.kind:
             raise ValueError(f"examples: expected {WORDS[self.kind]}, got {WORDS[sets.kind]}")
-        unknown = sorted({name for each in sets.segments for name, _ in each} - set(config.class_names))
-        if unknown:
-            raise ValueError(f"`labels` must be among {list(config.class_names)}; {unknown[0]!r} is not.")
+        names = (name for each in sets.segments for name, _ in each)
+        refuse_unknown(names, config.class_names, "labels")
         most = self.model.backbone.config.num_queries
         refuse_many("masks", sets.counts, most)
         return examples
@@ -112,14 +111,9 @@ class SegmentSetKind(SegmentationKind):
         """The number of each pixel's segment (H, W), from 1, 0 for none."""
 
     def as_line(self, answer: dict[str, Any]) -> str:
-        rounded = {
-            "size": list(self.numbers_of(answer).shape),
-            "labels": answer["labels"],
-            "scores": np.round(answer["scores"].astype("float64"), 4).tolist(),
-            "areas": answer["areas"].tolist(),
-            "boxes": answer["boxes"].astype(int).tolist(),
-        }
-        return json.dumps(rounded, ensure_ascii=False)
+        size, boxes = self.numbers_of(answer).shape, answer["boxes"].astype(int)
+        parts = {name: answer[name] for name in ("labels", "scores", "areas")}
+        return rounded_line({"size": size, **parts, "boxes": boxes}, {"scores": 4})
 
 
 class Instances(SegmentSetKind):

@@ -23,7 +23,7 @@ from keras_tfm.data.sources.tracked_videos import (
 )
 from keras_tfm.data.sources.videos import VideoFiles
 from keras_tfm.heads.track_detector import TrackDetector
-from keras_tfm.serving.examples import Refused, as_columns, check_column, not_list, not_video, refuse_empty
+from keras_tfm.serving.examples import Refused, checked_columns, not_list, not_video, refuse_empty
 from keras_tfm.tasks.images.drawing import Pictures, new_pictures
 from keras_tfm.tasks.images.image_task import (
     check_channels,
@@ -32,6 +32,7 @@ from keras_tfm.tasks.images.image_task import (
     with_image_size,
 )
 from keras_tfm.tasks.learning import with_side
+from keras_tfm.tasks.records import rounded_line
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import load_any, refuse_columns
 from keras_tfm.tasks.tracking.drawing import draw_tracks
@@ -143,12 +144,7 @@ class Tracker(FineTunedTask):
         """Videos, and boxes inside their frames, no more than the model finds."""
         shape = 1, *self.image_shape
         if not isinstance(examples, TrackedVideos):
-            videos, boxes = as_columns(examples, "videos", "boxes")
-            check_column(videos, "videos", not_video)
-            check_column(boxes, "boxes", not_list)
-            if len(videos) != len(boxes):
-                counts = f"{len(videos)} and {len(boxes)}"
-                raise ValueError(f"examples: expected videos and boxes of one length, got {counts}")
+            videos, boxes = checked_columns(examples, videos=not_video, boxes=not_list)
             refuse_empty(videos, "videos")
             files = VideoFiles([frames_in(video) for video in videos], shape, self.preprocessing)
             examples = TrackedVideos(files, checked_tracks(files, boxes))
@@ -226,19 +222,10 @@ class Tracker(FineTunedTask):
             raise FieldError("{threshold} is of a family for many objects; this one follows one.")
 
     def as_line(self, answer: dict[str, np.ndarray]) -> str:
-        rounded = {
-            "frames": answer["frames"].tolist(),
-            "ids": answer["ids"].tolist(),
-            "boxes": np.round(answer["boxes"].astype("float64"), 2).tolist(),
-            "scores": np.round(answer["scores"].astype("float64"), 4).tolist(),
-        }
-        return json.dumps(rounded)
+        return rounded_line(answer, {"boxes": 2, "scores": 4})
 
-    def records(self, videos: Any, /, *rest: Any, **options: Any) -> list[dict[str, Any]]:
-        """ "answer", as `as_line` writes it; see `Task.records`."""
-        return [
-            {"answer": json.loads(self.as_line(answer))} for answer in self.predict(videos, *rest, **options)
-        ]
+    def as_value(self, answer: dict[str, np.ndarray]) -> Any:
+        return json.loads(self.as_line(answer))
 
     def refusal(self, example: Any) -> str | None:
         try:

@@ -95,18 +95,8 @@ class FramePredictor(FrameTask):
         """The bytes of PNG files of the next frames, by the bytes of the last frames' image files."""
 
         def answer(frame_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
-            height, width, channels = self.frame_shape
+            videos = tf.cast(self.decoded_frames(frame_bytes), tf.float32) / 255
+            return self.as_pngs(self.answered({"videos": videos}), self.more)
 
-            def one(data: tf.Tensor) -> tf.Tensor:
-                return self.preprocessing.decoded(data, height, width, channels)
-
-            spec = tf.TensorSpec(self.frame_shape, tf.uint8)
-            frames = tf.map_fn(one, tf.reshape(frame_bytes, [-1]), fn_output_signature=spec)
-            videos = tf.reshape(tf.cast(frames, tf.float32) / 255, (-1, self.num_frames, *self.frame_shape))
-            made = tf.reshape(as_bytes(self.answered({"videos": videos})), (-1, *self.frame_shape))
-            files = tf.map_fn(tf.io.encode_png, made, fn_output_signature=tf.string)
-            return {"png": tf.reshape(files, (-1, self.more))}
-
-        return {
-            "serving_default": (answer, [tf.TensorSpec([None, self.num_frames], tf.string, "frame_bytes")])
-        }
+        files = tf.TensorSpec([None, self.num_frames], tf.string, "frame_bytes")
+        return {"serving_default": (answer, [files])}

@@ -249,10 +249,15 @@ class FrameTask(VideoTask, TrainableTask):
         length, height, width = answer["video"].shape[:3]
         return f"{length} frames of {width} x {height}"
 
-    def records(self, videos: Any, /, *rest: Any, **options: Any) -> list[dict[str, Any]]:
-        """ "answer", the GIF's file or, without `draw`, the size; see `Task.records`."""
-        answers = self.predict(videos, *rest, **options)
-        return [{"answer": self.as_line(answer)} for answer in answers]
+    def as_value(self, answer: dict[str, Any]) -> str:
+        """The GIF's file or, without `draw`, the size."""
+        return self.as_line(answer)
+
+    def as_pngs(self, videos: tf.Tensor, length: int) -> dict[str, tf.Tensor]:
+        """{"png": the bytes of PNG files (B, length)} of frames (B, length, H, W, C), from 0 to 1."""
+        frames = tf.reshape(as_bytes(videos), (-1, *self.frame_shape))
+        files = tf.map_fn(tf.io.encode_png, frames, fn_output_signature=tf.string)
+        return {"png": tf.reshape(files, (-1, length))}
 
     def signature(self) -> Signature:
         raise self.no_other_format()

@@ -27,14 +27,14 @@ from keras_tfm.data.sources.holed_videos import (
 from keras_tfm.data.sources.tracked_videos import pixels_of
 from keras_tfm.data.sources.videos import VideoFiles
 from keras_tfm.models import STTN, STTNConfig
-from keras_tfm.serving.examples import Refused, check_column, listed, refuse_rows
+from keras_tfm.serving.examples import Refused, check_column, listed, refuse_rows, refuse_unequal
 from keras_tfm.serving.video_files import Video, clip_of, opened
 from keras_tfm.tasks.images.drawing import Pictures, new_pictures
 from keras_tfm.tasks.learning import with_side
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import refuse_columns
 from keras_tfm.tasks.videos.frame_task import FrameConfig, FrameOptions, FrameTask, FrameTraining, write_gif
-from keras_tfm.tasks.videos.video_task import shape_and_sampling
+from keras_tfm.tasks.videos.video_task import refuse_cuts, shape_and_sampling
 from keras_tfm.training.folder import Path
 
 GREY = 127  # of a hole in a GIF
@@ -54,9 +54,7 @@ class VideoInpainterConfig(FrameConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, usual in (("keep_aspect", False), ("crop_fraction", 1.0)):
-            if getattr(self, name) != usual:
-                raise Refusal(name, f"{usual}: holes are of whole frames, which are stretched", True)
+        refuse_cuts(self, "holes")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,9 +162,7 @@ class VideoInpainter(FrameTask):
             raise ValueError(f"examples: expected videos, or (videos, masks), got {len(videos)} columns")
         checked, masks = super().check_videos(videos[0]), videos[1]
         check_column(masks, "masks", _not_masks)
-        if len(masks) != len(checked):
-            counts = f"{len(checked)} and {len(masks)}"
-            raise ValueError(f"examples: expected videos and masks of one length, got {counts}")
+        refuse_unequal(videos=checked, masks=masks)
         shape = *self.video_shape[:3], self.video_shape[3] + 1
         pairs = list(zip(checked.sources, masks, strict=True))
         return HoledVideos(pairs, shape, self.preprocessing, self.sampling)
@@ -301,33 +297,15 @@ class VideoInpainter(FrameTask):
         """
 
         def answer(frame_bytes: tf.Tensor, mask_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
-            height, width, channels = self.frame_shape
-
-            def frame_of(data: tf.Tensor) -> tf.Tensor:
-                return self.preprocessing.decoded(data, height, width, channels)
-
-            def mask_of(data: tf.Tensor) -> tf.Tensor:
-                pixels = tf.reduce_max(self.preprocessing.decoded(data, height, width, 3), -1, keepdims=True)
-                return tf.cast(pixels >= LEAST, tf.uint8)
-
-            decoded = []
-            for data, decode, last in ((frame_bytes, frame_of, channels), (mask_bytes, mask_of, 1)):
-                spec = tf.TensorSpec((height, width, last), tf.uint8)
-                frames = tf.map_fn(decode, tf.reshape(data, [-1]), fn_output_signature=spec)
-                decoded.append(tf.reshape(frames, (-1, self.num_frames, height, width, last)))
-            videos, holes = tf.cast(decoded[0], tf.float32) / 255, tf.cast(decoded[1], tf.float32)
-            whole = tf.where(holes > 0, self.answered(self.inputs_of(videos, holes)), videos)
-            made = tf.reshape(as_bytes(whole), (-1, *self.frame_shape))
-            files = tf.map_fn(tf.io.encode_png, made, fn_output_signature=tf.string)
-            return {"png": tf.reshape(files, (-1, self.num_frames))}
+            videos = tf.cast(self.decoded_frames(frame_bytes), tf.float32) / 255
+            masks = tf.reduce_max(self.decoded_frames(mask_bytes, channels=3), -1, keepdims=True)
+            holes = tf.cast(masks >= LEAST, tf.float32)
+            made = self.answered(self.inputs_of(videos, holes))
+            return self.as_pngs(tf.where(holes > 0, made, videos), self.num_frames)
 
         names = "frame_bytes", "mask_bytes"
-        return {
-            "serving_default": (
-                answer,
-                [tf.TensorSpec([None, self.num_frames], tf.string, name) for name in names],
-            )
-        }
+        files = [tf.TensorSpec([None, self.num_frames], tf.string, name) for name in names]
+        return {"serving_default": (answer, files)}
 
 
 def windows(length: int, size: int, step: int) -> Iterator[np.ndarray]:

@@ -1,7 +1,6 @@
 """Segmenting videos: the masks of each object in all frames of a clip (Wang et al. 2021, "VisTR")."""
 
 import dataclasses
-import functools
 import json
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,25 +27,26 @@ from keras_tfm.data.sources.videos import FrameSpacing, VideoFiles
 from keras_tfm.heads.clip_detector import ClipSegmenter
 from keras_tfm.models import VisTR
 from keras_tfm.serving.examples import (
-    as_columns,
-    check_column,
+    checked_columns,
     listed,
     not_list,
     not_video,
     refuse_empty,
     refuse_rows,
+    refuse_unknown,
 )
 from keras_tfm.serving.video_files import Video, clip_of
 from keras_tfm.tasks.images.average_precision import mask_precision
 from keras_tfm.tasks.images.drawing import Pictures, new_pictures
 from keras_tfm.tasks.learning import ModelOptions, with_side
+from keras_tfm.tasks.records import rounded_line
 from keras_tfm.tasks.segmentation.drawing import OPACITY, colour_of
 from keras_tfm.tasks.segmentation.segments import instance_masks
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Signature
 from keras_tfm.tasks.task import describe_backbone, load_any, make_backbone, refuse_columns
 from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.tasks.videos.frame_task import write_gif
-from keras_tfm.tasks.videos.video_task import VideoTask, shape_and_sampling, video_shape_of
+from keras_tfm.tasks.videos.video_task import VideoTask, refuse_cuts, shape_and_sampling, video_shape_of
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import PartlyTrained
 
@@ -71,9 +71,7 @@ class VideoSegmenterConfig(Preprocessing, FrameSpacing):
         super().__post_init__()
         if not 1 <= len(set(self.class_names)) == len(self.class_names) <= MOST_NAMES:
             raise Refusal("class_names", f"1 to {MOST_NAMES} different strings", self.class_names)
-        for name, usual in (("keep_aspect", False), ("crop_fraction", 1.0)):
-            if getattr(self, name) != usual:
-                raise Refusal(name, f"{usual}: masks are of whole frames, which are stretched", True)
+        refuse_cuts(self, "masks")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -202,21 +200,15 @@ class VideoSegmenter(VideoTask, FineTunedTask):
         if isinstance(examples, VideoSegments):
             examples = examples._replace(videos=self.check_videos(examples.videos))
         else:
-            videos, masks, labels = as_columns(examples, "videos", "masks", "labels")
-            check_column(videos, "videos", not_video)
-            check_column(masks, "masks", not_list)
-            check_column(labels, "labels", not_list)
-            if not len(videos) == len(masks) == len(labels):
-                counts = f"{len(videos)}, {len(masks)} and {len(labels)}"
-                raise ValueError(f"examples: expected videos, masks and labels of one length, got {counts}")
+            kinds = {"videos": not_video, "masks": not_list, "labels": not_list}
+            videos, masks, labels = checked_columns(examples, **kinds)
             videos = self.check_videos(videos)
             given = zip(videos.videos, masks, labels, strict=True)
             checked = [_checked(row, *each) for row, each in enumerate(given)]
             examples = VideoSegments.of(videos, checked, labels, self.class_names)
         refuse_empty(examples.videos, "videos")
-        unknown = sorted({x for each in examples.segments.segments for x, _ in each} - {*self.class_names})
-        if unknown:
-            raise ValueError(f"`labels` must be among {self.class_names}; {unknown[0]!r} is not.")
+        names = (name for each in examples.segments.segments for name, _ in each)
+        refuse_unknown(names, self.class_names, "labels")
         for row, count in enumerate(examples.segments.counts):
             if count > self.most:
                 expected = f"expected at most {self.most} objects, the model's, got {count:,}"
@@ -305,20 +297,12 @@ class VideoSegmenter(VideoTask, FineTunedTask):
         return mask_precision(SegmentSets.of(truth, labels, self.class_names), found)
 
     def as_line(self, answer: dict[str, Any]) -> str:
-        areas = answer["masks"].sum(axis=(2, 3))
-        rounded = {
-            "frames": answer["frames"].tolist(),
-            "labels": answer["labels"],
-            "scores": np.round(answer["scores"].astype("float64"), 4).tolist(),
-            "areas": areas.tolist(),
-        }
-        return json.dumps(rounded, ensure_ascii=False)
+        parts = {name: answer[name] for name in ("frames", "labels", "scores")}
+        return rounded_line(parts | {"areas": answer["masks"].sum(axis=(2, 3))}, {"scores": 4})
 
-    def records(self, videos: Any, /, *rest: Any, **options: Any) -> list[dict[str, Any]]:
-        """ "answer", as `as_line` writes it: without masks; see `Task.records`."""
-        return [
-            {"answer": json.loads(self.as_line(answer))} for answer in self.predict(videos, *rest, **options)
-        ]
+    def as_value(self, answer: dict[str, Any]) -> Any:
+        """What `as_line` writes: no masks."""
+        return json.loads(self.as_line(answer))
 
     def signature(self) -> Signature:
         raise self.no_other_format()
@@ -327,18 +311,13 @@ class VideoSegmenter(VideoTask, FineTunedTask):
         """`scores` (B, n, C) of classes and `masks` (B, n, F, rows, columns), logits, of the n objects of
         clips: the bytes of their frames' image files, `frame_bytes` (B, F), or decoded ones, `videos`.
         """
-        length, *frame_shape = self.video_shape
-        decode = functools.partial(self.preprocessing.decoded, **dict(zip(SIDES, frame_shape, strict=True)))
 
         def of_files(frame_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
-            spec = tf.TensorSpec(frame_shape, tf.uint8)
-            frames = tf.map_fn(decode, tf.reshape(frame_bytes, [-1]), fn_output_signature=spec)
-            return self.answered(tf.reshape(frames, (-1, *self.video_shape)))
+            return self.answered(self.decoded_frames(frame_bytes))
 
-        return {
-            "serving_default": (of_files, [tf.TensorSpec([None, length], tf.string, "frame_bytes")]),
-            "videos": (self.answered, [tf.TensorSpec([None, *self.video_shape], tf.float32, "videos")]),
-        }
+        files = tf.TensorSpec([None, self.video_shape[0]], tf.string, "frame_bytes")
+        videos = tf.TensorSpec([None, *self.video_shape], tf.float32, "videos")
+        return {"serving_default": (of_files, [files]), "videos": (self.answered, [videos])}
 
     def describe_model(self) -> dict[str, Any]:
         return describe_backbone(self.model.backbone) | {"head": {"num_maps": self.model.num_maps}}
@@ -348,9 +327,6 @@ class VideoSegmenter(VideoTask, FineTunedTask):
         maps = model.get("head", {}).get("num_maps", NUM_MAPS)
         head = ClipSegmenter(make_backbone(model), len(config.class_names), maps)
         return cls(head, **dataclasses.asdict(config))
-
-
-SIDES = ("height", "width", "channels")
 
 
 def _checked(row: int, video: Video, masks: Any, labels: Sequence[str]) -> np.ndarray:

@@ -76,6 +76,19 @@ class VideoTask(MediaTask):
         frames = self.config.prepared(frames, height, width)
         return tf.reshape(frames, (-1, length, height, width, channels))
 
+    def decoded_frames(self, files: tf.Tensor, channels: int | None = None) -> tf.Tensor:
+        """The bytes of frames' image files (B, F) as raw frames (B, F, H, W, C) of the model's size, 8-bit;
+        their `channels` are by default the model's.
+        """
+        height, width, own = self.video_shape[1:]
+        shape = height, width, channels or own
+        frames = tf.map_fn(
+            lambda data: self.preprocessing.decoded(data, *shape),
+            tf.reshape(files, [-1]),
+            fn_output_signature=tf.TensorSpec(shape, tf.uint8),
+        )
+        return tf.reshape(frames, (-1, files.shape[1], *shape))
+
     def check_videos(self, videos: Any) -> VideoFiles:
         """The videos as clips of the model's shape; ValueError for anything else."""
         if isinstance(videos, VideoFiles):
@@ -171,6 +184,13 @@ def shape_and_sampling(
     shape, preprocessing = shape_and_preprocessing(video_shape[1:], preprocessing, **fields)
     chosen = {name: fields[name] for name in FIELDS if name in fields}
     return (video_shape[0], *shape), preprocessing, dataclasses.replace(sampling or Sampling(), **chosen)
+
+
+def refuse_cuts(config: Preprocessing, what: str) -> None:
+    """Raise Refusal for frames that are cut or padded, where `what`, such as "masks", is of whole frames."""
+    for name, usual in (("keep_aspect", False), ("crop_fraction", 1.0)):
+        if (value := getattr(config, name)) != usual:
+            raise Refusal(name, f"{usual}: {what} are of whole frames, which are stretched", value)
 
 
 def video_shape_of(config: Any) -> tuple[int, int, int, int]:

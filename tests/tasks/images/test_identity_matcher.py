@@ -86,6 +86,8 @@ def test_what_does_not_fit_is_refused(task, people):
         ValueError, match="expected images, identities and cameras of one length, got 2, 1 and 2"
     ):
         task.evaluate((images[:2], names[:1], cameras[:2]))
+    with pytest.raises(ValueError, match="expected images and queries of one length, got 2 and 1"):
+        task.evaluate((images[:2], names[:2], cameras[:2], [True]))
     with pytest.raises(ValueError, match="`identities`, row 0: expected a name or a number, got None"):
         task.evaluate((images[:2], [None, "a"], cameras[:2]))
     with pytest.raises(ValueError, match="`identities` must be among those to learn from; '8' is not"):

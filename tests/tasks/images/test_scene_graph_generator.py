@@ -234,7 +234,10 @@ def test_wrong_examples_in_one_line(task):
             (images, boxes, labels, [[(0, "above", 3)], []]),
             "image 0: relation 1: expected the number of one of 2",
         ),
-        ((images, boxes, labels, relations[:1]), "expected four columns of one length, got 2, 2, 2, 1"),
+        (
+            (images, boxes, labels, relations[:1]),
+            "boxes, labels and relations of one length, got 2, 2, 2 and 1",
+        ),
         (
             (images, boxes, labels, [relations[0] * 5, []]),
             "`relations`: expected at most 4, the model's queries",
