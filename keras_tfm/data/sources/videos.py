@@ -91,7 +91,9 @@ class Sampling(FrameSpacing):
     [2, 4, 6]
     """
 
-    num_views: Annotated[Count, Option("clips of each video that are answered, whose mean is the answer")] = 1
+    num_views: Annotated[
+        Count, Option("clips of a video that predict and evaluate look at; the answer is their mean")
+    ] = 1
 
     def places(self, times: np.ndarray, end: float, num_frames: int, share: float = 0.5) -> np.ndarray:
         """The places (num_frames,) of a clip's frames; see `serving.video_files.places_of`."""

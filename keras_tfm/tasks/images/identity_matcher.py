@@ -69,7 +69,8 @@ class IdentityOptions(ImageOptions):
         str, Option("a published size of the family, or tiny, of transreid for images of 64 x 32 pixels")
     ] = "tiny"
     camera_vectors: Annotated[
-        bool, Option("learn a vector of each camera; the model then needs to know each image's (transreid)")
+        bool,
+        Option("learn a vector for each camera; the model then needs the camera of every image (transreid)"),
     ] = False
 
     def base(self) -> Any:
