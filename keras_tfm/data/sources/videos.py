@@ -277,8 +277,8 @@ def _parts(source: Any) -> tuple:
 def open_videos(
     sources: Sequence[Any], num_frames: int, sampling: Sampling, open: Callable[[Any], Video] = opened
 ) -> tuple[list[Video], dict[int, str]]:
-    """(The videos that `open` makes of the sources, {row: reason} of those that are none): each has a frame
-    that can be decoded.
+    """(The videos that `open` makes of the sources, {row: why this source is no video}). Each video has at
+    least one frame that can be decoded.
     """
     found: dict[int, Video] = {}
     problems: dict[int, str] = {}
