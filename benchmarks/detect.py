@@ -47,11 +47,11 @@ def main():
     for peer in options.peers:
         keras.utils.set_random_seed(0)
         began = time.perf_counter()
-        answers, told = PEERS[peer](train, test, options.minutes)
+        answers, origin = PEERS[peer](train, test, options.minutes)
         measures = average_precision(test, answers)
         record("small detectors", peer, measures["ap50"], "ap50")
         shown = "  ".join(f"{name} {value:5.1f}" for name, value in measures.items())
-        print(f"{peer:10} {shown}  {time.perf_counter() - began:6.0f} s  {told}", flush=True)
+        print(f"{peer:10} {shown}  {time.perf_counter() - began:6.0f} s  {origin}", flush=True)
 
 
 def run_keras_tfm(train, test, minutes):

@@ -3,8 +3,8 @@
     python -m benchmarks.quantize RUN FILE
 
 RUN is what `keras-tfm train generate` wrote, FILE a text. Printed are the weights' bytes, the perplexity and
-the tokens a second of greedy decoding (batch 1, 64 new tokens), each as a ratio to float32. Activations stay
-as they are: each product first makes floats of its weights, so that on a CPU memory is all that is won.
+the tokens a second of greedy decoding (batch 1, 64 new tokens), each as a ratio to float32. Activations are
+not quantised: each product first turns its weights into floats, so a CPU saves memory and no time.
 """
 
 import argparse

@@ -158,7 +158,7 @@ def sgemm_rate(size=2048, times=4):
 
 
 def installed(workers, warmup, case):
-    """Those of the `workers` whose packages are installed, after `warmup` steps; the others are named."""
+    """The `workers` whose packages are installed, after `warmup` steps; the others are printed."""
     present = []
     for worker in workers:
         try:

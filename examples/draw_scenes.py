@@ -10,7 +10,7 @@ Takes 25 minutes. On a core shared with other work these were 480 seconds of pro
 That is a beginning, not a result: the validation loss was still falling. Colours and the axis of the relation
 are learnt first; which thing stands first was still guessed, and shapes were often between two kinds.
 
-Sentences are like "a red disc above a blue square". Of all scenes a tenth is kept for testing; what a picture
+Sentences are like "a red disc above a blue square". A tenth of the scenes is kept for testing; what a picture
 shows is read from its pixels by `keras_tfm.data.sources.scenes`, without a model. The folder has the RUN and,
 as scenes.png, drawings of the sentences that are printed.
 """

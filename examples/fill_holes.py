@@ -36,8 +36,8 @@ def clips(count: int, seed: int) -> np.ndarray:
 
 
 def pooled(task: VideoInpainter, videos: np.ndarray, hides_all: bool = True) -> list[float]:
-    """The PSNR of all filled pixels together, of the task and of its rule; without `hides_all` of those whose
-    place is seen in some frame.
+    """[the task's PSNR, its rule's PSNR] over all filled pixels together; without `hides_all` only over
+    pixels whose place is seen in some frame.
     """
     sums, count = np.zeros(2), 0.0
     batches = task.batches(task.check_examples(videos), task.training, is_validation=True)

@@ -12,7 +12,7 @@ both, and is measured by what lies between. PSNR in decibels and SSIM after four
     denoise30   27.7  0.871      19.4  0.371   the noisy picture
     inpaint     33.0  0.984      32.5  0.982   holes filled smoothly
 
-Of whole pictures with holes 3 % are holes. The folder `mended` has the RUN and, of x2, the enlarged pictures.
+Holes are 3 % of a picture. The folder `mended` has the RUN and the pictures that x2 has enlarged.
 """
 
 import argparse

@@ -72,7 +72,7 @@ def answered(ids, features):
 
 
 def reviews(folder):
-    """(Ids (N, LENGTH), labels (N,)) of the three files; the words are those of the first."""
+    """(Ids (N, LENGTH), labels (N,)) of the three files; the vocabulary comes from the first."""
     ids = keras.layers.TextVectorization(VOCABULARY, output_sequence_length=LENGTH)
     read = [read_labelled_texts(pathlib.Path(folder, name)) for name in FILES]
     ids.adapt(read[0][0])

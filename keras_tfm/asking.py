@@ -149,7 +149,9 @@ class Mending(Asking):
 class Foreseeing(Asking):
     """For tasks that predict frames of videos."""
 
-    frames: Annotated[Count | None, Option("how many frames follow", default="as the model's answers")] = None
+    frames: Annotated[
+        Count | None, Option("how many frames follow", default="as many as the model predicts at once")
+    ] = None
     draw: Draw = None
 
 
@@ -169,7 +171,7 @@ class Filling(Asking):
     draw: Draw = None
     filled: Annotated[
         str | None,
-        Option("folder for a folder of PNG frames for each video", default="none", metavar="FOLDER"),
+        Option("folder that gets a folder of PNG frames for each video", default="none", metavar="FOLDER"),
     ] = None
 
 

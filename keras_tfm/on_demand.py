@@ -16,7 +16,7 @@ PLACES = "__places__"  # in a package's globals: {name: (module, its name there)
 
 
 class Package(types.ModuleType):
-    """A package one of whose names may be that of a module in it: importing the module leaves the name."""
+    """A package in which a name may also be the name of a module: importing the module leaves the name."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not (isinstance(value, types.ModuleType) and name in vars(self)[PLACES]):

@@ -20,7 +20,7 @@ LENGTHS = (8, 16, 24, 48)
 
 
 def draw(count, length, seed):
-    """Letters (B, T), and the one before each; that of the first is itself."""
+    """Letters (B, T), and the letter before each; the first letter stands before itself."""
     letters = np.random.default_rng(seed).integers(0, LETTERS, (count, length))
     return letters, np.concatenate([letters[:, :1], letters[:, :-1]], axis=1)
 

@@ -71,7 +71,7 @@ def measure(epochs=15):
 def main(picture="vit.png"):
     found = measure()
     for name, (_, whole, mixed) in found.items():
-        print(f"{name:<18} {whole:.1%} of the digits, {mixed:.1%} of those with shuffled patches")
+        print(f"{name:<18} {whole:.1%} of the digits, {mixed:.1%} of the digits with shuffled patches")
     draw(digits()[1][:1], {name: shares for name, (_, *shares) in found.items()}, picture)
 
 

@@ -18,9 +18,14 @@ class TableOptions(Config):
 
     header: Annotated[
         bool | None,
-        Option("the first row of a .tsv or .csv file holds names", default="if they are known names"),
+        Option(
+            "the first row of a .tsv or .csv file holds names of columns",
+            default="yes, if they are known names such as text, label",
+        ),
     ] = None
-    quoted: Annotated[bool, Option("cells of a .tsv file may stand in quotes, as in a .csv file")] = False
+    quoted: Annotated[
+        bool, Option("cells of a .tsv file may stand in quotes, as they may in a .csv file")
+    ] = False
 
 
 def add_table_options(group: Any) -> None:

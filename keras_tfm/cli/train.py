@@ -50,7 +50,8 @@ def add_task_options(verb: Any, task_class: Any) -> None:
     add(data, "--data", "Command.data", "FILE", task_class.files, nargs="+")
     add(data, "--valid", "Command.valid", "FILE", validation, nargs="+")
     if counts:
-        text = f"{counts} columns of a table, by names or numbers from 0"
+        are_one = task_class.columns == (1,)
+        text = f"the {counts} column{'s' * (not are_one)} of a table to read, by names or numbers from 0"
         add(data, "--columns", "Command.columns", "A,B", text)
         add_table_options(data)
 

@@ -89,7 +89,11 @@ def add_evaluate(group: Any, add_verb: Any) -> None:
     )
     add_task_folder(evaluate)
     evaluate.add_argument(
-        "--data", nargs="+", required=True, metavar="FILE", help="test data, in a format that its train reads"
+        "--data",
+        nargs="+",
+        required=True,
+        metavar="FILE",
+        help="test data, in a format that `train` of this task reads",
     )
     evaluate.add_argument(
         "--columns",
@@ -138,8 +142,8 @@ def add_others(group: Any, add_verb: Any) -> None:
         "--format",
         default="saved_model",
         metavar="NAME",
-        help="saved_model, or without TensorFlow: litert, onnx, openvino; ctranslate2 for tasks that "
-        "answer texts by texts (default: %(default)s)",
+        help="saved_model, or without TensorFlow: litert (once TFLite), onnx, openvino; ctranslate2 for "
+        "tasks that answer texts by texts (default: %(default)s)",
     )
     export.add_argument(
         "--quantization", metavar="NAME", help="int8: weights in 8 bits, in all formats but saved_model"

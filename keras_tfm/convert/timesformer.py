@@ -57,8 +57,8 @@ def check(config):
     """Raises ValueError for what transformers does not compute, or in another way."""
     if config.attention == "space":
         raise ValueError(
-            "TimesformerModel computes only `attention` 'divided' and 'joint'; it is 'space', where it gives "
-            "the states of each frame, and not those of their mean, which the authors classify."
+            "TimesformerModel computes only `attention` 'divided' and 'joint'; it is 'space', for which it "
+            "returns the states of each frame, where the authors classify the mean over the frames."
         )
     for name in ("image_size", "patch_size"):
         if not isinstance(size := getattr(config, name), int):

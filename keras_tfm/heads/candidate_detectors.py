@@ -109,9 +109,9 @@ class CellSetDetector(CandidateDetector):
 class RegionSetDetector(CandidateDetector):
     """A `backbone` with proposals and their vectors, a `TSPRCNN`, and a head: images in, Q objects out.
 
-    Outputs as those of an `ObjectDetector`; boxes are corrected proposals. Where there is no proposal, and
-    where a surer answer of the same class covers more than 0.7 of a box, the logits say "no object". Train
-    the `learner` with the loss of `loss_of_training`.
+    Its outputs have the form of an `ObjectDetector`'s; boxes are corrected proposals. Where there is no
+    proposal, and where a surer answer of the same class covers more than 0.7 of a box, the logits say "no
+    object". Train the `learner` with the loss of `loss_of_training`.
 
     >>> backbone = keras_tfm.models.TSPRCNN.from_size("tiny", image_size=32)
     >>> model = keras_tfm.heads.RegionSetDetector(backbone, num_classes=3)
@@ -207,8 +207,8 @@ def _beside(*parts):
 
 
 def _apart(logits, boxes, mask):
-    """Which answers (B, Q) of `logits` (B, Q, C + 1) and `boxes` (B, Q, 4) stay, of those of the `mask` (B,
-    Q): no surer one of the same class that stays covers them.
+    """Which answers stay, (B, Q): they are in the `mask` (B, Q), and no surer answer of the same class that
+    stays covers them. `logits` (B, Q, C + 1) say how sure an answer is, `boxes` (B, Q, 4) where it lies.
     """
     p = ops.softmax(ops.cast(logits, "float32"))[..., :-1]
     scores, order = ops.top_k(ops.where(mask, ops.max(p, axis=-1), -1.0), logits.shape[1])

@@ -1,4 +1,4 @@
-"""Learning a set of objects where only some queries may be an object: those whose place fits it.
+"""Learning a set of objects where a query may be an object only if its place fits the object.
 
 The losses of Sun et al. 2021, "Rethinking Transformer-based Set Prediction for Object Detection", section
 4.2, for the chosen queries and, beside them, for all places from which they were chosen. A place is a cell of

@@ -66,8 +66,8 @@ class ClipSetPredictionLoss(AlongFrames, SetPredictionLoss):
     """`SetPredictionLoss` of a clip's objects, of a `ClipDetector`.
 
     Targets are (B, F, M, 5): an object's class, -1 in frames in which it is not, and its box in each frame;
-    predictions (B, L, F n, C + 1 + 4), frame by frame. The first argument is the number of frames, the others
-    are those of `SetPredictionLoss`.
+    predictions (B, L, F n, C + 1 + 4), frame by frame. The first argument is the number of frames, all others
+    are arguments of `SetPredictionLoss`.
 
     >>> loss = keras_tfm.heads.ClipSetPredictionLoss(num_frames=2)
     >>> box = [0.5, 0.5, 0.2, 0.2]
@@ -89,7 +89,7 @@ class ClipMaskLoss(AlongFrames, PanopticSetLoss):
 
     Targets are (B, F, M, H, W), the masks of each object in each frame, without a pixel where it is not;
     predictions (B, F n, L (C + 5) + rows columns), frame by frame. The first argument is the number of
-    frames, the others are those of `PanopticSetLoss`.
+    frames, all others are arguments of `PanopticSetLoss`.
 
     >>> loss = keras_tfm.heads.ClipMaskLoss(num_frames=1, grid=(1, 2), num_classes=1)
     >>> query = [9.0, -9.0, 0.25, 0.5, 0.5, 1.0, 9.0, -9.0]  # classes, the box, the mask

@@ -73,8 +73,8 @@ class CodedSegmenter(SetPredictor):
         return model
 
     def fit_codes(self, targets: Iterable[Tensor]) -> None:
-        """Make the code of masks from sets of masks, as the loss takes them, unless there is one. Of many
-        masks the first `MOST_FITTED` are used. ValueError where there are none.
+        """Fit the code of masks, unless it is fitted, to the first `MOST_FITTED` masks of `targets`, sets of
+        masks as the loss takes them. ValueError where there are none.
         """
         if self.codec.is_fitted:
             return

@@ -19,10 +19,10 @@ LEAST_SHARE = 0.5  # of a box that lies in an ignored region
 class CrowdSetPredictionLoss(FocalSetPredictionLoss):
     """A `FocalSetPredictionLoss` for objects that hide each other.
 
-    Targets may be (B, M, 9): behind the whole box of each object that of its visible part, which all blocks
-    but the last `num_whole` match and learn; without it they too learn the whole one. A target of the class
-    -2 is a region to ignore, in which there are objects that nobody has marked: a query without an object is
-    not taught that nothing is there if half of its box or more lies in one.
+    Targets (B, M, 5) hold the whole box of each object, targets (B, M, 9) the box of its visible part behind
+    it: then all blocks but the last `num_whole` match and learn the visible box. A target of the class -2 is
+    a region to ignore, with objects that nobody has marked: a query without an object does not learn "no
+    object" if at least half of its box lies in such a region.
 
     >>> loss = keras_tfm.heads.CrowdSetPredictionLoss(num_whole=1)
     >>> whole, visible = [0.5, 0.5, 0.4, 0.4], [0.5, 0.4, 0.4, 0.2]

@@ -37,10 +37,11 @@ def best_pairs(
 ) -> tuple[Tensor, Tensor]:
     """(The best pairs of objects (B, `count`, 2), rows of subject and object; their relatedness).
 
-    Of the `count` pairs with the highest `relatedness` (B, N, N), such as a `layers.RelationProposal` gives,
-    one is dropped whose `pair_overlaps` with a better one that stays exceeds `most_overlap`. `boxes`
-    (B, N, 4) are (x, y, width, height) around centres. Where pairs are dropped, 0 related or fewer than
-    `count`, the last rows are -1, and their relatedness is 0. Gradients pass through the relatedness alone.
+    The candidates are the `count` pairs with the highest `relatedness` (B, N, N), which a
+    `layers.RelationProposal` gives. A pair is dropped if its relatedness is 0, or if its `pair_overlaps` with
+    a better pair that stays exceeds `most_overlap`. `boxes` (B, N, 4) are (x, y, width, height) around
+    centres. Rows without a pair come last: they are -1, with the relatedness 0. Gradients pass through the
+    relatedness alone.
 
     >>> related = np.array([[[0.0, 0.9], [0.4, 0.0]]])
     >>> boxes = np.array([[[0.2, 0.5, 0.2, 0.2], [0.8, 0.5, 0.2, 0.2]]])

@@ -19,14 +19,15 @@ from keras_tfm.training.replicas import rows_of_all_replicas
 
 
 class Reidentifier(ModelWithHead):
-    """A `backbone` with `pooled_output`, and `local_outputs` of its parts if it has them, a `TransReID`, and
-    a neck on each vector: batch normalisation without a shift, then classes without a bias.
+    """A `backbone` with a vector of the whole image, `pooled_output`, and perhaps vectors of P parts,
+    `local_outputs`, as `TransReID` has them; and a neck on each vector: batch normalisation without a shift,
+    then classes without a bias.
 
-    Outputs: `embeddings` (B, (1 + P) D), to be compared by their cosines, the whole vector and those of the P
-    parts, each divided by P; `logits` (B, num_classes) of the whole, and `local_logits` (B, P, num_classes).
-    Train the `learner`, whose output
-    `predictions` (B, 1 + P, num_classes + D) are the logits of each neck and the vectors before it, with the
-    loss of `loss_of_training`. Classes are identities: those asked for later need not be among them.
+    Outputs: `embeddings` (B, (1 + P) D), the whole vector beside the vectors of the parts divided by P, to be
+    compared by their cosines; `logits` (B, num_classes) of the whole, and `local_logits` (B, P, num_classes).
+    Train the `learner` with the loss of `loss_of_training`; its output `predictions` (B, 1 + P, num_classes +
+    D) is the logits of each neck and the vector before it. Classes are the identities of the training; other
+    identities can be looked for later.
 
     >>> backbone = keras_tfm.models.TransReID.from_size("tiny")
     >>> model = keras_tfm.heads.Reidentifier(backbone, num_classes=7)

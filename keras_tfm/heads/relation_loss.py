@@ -85,16 +85,16 @@ class RelationSetLoss(SetPredictionLoss):
         return [(self.weights[0] * total, count), (boxes, num_targets), of_predicates]
 
     def parts_of(self, predictions):
-        """Of packed predictions (B, L, .): the entities (B L, Q, C + 5), the subjects and the objects of the
-        triplets (B L, T, C + 5), and the logits of their predicates (B L, T, P + 1).
+        """Packed predictions (B, L, .) taken apart: the entities (B L, Q, C + 5), the subjects and the
+        objects of the triplets (B L, T, C + 5) each, and the logits of their predicates (B L, T, P + 1).
         """
         width, length = self.num_classes + 5, predictions.shape[2]
         last = self.num_predicates + 1
         num_triplets = (length - self.num_queries * width) // (2 * width + last)
         if length != self.num_queries * width + num_triplets * (2 * width + last):
             raise ValueError(
-                f"`predictions` must be those of {self.num_queries} queries with {self.num_classes} classes "
-                f"and of triplets with {self.num_predicates} predicates; they are {length} numbers wide."
+                f"`predictions` must hold {self.num_queries} queries with {self.num_classes} classes and "
+                f"triplets with {self.num_predicates} predicates; they are {length} numbers wide."
             )
         predictions = ops.reshape(ops.cast(predictions, "float32"), (-1, length))
         sizes = [

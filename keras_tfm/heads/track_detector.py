@@ -56,8 +56,8 @@ class TrackDetector(ReferencedDetector):
         """The model to train, of `images`, `previous_images` and `pixel_mask`: the frame before is seen as a
         first frame, and what is found there is the state for this one.
 
-        Its outputs are the predictions of all blocks for the frame before and for this frame, and those of
-        the second decoder: (B, 2 L + 1, Q, num_classes + 4), as `TrackLoss` takes them.
+        Its output is what `TrackLoss` takes, (B, 2 L + 1, Q, num_classes + 4): the predictions of the L
+        blocks for the frame before, of the L blocks for this frame, and of the second decoder.
         """
         inputs = {name: self.input[name] for name in (*FRAMES, "pixel_mask")}
         features = self.backbone.output
@@ -81,10 +81,10 @@ class TrackLoss(FocalSetPredictionLoss):
     """The loss of both decoders of a `TrackDetector`, in nats.
 
     Targets are (B, M, 10): for each object its class and box, as `FocalSetPredictionLoss` has them, in the
-    frame before, and the same in this frame; the class is -1 where it is not seen. Predictions are (B, 2 L +
-    1, Q, C + 4), those of the `learner`. The first 2 L blocks learn as detectors; the queries of the last
-    one learn the objects that they were matched to by the last block of the frame before, wherever these are
-    now, and "no object" if they are gone.
+    frame before, and the same in this frame; the class is -1 where it is not seen. Predictions (B, 2 L + 1,
+    Q, C + 4) come from the `learner`. The first 2 L blocks learn as detectors. The last one's queries learn
+    the objects that the last block for the frame before matched to them: where these are now, or "no object"
+    if they are gone.
 
     >>> loss, box, other = keras_tfm.heads.TrackLoss(), [0.2, 0.2, 0.1, 0.1], [0.7, 0.7, 0.1, 0.1]
     >>> targets = np.array([[[0, *box, 0, *other]]])  # an object moves

@@ -90,8 +90,8 @@ def nearest_boxes(boxes, count):
 
 
 def suppressed(overlaps, stays):
-    """Which of K things, the best first, stay: those of `stays` (B, K) that no better one which stays covers,
-    as `overlaps` (B, K, K) say. (B, K), boolean both.
+    """Which of K things, the best first, stay, (B, K): a thing of `stays` (B, K) is dropped if a better thing
+    that stays covers it, as `overlaps` (B, K, K) say. All three are boolean.
     """
     columns = ops.arange(ops.shape(stays)[1])
 
@@ -105,9 +105,9 @@ def suppressed(overlaps, stays):
 
 
 class NonMaximumSuppression(Layer):
-    """Which of `boxes` (B, K, 4), the best first, stay, (B, K): among those of a `mask` (B, K) all that no
-    better one of the same class which stays overlaps by more than `most_overlap` of what both cover.
-    `classes` (B, K) are integers; without them all are of one class.
+    """Which of `boxes` (B, K, 4), the best first, stay, (B, K). A box of the `mask` (B, K) is dropped if its
+    intersection over union with a better box of the same class that stays exceeds `most_overlap`. `classes`
+    (B, K) are integers; without them all boxes are of one class.
     """
 
     def __init__(self, most_overlap=0.7, **kwargs):

@@ -25,8 +25,8 @@ def patch_ranks(noise):
 def num_visible(num_patches, mask_ratio):
     """How many of N patches stay visible: N (1 - `mask_ratio`), rounded down.
 
-    It is computed in floating point as by the authors and transformers, so that for some ratios one patch
-    less is visible than by hand: 1 - 0.8 is a little below 0.2, and 1 of 10 patches stays visible, not 2.
+    The authors and transformers compute it in floating point, and so does this function: for some ratios one
+    patch less is visible than by hand, since 1 - 0.8 is a little below 0.2: 1 of 10 patches, not 2.
     """
     return int(num_patches * (1 - mask_ratio))
 

@@ -97,9 +97,10 @@ class AttentionalMessages(SameShape):
 class SceneGraphConvolution(Layer):
     """The attentional graph convolution of objects and relations: (B, N, D) and (B, R, E), in and out.
 
-    Objects become relu(objects + what they hear of other objects + of the relations whose subject they are +
-    of those whose object they are), relations relu(relations + W subject + W' object): equations 8 and 9. The
-    first three are `AttentionalMessages`; a relation's only subject has the weight 1, and so has its object.
+    An object becomes relu(object + messages of other objects + messages of the relations that it is the
+    subject of + messages of the relations that it is the object of), a relation relu(relation + W subject +
+    W' object): equations 8 and 9. Messages to objects are `AttentionalMessages`; a relation has one subject
+    and one object, whose weights are 1.
 
     Args:
         hidden_dim: the hidden width of the weights of all messages.

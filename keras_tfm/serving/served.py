@@ -39,7 +39,7 @@ def load(folder, threads=None, check=True):
 
     Args:
         folder: a folder that `Task.export` or `keras-tfm export` wrote.
-        threads: how many threads compute; by default one per core. A SavedModel leaves that to TensorFlow.
+        threads: how many threads compute; by default one per core. For a SavedModel TensorFlow decides.
         check: whether to compare the files with the digests that were written with them, which reads them
             whole: a second for each gigabyte or two. Exports of earlier versions have none.
 
@@ -150,11 +150,11 @@ class SavedModel:
         self.inputs = tuple(self._signatures["serving_default"].structured_input_signature[1])
 
     def __call__(self, examples, batch_size=None):
-        """The answers to all `examples`, in one batch: of a forecaster rows of numbers, of a recommender
-        users, for videos clips of the model's size or lists of their frames' image files, of any other task
-        what `Served` takes. All texts to choose for need as many choices. An example may also be {input:
-        value} of the signature serving_default, as a tracker and a generator of images need; the latter's
-        "png" are bytes.
+        """The answers to all `examples`, in one batch. A forecaster takes rows of numbers, a recommender
+        users, a task of videos clips of the model's size or lists of their frames' image files, any other
+        task what `Served` takes. All questions with choices need the same number of choices. An example may
+        also be {input: value} of the signature serving_default: trackers and generators of images need that,
+        and the "png" of a generator are bytes.
         """
         examples = listed(examples)
         if not examples:

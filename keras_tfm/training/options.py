@@ -105,7 +105,7 @@ class Training(Learning):
         bool | None,
         Option(
             "compile the training steps with XLA",
-            default="KERAS_TFM_JIT, 1 or 0; else yes, but parts alone for convolutions and bfloat16 on a CPU",
+            default="KERAS_TFM_JIT, 1 or 0; else yes, in parts for convolutions and bfloat16 on a CPU",
         ),
     ] = None
 
@@ -149,9 +149,9 @@ class MaskedTraining(TextTraining):
     num_drawings: Annotated[
         Count | None,
         Option(
-            "how often masks and pairs are drawn; 1 is static masking",
+            "how many times masks and pairs are drawn anew; 1 keeps the first ones",
             flag="--drawings",
-            default="every epoch",
+            default="in every epoch",
         ),
     ] = None
 

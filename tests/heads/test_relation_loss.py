@@ -154,7 +154,7 @@ def test_blocks_add_up_and_nothing_at_all_is_finite():
     with tf.GradientTape() as tape:
         nothing = loss(np.full((2, 1, 8), -1.0, "float32"), variable)
     assert np.isfinite(float(nothing)) and np.isfinite(tape.gradient(nothing, variable)).all()
-    with pytest.raises(ValueError, match="`predictions` must be those of 3 queries with 2 classes"):
+    with pytest.raises(ValueError, match="`predictions` must hold 3 queries with 2 classes"):
         loss(targets, predictions[..., :-1])
     clone = keras.losses.deserialize(keras.losses.serialize(loss_of(good_overlap=0.5)))
     assert clone.get_config()["good_overlap"] == 0.5

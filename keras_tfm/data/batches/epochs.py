@@ -115,7 +115,7 @@ class HeldOut(NamedTuple):
     least: int = 1
 
     def __str__(self) -> str:
-        least = f", at least {self.least:,} of {5 * self.least:,} or more" if self.least > 1 else ""
+        least = f", but at least {self.least:,} if there are {5 * self.least:,}" if self.least > 1 else ""
         return f"{self.share:.0%} of --data{least}" + (f", at most {self.most:,}" if self.most else "")
 
     def count(self, num_examples: int) -> int:

@@ -118,8 +118,8 @@ class FramePairs(Batches):
 
 
 def _tables(examples: TrackedVideos, lengths: list[int], sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of all frames, one after another, the identities (F, M) and the boxes (F, M, 4), around centres in
-    parts of the sides.
+    """(The identities (F, M), the boxes (F, M, 4)) of the frames of all videos, one after another; boxes are
+    centres and sides, as shares of the image's sides.
     """
     numbers, firsts = [], np.cumsum([0, *lengths])
     for first, boxes in zip(firsts, examples.boxes, strict=False):

@@ -51,7 +51,9 @@ class IdentityBatches(ImageBatches):
         if seed is None:
             return
         if num_identities > len(present):
-            raise Refusal("identities_in_batch", f"at most those to train on, {len(present)}", num_identities)
+            raise Refusal(
+                "identities_in_batch", f"at most {len(present)}, as many as there are", num_identities
+            )
         self.batch_size, self.num_identities = size, num_identities
         self.num_batches = max(1, len(labels) // size)
 

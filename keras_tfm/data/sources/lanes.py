@@ -89,10 +89,11 @@ def pictures_in(path: str) -> list[Picture]:
 def checked_lanes(
     places: Sequence[str], heights: Sequence[Any], lanes: Sequence[Any], sizes: np.ndarray
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """(Heights, lanes) relative to the sides of images of these `sizes`, as in `Lanes`, of those in pixels.
+    """(Heights, lanes) as shares of the sides of images of these `sizes`, as `Lanes` has them; `heights` and
+    `lanes` are in pixels.
 
-    Lanes of fewer than two points in their image are skipped, with a warning. DataError for what are no lists
-    of numbers.
+    Lanes of fewer than two points in their image are skipped, with a warning. DataError for anything but
+    lists of numbers.
     """
     checked = [_lanes_of(*each) for each in zip(places, heights, lanes, sizes.tolist(), strict=True)]
     tell_parts(checked, "lanes")

@@ -147,8 +147,8 @@ def read_one_object(path: Path) -> MOTBoxes:
 def checked_tracks(
     videos: VideoFiles, boxes: Sequence[Any], places: Sequence[str] | None = None
 ) -> list[MOTBoxes]:
-    """Of each video `MOTBoxes` inside its frames; of arrays, rows of frame, identity, left, top, width and
-    height, as MOT's files have them.
+    """The `MOTBoxes` of each video, inside its frames. `boxes` holds for each video `MOTBoxes`, or an
+    array whose rows are frame, identity, left, top, width and height, as in MOT's files.
 
     Boxes outside of the image are left out, with a warning. DataError, with the place of a video, for rows of
     another form, a frame that the video does not have, an identity twice in a frame, and a video without

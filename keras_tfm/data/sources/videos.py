@@ -91,7 +91,9 @@ class Sampling(FrameSpacing):
     [2, 4, 6]
     """
 
-    num_views: Annotated[Count, Option("clips of each video that are answered, whose mean is the answer")] = 1
+    num_views: Annotated[
+        Count, Option("clips of a video that predict and evaluate look at; the answer is their mean")
+    ] = 1
 
     def places(self, times: np.ndarray, end: float, num_frames: int, share: float = 0.5) -> np.ndarray:
         """The places (num_frames,) of a clip's frames; see `serving.video_files.places_of`."""
@@ -275,8 +277,8 @@ def _parts(source: Any) -> tuple:
 def open_videos(
     sources: Sequence[Any], num_frames: int, sampling: Sampling, open: Callable[[Any], Video] = opened
 ) -> tuple[list[Video], dict[int, str]]:
-    """(The videos that `open` makes of the sources, {row: reason} of those that are none): each has a frame
-    that can be decoded.
+    """(The videos that `open` makes of the sources, {row: why this source is no video}). Each video has at
+    least one frame that can be decoded.
     """
     found: dict[int, Video] = {}
     problems: dict[int, str] = {}

@@ -70,8 +70,8 @@ class RTDETRConfig(SetDetectorConfig):
     times as wide. A head of the decoder looks at `num_decoder_points` points of each map. `learns_queries`
     lets the decoder begin with learned vectors instead of the chosen cells' own. Some `num_denoising`
     queries learn to correct an object in training, with `label_noise` and `box_noise` as `DenoisingQueries`
-    has them. `activation` is the decoder's, `encoder_activation` the encoder's, `fusion_activation` that
-    of the convolutions.
+    has them. `activation` is the decoder's, `encoder_activation` the encoder's, `fusion_activation` the
+    convolutions'.
     """
 
     image_size: Side | tuple[Side, Side] = 640

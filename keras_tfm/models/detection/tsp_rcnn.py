@@ -64,7 +64,7 @@ class TSPRCNNHeadConfig(Config):
 class TSPRCNNConfig(TSPRCNNHeadConfig, AroundBackbone):
     """`num_queries` boxes are chosen of the `num_candidates` that most likely are objects. The pyramid's
     levels have `region_dim` channels; an anchor is `anchor_cells` cells of its level wide, or up to 1.6 times
-    as many. The other fields are those of `TSPRCNNHeadConfig`.
+    as many. All other fields come from `TSPRCNNHeadConfig`.
     """
 
     num_queries: Queries = 700

@@ -13,7 +13,7 @@ class ImageCodec(ConfiguredModel):
 
     Input: `images` (B, H, W, C), floating-point. Output: `images`, of the same shape. The blocks are the
     stacks "encoder" and "decoder"; `hidden_states` are maps. `grid` are the (rows, columns) of the codes,
-    `num_codes` how many different ones there are. Training adds the loss of the codes to those that the
+    `num_codes` how many different ones there are. Training adds the loss of the codes to the losses that the
     model is compiled with. Pixels lie in `value_range`.
 
     Args:

@@ -143,8 +143,8 @@ def make_rooms(
 ) -> dict[str, np.ndarray]:
     """Draw `count` rooms by `networks` that predict properties in turn, category first.
 
-    Returns {property: (count, `max_objects`) or, for those of period 3, (count, `max_objects`, 3)}. A room
-    ends with the category "stop"; what follows is padding. No other property stops.
+    Returns {property: (count, `max_objects`)}, or (count, `max_objects`, 3) for a property of period 3. A
+    room ends with the category "stop"; what follows is padding. No other property stops.
     """
     rng, going, room = np.random.default_rng(seed), np.ones(count, bool), {}
     for config in (network.config for network in networks):

@@ -194,8 +194,8 @@ def overlapped(x):
 
 
 def large_images(config, images, similarity, textures):
-    """The graph from `images` (B, H, W, 3) to those of four times the sides (section 3.2), by the
-    `similarity` (B, H, W, 1) and the `textures`, the largest map first.
+    """The graph from `images` (B, H, W, 3) to images (B, 4 H, 4 W, 3) (section 3.2), by the `similarity` (B,
+    H, W, 1) and the `textures`, the largest map first.
     """
     x = Convolution(config.dim, activation="relu", name="first")(images)
     maps = [x + residual_blocks(config, config.num_blocks[0], "features")(x)]

@@ -40,7 +40,7 @@ ALPHA, BETA = 1, 4  # the places of CA and CB among a residue's atoms
 
 @dataclasses.dataclass(frozen=True)
 class AlphaFoldConfig(EvoformerConfig, StructureConfig):
-    """The sizes of an `AlphaFold`, beside those of its Evoformer and its structure module.
+    """The sizes of an `AlphaFold`; its Evoformer's and its structure module's are inherited.
 
     Args:
         target_features: of a residue of the protein.

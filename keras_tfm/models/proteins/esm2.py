@@ -1,5 +1,5 @@
 """ESM-2 (Lin et al. 2023, "Evolutionary-scale prediction of atomic-level protein structure with a language
-model"): an encoder of the residues of a protein, which predicts those that are masked.
+model"): an encoder of the residues of a protein, which predicts masked residues.
 
     tokens --> x 0.88 / (share that is not masked) --> blocks --> norm
 

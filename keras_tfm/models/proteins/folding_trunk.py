@@ -42,7 +42,7 @@ RECYCLED = {
 
 @dataclasses.dataclass(frozen=True)
 class FoldingTrunkConfig(StructureConfig):
-    """The sizes of a `FoldingTrunk`, beside those of its structure module.
+    """The sizes of a `FoldingTrunk`; its structure module's are inherited.
 
     Args:
         dim: the width of a residue.

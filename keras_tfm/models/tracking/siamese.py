@@ -34,8 +34,8 @@ TINY: dict[str, Any] = {
     "image_size": 64,
     "template_size": 32,
     "backbone_config": {"stem_dim": 16, "dims": (32, 64), "depths": (1, 1), "block": "basic"},
-    # Of fresh weights no normalisation at all: in a batch templates have other statistics than searched
-    # images, and a mean of both would be wrong for either.
+    # With fresh weights frozen norms do nothing. Batch statistics would be wrong: templates and searched
+    # images have different ones, and their mean fits neither.
     "frozen_norms": True,
     "dim": 64,
     "num_heads": 4,

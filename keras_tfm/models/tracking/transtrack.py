@@ -7,9 +7,9 @@ with a second decoder, which finds again the objects of the frame before.
                       states of the frame before ---> track decoder ---> where its objects are now
 
 The state between frames is an argument and a result: what the decoder made of the frame before. Each block of
-the first decoder corrects the boxes, and those of the second look around the boxes that they are given; only
-the last states of these move them. As in the authors' code queries have no positions in either decoder.
-`serving.tracks` associates what both find.
+the first decoder corrects the boxes. The blocks of the second decoder look around the boxes that they are
+given, and only its last states move them. As in the authors' code queries have no positions in either
+decoder. `serving.tracks` associates what both find.
 """
 
 import dataclasses

@@ -31,7 +31,7 @@ from keras_tfm.models.detection.base import (
 
 @dataclasses.dataclass(frozen=True)
 class VisTRConfig(SetDetectorConfig):
-    """`SetDetectorConfig`, whose `num_queries` are those of all `num_frames` frames of a clip."""
+    """`SetDetectorConfig`, whose `num_queries` counts the queries of all `num_frames` frames of a clip."""
 
     num_frames: Annotated[int, Between(1, 2**10)] = 36
     num_queries: int = 360

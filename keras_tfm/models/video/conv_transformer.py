@@ -7,8 +7,8 @@ are convolutions, and how much frame j counts for frame i is a map too: a number
     frames -> 4 convolutions, + time -> encoder ------.
     the last frame, or the mean of two, + its time -> decoder -> U-Net -> frames
 
-The weights are a softmax of a^T LeakyReLU(conv [q_i; k_j]); the convolution of the two maps is that of each,
-added. Sizes and layers that the paper's summaries leave open are ours.
+The weights are a softmax of a^T LeakyReLU(conv [q_i; k_j]); the convolution of both maps side by side is the
+sum of a convolution of q_i and one of k_j. Sizes and layers that the paper's summaries leave open are ours.
 """
 
 import dataclasses

@@ -5,7 +5,7 @@ Captioning"): a text about a video, a sentence for each of its clips, with a mem
     M, the memory of the clips before --+-> attends to H -> gates -> M of the next clip
 
 The memory is an argument and a result, never a variable. The clip's first positions and the sentence's count
-from 0 each, and the kinds of both are embedded. Of the authors' weights none are read.
+from 0 each, and the kinds of both are embedded. The authors' weights are not read.
 """
 
 import dataclasses

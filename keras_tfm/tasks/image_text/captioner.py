@@ -90,7 +90,7 @@ class CaptionerOptions(SeenOptions):
     decoder: Annotated[Literal["gpt2", "bart"], Option("the family of the text's model")] = "gpt2"
     size: Annotated[
         Literal["tiny", "base"],
-        Option("of both models: tiny, for images of some 32 x 32 pixels, or base"),
+        Option("size of both models: tiny, for images of some 32 x 32 pixels, or base"),
     ] = "tiny"
     tokenizer: Annotated[
         Literal["bytes", "sentencepiece"], Option("byte-level pairs, or sub-words of SentencePiece")
@@ -98,7 +98,7 @@ class CaptionerOptions(SeenOptions):
     vocabulary_size: Vocabulary = VOCABULARY
     max_length: Annotated[Length, Option("tokens of a caption at most, after which it is cut")] = 64
     num_frames: Annotated[
-        Count | None, Option("frames that a model of videos reads", default="the size's")
+        Count | None, Option("frames that a model of videos reads", default="set by --size")
     ] = None
 
     def base(self) -> VisionEncoderDecoderConfig:

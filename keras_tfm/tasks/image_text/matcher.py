@@ -99,7 +99,7 @@ class MatcherOptions(SeenOptions):
     vocabulary_size: Vocabulary = VOCABULARY
     max_length: Annotated[Length, Option("tokens of a text at most, after which it is cut")] = 64
     num_frames: Annotated[
-        Count | None, Option("frames that a model of videos reads", default="the size's")
+        Count | None, Option("frames that a model of videos reads", default="set by --size")
     ] = None
 
     cross_layers: Annotated[

@@ -28,7 +28,9 @@ class CoderOptions(ModelOptions):
     size: Annotated[
         str, Option("a published size of the family, or tiny, for images of about 32 x 32 pixels")
     ] = "tiny"
-    num_codes: Annotated[Length | None, Option("different codes", default="the size's")] = None
+    num_codes: Annotated[
+        Length | None, Option("how many different codes there are", default="set by --size")
+    ] = None
 
     @property
     def model_class(self) -> Any:
@@ -51,10 +53,13 @@ class CoderTraining(Training):
     flip: Annotated[bool, Option("mirror images at random")] = False
     adversarial_after: Annotated[
         Natural | None,
-        Option("steps after which a discriminator judges the images too, of vqgan", default="never"),
+        Option("steps after which a discriminator judges the images too (vqgan)", default="never"),
     ] = None
     adversarial_weight: Annotated[
         Annotated[float, Between(0, 100)],
-        Option("weight of the discriminator's judgement, beside the loss of pixels, once gradients are even"),
+        Option(
+            "weight of the discriminator's loss beside the loss of pixels, after both gradients are made "
+            "equally large"
+        ),
     ] = 0.8
     patches: Annotated[Count, Option("width of the discriminator, a multiple of 8")] = 32

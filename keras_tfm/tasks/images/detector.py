@@ -81,10 +81,13 @@ class DetectorOptions(ModelOptions):
     family: Annotated[str, Option(f"kind of detector: {', '.join(FAMILIES)}")] = "deformable-detr"
     size: Annotated[
         str,
-        Option("50, around a ResNet, another one of the family, or tiny, for images of some 96 x 96 pixels"),
+        Option(
+            "a published size of the family, such as 50, around a ResNet-50, or tiny, for images of some "
+            "96 x 96 pixels"
+        ),
     ] = "tiny"
     num_queries: Annotated[
-        Size | None, Option("objects of an image at most", flag="--queries", default="the size's")
+        Size | None, Option("most objects of an image", flag="--queries", default="set by --size")
     ] = None
 
     @property

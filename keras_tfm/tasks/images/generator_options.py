@@ -30,29 +30,32 @@ class ImageGeneratorConfig(Preprocessing):
     """
 
     class_names: tuple[str, ...] = ()
-    noise_schedule: Annotated[Schedule, Option("how noise grows, in 1,000 steps")] = "cosine"
+    noise_schedule: Annotated[Schedule, Option("how noise grows in 1,000 steps")] = "cosine"
     prediction: Annotated[Prediction, Option("what the model predicts of a noisy image")] = "velocity"
     class_dropout: Annotated[
         Rate, Option("share of the classes or texts that training hides, so that pictures can be guided")
     ] = 0.1
-    steps: Annotated[Steps, Option("steps from noise to a picture, unless `predict` is asked for others")] = (
-        50
-    )
+    steps: Annotated[Steps, Option("steps from noise to a picture, where `predict` is given none")] = 50
     guidance: Annotated[
         Guidance,
-        Option("how far pictures are led to their class or text, unless `predict` is asked; 1 is not at all"),
+        Option(
+            "how far pictures are led to their class or text, where `predict` is given nothing; 1 is not "
+            "at all"
+        ),
     ] = 2.0
 
     temperature: Annotated[
-        Temperature, Option("of tokens that are drawn, unless `predict` is asked; lower is more predictable")
+        Temperature,
+        Option("temperature of the drawn tokens, where `predict` is given none; lower is more predictable"),
     ] = 1.0
     top_k: Annotated[
-        Count | None, Option("draw among the N likeliest tokens, unless `predict` is asked", default="all")
+        Count | None,
+        Option("draw among the N likeliest tokens, where `predict` is given nothing", default="all"),
     ] = None
     top_p: Annotated[
         Share | None,
         Option(
-            "draw among the likeliest tokens of this probability together, unless `predict` is asked",
+            "draw among the likeliest tokens of this probability together, where `predict` is given nothing",
             default="all",
         ),
     ] = None
@@ -77,8 +80,8 @@ class GeneratorOptions(ModelOptions):
     family: Annotated[
         str,
         Option(
-            f"kind of model: {', '.join(FAMILIES)}; {' and '.join(OF_TEXTS)} learn of texts, "
-            f"{' and '.join(OF_CODES)} write the codes of --codes"
+            f"kind of model: {', '.join(FAMILIES)}; {' and '.join(OF_TEXTS)} draw what a text says, "
+            f"{' and '.join(OF_CODES)} write codes, for which --codes is needed"
         ),
     ] = "dit"
     size: Annotated[
@@ -86,15 +89,21 @@ class GeneratorOptions(ModelOptions):
     ] = "tiny"
     tokenizer: Annotated[
         Literal["bytes", "sentencepiece"],
-        Option("of texts: byte-level pairs, or sub-words of SentencePiece"),
+        Option("how texts are split: byte-level pairs, or sub-words of SentencePiece"),
     ] = "bytes"
     vocabulary_size: Vocabulary = VOCABULARY
-    max_length: Annotated[Length, Option("tokens of a text at most")] = 32
+    max_length: Annotated[Length, Option("most tokens of a text")] = 32
     codes: Annotated[
-        str | None, Option(f"RUN of image-codes, for {' and '.join(OF_CODES)}", default="none", metavar="RUN")
+        str | None,
+        Option(
+            f"the RUN of image-codes whose codes are written ({', '.join(OF_CODES)})",
+            default="none",
+            metavar="RUN",
+        ),
     ] = None
     colours: Annotated[
-        Annotated[int, Between(2, 4_096)], Option("of imagegpt, which are learnt of the images' pixels")
+        Annotated[int, Between(2, 4_096)],
+        Option("colours of a picture, chosen from the pixels of the data (imagegpt)"),
     ] = 64
 
     @property

@@ -77,7 +77,8 @@ class IdentityOptions(ImageOptions):
         str, Option("a published size of the family, or tiny, of transreid for images of 64 x 32 pixels")
     ] = "tiny"
     camera_vectors: Annotated[
-        bool, Option("learn a vector of each camera; the model then needs to know each image's (transreid)")
+        bool,
+        Option("learn a vector for each camera; the model then needs the camera of every image (transreid)"),
     ] = False
 
     def base(self) -> Any:
@@ -104,8 +105,7 @@ class IdentityMatcher(ImageTask, FineTunedTask):
     Args:
         backbone: a model with a `pooled_output`, such as `TransReID`, which gets a new neck, or a
             `heads.Reidentifier`.
-        identities: the names of the identities to learn from; those that are looked for later need not be
-            among them.
+        identities: the names of the identities to learn from; other identities can be looked for later.
         options: further fields of `IdentityMatcherConfig`.
 
     Examples are (images, identities, cameras): images as in `ImageTask`, names and numbers. A fourth column,
@@ -242,7 +242,7 @@ class IdentityMatcher(ImageTask, FineTunedTask):
     ) -> IdentityBatches:
         places = {name: place for place, name in enumerate(self.config.identities)}
         if unknown := sorted(set(examples.identities.tolist()) - places.keys()):
-            raise ValueError(f"`identities` must be among those to learn from; {unknown[0]!r} is not.")
+            raise ValueError(f"`identities` must be identities of the task; {unknown[0]!r} is none.")
         learning: Mapping[str, Any] = {
             "seed": training.seed,
             "max_shift": training.max_shift,

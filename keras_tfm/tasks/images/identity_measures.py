@@ -16,7 +16,7 @@ def retrieval(
 
     Queries, where `are_queries` (N,), are looked for among all other images; without any, each image among
     all others. Images of the same identity by the same camera do not count. A query that nobody else shows is
-    left out. Of images that are as similar the first one comes first. Zheng et al. 2015, "Scalable Person
+    left out. Equally similar images keep their order. Zheng et al. 2015, "Scalable Person
     Re-identification: A Benchmark", section 4.
 
     Raises:

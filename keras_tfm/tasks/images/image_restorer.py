@@ -70,7 +70,7 @@ class ImageRestorer(TrainableTask):
     """
 
     name = "restore-images"
-    start = "a RUN of this task that mends the same"
+    start = "a RUN of this task with the same --restore"
     files = "good pictures: folders of images, .npz or idx files, or a table and the one column of --columns"
     columns = (1, 2)
     unit = "images"

@@ -61,7 +61,7 @@ class LaneOptions(ModelOptions):
         str, Option("base, as published, for images of 640 x 360 pixels, or tiny, for 160 x 90")
     ] = "tiny"
     num_queries: Annotated[
-        Size | None, Option("lanes of an image at most", flag="--queries", default="the size's")
+        Size | None, Option("most lanes of an image", flag="--queries", default="set by --size")
     ] = None
 
     def base(self) -> LSTRConfig:
@@ -79,13 +79,13 @@ class LaneTraining(PartlyTrained):
 
 
 class LaneFinder(CanvasTask):
-    """Images of roads, as `ImageTask` has them, to the lines between lanes, by a `backbone`, an `LSTR`, or
-    one with a head.
+    """Finds the lines between lanes in images of roads, as `ImageTask` takes them, by a `backbone`, an `LSTR`
+    or one with its head.
 
-    Examples are (images, heights, lanes): of each image some heights (P,) and the x of its lanes there (M,
-    P), in its own pixels, negative where a lane is not. An answer is {"lanes": (M, P), "h_samples": (P,),
-    "scores": (M,)}, the surest lane first, as in TuSimple's files: x is -2 where a lane is not. `fields` are
-    fields of `LaneFinderConfig`; `heights` are by default those of the examples.
+    Examples are (images, heights, lanes): for each image some heights (P,) and the x of its lanes at these
+    heights (M, P), in pixels of the image, negative where a lane is not. An answer has the form of TuSimple's
+    files, {"lanes": (M, P), "h_samples": (P,), "scores": (M,)}, the surest lane first: x is -2 where a lane
+    is not. `fields` are fields of `LaneFinderConfig`; `heights` are by default the examples' heights.
 
     >>> backbone = keras_tfm.models.LSTR.from_size("tiny", image_size=(30, 60))
     >>> task = keras_tfm.tasks.LaneFinder(backbone, heights=[0.5, 0.75, 1.0])

@@ -49,8 +49,8 @@ class ImagePretrainerConfig(Preprocessing):
     method: Annotated[
         Literal["mae", "dino", "updetr"],
         Option(
-            "what is learnt: the pixels of hidden patches, the outputs of a moving average of the model, or, "
-            "by a detector, the places of patches that were cut out of the image"
+            "what is learnt: mae, the pixels of hidden patches; dino, the outputs of the model's own moving "
+            "average; updetr, for detectors, the places of patches that were cut out of the image"
         ),
     ] = "mae"
     mask_ratio: Annotated[Rate, Option("mae: the share of patches that is hidden")] = 0.75

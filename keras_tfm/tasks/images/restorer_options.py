@@ -75,4 +75,4 @@ class RestorerTraining(Training):
     """By default the warm-up takes a tenth of the steps."""
 
     batch_size: ImagesInBatch = 16
-    crops: Annotated[Count, Option("crops that are cut of each picture in an epoch")] = 32
+    crops: Annotated[Count, Option("crops of each picture in an epoch")] = 32

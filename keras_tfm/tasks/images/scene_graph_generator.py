@@ -61,12 +61,14 @@ class SceneGraphConfig(DetectorConfig):
 class SceneGraphOptions(ModelOptions):
     """A RelTR with fresh weights; --config changes its `backbone`, for example, and `backbone_config`."""
 
-    size: Annotated[str, Option("50, around a ResNet, or tiny, for images of some 96 x 96 pixels")] = "tiny"
+    size: Annotated[str, Option("50, around a ResNet-50, or tiny, for images of some 96 x 96 pixels")] = (
+        "tiny"
+    )
     num_queries: Annotated[
-        Size | None, Option("objects of an image at most", flag="--queries", default="the size's")
+        Size | None, Option("most objects of an image", flag="--queries", default="set by --size")
     ] = None
     num_triplets: Annotated[
-        Size | None, Option("relations of an image at most", flag="--triplets", default="the size's")
+        Size | None, Option("most relations of an image", flag="--triplets", default="set by --size")
     ] = None
 
     def base(self) -> SetDetectorConfig:

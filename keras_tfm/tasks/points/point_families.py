@@ -30,7 +30,7 @@ class PointOptions(ImageOptions):
     ] = "tiny"
     num_points: Annotated[
         Count | None,
-        Option("points that the model reads of a cloud: of larger ones some", default="the size's"),
+        Option("points that the model reads of a cloud; larger clouds are sampled", default="set by --size"),
     ] = None
 
     def base(self) -> Any:

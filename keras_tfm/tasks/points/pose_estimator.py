@@ -60,7 +60,10 @@ class PoseOptions(PointOptions):
     size: Annotated[str, Option("base, or tiny, for some thousands of poses")] = "tiny"
     num_points: Annotated[
         Count | None,
-        Option("points that hand-transformer reads of a cloud: of larger ones some", default="the size's"),
+        Option(
+            "points that hand-transformer reads of a cloud; larger clouds are sampled",
+            default="set by --size",
+        ),
     ] = None
 
 
@@ -88,7 +91,9 @@ class PoseEstimator(AskedTask, TrainableTask):
 
     name = "keypoints"
     start = "a RUN of this task"
-    files = ".npz with joints (N, J, 3) and joints_2d (N, J, 2), or points (N, P, 3); see the page on points"
+    files = (
+        ".npz with joints (N, J, 3) and joints_2d (N, J, 2), or points (N, P, 3); see docs/guides/poses.md"
+    )
     examples_class = Poses
     unit = "poses"
     held_out = HeldOut(0.1, 1_000)

@@ -31,7 +31,7 @@ class SegmenterConfig(Canvas):
     class_values: tuple[Value, ...] = ()
     ignored: Annotated[
         Annotated[int, Between(-1, MANY - 1)],
-        Option("the value of pixels in masks that are learnt and measured nowhere; -1 for none"),
+        Option("pixels of this value in masks are neither learnt nor measured; -1 for none"),
     ] = 255
     segments: Literal["semantic", "instances", "panoptic"] = "semantic"
     stuff: tuple[str, ...] = ()
@@ -80,7 +80,10 @@ class SegmentationTraining(PartlyTrained):
     least_area: LeastArea = 0.5
     most_area: Annotated[
         Annotated[float, Between(1, 16)],
-        Option("largest share; above 1 the image is shrunk, and what surrounds it is ignored"),
+        Option(
+            "largest share of an image's area in a crop; above 1 images are shrunk, what surrounds them is "
+            "ignored"
+        ),
     ] = 1.0
 
 

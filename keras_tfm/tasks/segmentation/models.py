@@ -64,21 +64,22 @@ class SegmenterOptions(ImageOptions):
     family: Annotated[
         str,
         Option(
-            "for instances and panoptic segments maskformer, mask2former, maxdeeplab or, with boxes as well, "
-            "detr; for instances istr; for classes of pixels maskformer, mask2former or maxdeeplab; medt or "
-            "gatedaxialunet, with --decoder linear; or a backbone that gives maps, mit (SegFormer's) or swin "
-            "for example, or keeps patches, as vit"
+            "for classes of pixels a backbone, mit (SegFormer's), swin or vit for example, before a "
+            "--decoder; medt or gatedaxialunet, with --decoder linear; or maskformer, mask2former, "
+            "maxdeeplab; for panoptic segments these three, or detr, which finds boxes as well; for "
+            "instances these four, or istr"
         ),
     ] = "mit"
     decoder: Annotated[
         Literal[DECODERS],  # type: ignore[valid-type]
         Option(
-            "from a backbone's maps to classes: mlp, SegFormer's; naive, pup or mla, SETR's; linear, none"
+            "what makes classes of a backbone's maps: mlp (SegFormer's); naive, pup or mla (SETR's); linear "
+            "(one layer)"
         ),
     ] = "mlp"
-    decoder_dim: Annotated[Size | None, Option("the decoder's width", default="256, of a tiny model 64")] = (
-        None
-    )
+    decoder_dim: Annotated[
+        Size | None, Option("the decoder's width", default="256, or 64 for --size tiny")
+    ] = None
 
     def base(self) -> Any:
         config = super().base()

@@ -70,13 +70,13 @@ class TextClassifierConfig(Config):
     labels: tuple[str, ...] = ()
     problem: Annotated[
         Problem,
-        Option("a label is one class; several names, separated by commas; or a number"),
+        Option("what a label is: one class; any number of names, separated by commas; or a number"),
     ] = "classes"
     pairs: bool = False
     max_length: Annotated[TextLength, Option("tokens read of an example, special tokens included")] = 128
     pooling: Annotated[
         Literal["first", "mean", "max"],
-        Option("what is classified: the first token, or the mean or maximum of all tokens"),
+        Option("the vector that is classified: of the first token, or the mean or maximum of all tokens"),
     ] = "first"
     head: dict = dataclasses.field(default_factory=lambda: {"dropout": 0.1})
 

@@ -79,7 +79,7 @@ class GeneratorOptions(ModelOptions):
     vocabulary_size: Vocabulary = VOCABULARY
     max_length: Annotated[
         Length | None,
-        Option("tokens of a training block; also of prompt and answer together", default="the size's"),
+        Option("tokens of a training block; also of prompt and answer together", default="set by --size"),
     ] = None
 
     def base(self) -> keras_tfm.models.GPT2Config:

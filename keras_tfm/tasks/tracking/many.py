@@ -1,4 +1,4 @@
-"""Following many objects: detections of each frame, and where those of the frame before are expected.
+"""Following many objects: detections in each frame, and where the objects of the frame before are expected.
 
 frame before, this frame, state ---> model ---> detections, expected boxes ---> associate ---> tracks
                     ^                  |                                            |

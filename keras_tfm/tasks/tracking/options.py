@@ -32,10 +32,10 @@ class TrackerConfig(Canvas):
         penalty: the weight of the window that prefers the middle of the searched part; of a family for one.
     """
 
-    threshold: Annotated[Share, Option("the score, from 0 to 1, from which an object is followed (many)")] = (
-        0.4
-    )
-    max_age: Annotated[Count, Option("frames that a lost object is waited for (many)")] = 32
+    threshold: Annotated[
+        Share, Option("lowest score, from 0 to 1, of an object that is followed (many objects)")
+    ] = 0.4
+    max_age: Annotated[Count, Option("frames that a lost object is waited for (many objects)")] = 32
     penalty: Annotated[
         Share, Option("how much the middle of the searched part is preferred, from 0 to 1 (one object)")
     ] = 0.49
@@ -69,7 +69,8 @@ class TrackingTraining(PartlyTrained):
     batch_size: Annotated[Count, Option("pairs of frames in a batch")] = 16
     flip: Annotated[bool, Option("mirror pairs of frames at random")] = True
     max_gap: Annotated[
-        Count | None, Option("frames that lie between both at most", default="1 of many objects, 100 of one")
+        Count | None,
+        Option("most frames between the two of a pair", default="1 for many objects, 100 for one"),
     ] = None
     least_area: LeastArea = 1.0
 

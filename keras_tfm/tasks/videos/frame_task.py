@@ -43,7 +43,7 @@ class FrameConfig(Preprocessing):
         frame_step: which frames of a video follow each other: every N-th.
     """
 
-    frame_step: Annotated[Count, Option("every Nth frame follows the one before")] = 1
+    frame_step: Annotated[Count, Option("take every Nth frame of a video")] = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +54,7 @@ class FrameOptions(ModelOptions):
     tiny: ClassVar[Any]  # its configuration of this package's own, for 64 x 64 pixels
     set_here: ClassVar[Mapping[str, str]] = {"num_frames": "--num-frames"}
     size: Annotated[str, Option("a published size, or tiny, for videos of about 64 x 64 pixels")] = "tiny"
-    num_frames: Annotated[Count | None, Option("frames that the model reads", default="the size's")] = None
+    num_frames: Annotated[Count | None, Option("frames that the model reads", default="set by --size")] = None
 
     def base(self) -> Any:
         config = self.tiny if self.size == "tiny" else self.model_class.config_of_size(self.size)

@@ -26,7 +26,7 @@ class VideoOptions(ImageOptions):
     size: Annotated[
         str, Option("a published size of the family, or tiny, for videos of about 64 x 64 pixels")
     ] = "tiny"
-    num_frames: Annotated[Count | None, Option("frames that the model reads", default="the size's")] = None
+    num_frames: Annotated[Count | None, Option("frames that the model reads", default="set by --size")] = None
 
     def base(self) -> Any:
         config = super().base()

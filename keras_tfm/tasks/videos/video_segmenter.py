@@ -81,7 +81,7 @@ class VideoSegmenterOptions(ModelOptions):
     model_class: ClassVar[Any] = VisTR
     set_here: ClassVar[Mapping[str, str]] = {"num_frames": "--num-frames"}
     size: Annotated[str, Option("a published size, or tiny, for videos of about 64 x 64 pixels")] = "tiny"
-    num_frames: Annotated[Count | None, Option("frames that the model reads", default="the size's")] = None
+    num_frames: Annotated[Count | None, Option("frames that the model reads", default="set by --size")] = None
 
     def base(self) -> Any:
         config = VisTR.config_of_size(self.size)

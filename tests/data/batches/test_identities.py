@@ -53,6 +53,6 @@ def test_validation_shows_all_images_identity_by_identity():
     assert sorted(row for rows, _ in found for row in rows) == list(range(len(LABELS)))
     assert [label for _, labels in found for label in labels] == sorted(LABELS.tolist())
     with pytest.raises(
-        ValueError, match="`identities_in_batch` must be at most those to train on, 7; it is 8"
+        ValueError, match="`identities_in_batch` must be at most 7, as many as there are; it is 8"
     ):
         IdentityBatches(IMAGES, LABELS, tf.identity, 8, 4, seed=0)

@@ -90,7 +90,7 @@ def test_what_does_not_fit_is_refused(task, people):
         task.evaluate((images[:2], names[:2], cameras[:2], [True]))
     with pytest.raises(ValueError, match="`identities`, row 0: expected a name or a number, got None"):
         task.evaluate((images[:2], [None, "a"], cameras[:2]))
-    with pytest.raises(ValueError, match="`identities` must be among those to learn from; '8' is not"):
+    with pytest.raises(ValueError, match="`identities` must be identities of the task; '8' is none"):
         task.fit((images[:4], [9, 9, 8, 8], cameras[:4]), 0.5, epochs=1)
     with pytest.raises(ValueError, match="camera_vectors` needs the `family` transreid; it is vit"):
         IdentityMatcher.make(people, IdentityOptions(family="vit", camera_vectors=True), {})
