@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from keras_tfm.layers.base import Layer
     from keras_tfm.layers.blocks import Block, Residual, TransformerBlock
     from keras_tfm.layers.bottleneck import ShortcutBlock
+    from keras_tfm.layers.box_geometry import BoxGeometry
     from keras_tfm.layers.cache import BlockCache, ContextCache, KeyValueCache
     from keras_tfm.layers.chain import Chain, ChainBlock, Parallel, ParallelBlock
     from keras_tfm.layers.compiler.blockwise import blockwise_attention

@@ -109,6 +109,7 @@ if TYPE_CHECKING:
     from keras_tfm.models.video.conv_transformer import ConvTransformer, ConvTransformerConfig
     from keras_tfm.models.video.i3d import I3D, I3DConfig
     from keras_tfm.models.video.mart import MART, MARTConfig
+    from keras_tfm.models.video.mega import MEGA, MEGAConfig
     from keras_tfm.models.video.sttn import STTN, STTNConfig, STTNDiscriminator, STTNDiscriminatorConfig
     from keras_tfm.models.video.timesformer import TimeSformer, TimeSformerConfig
     from keras_tfm.models.video.videomae import VideoMAE, VideoMAEConfig

@@ -86,8 +86,7 @@ class FunctionalModel(Model, Functional):
         inputs = checked_inputs(inputs, expected)
         # Token ids first, so that an error names them and not a mask that is made from them.
         missing = sorted(expected.keys() - inputs.keys(), key=lambda name: ("token_ids" not in name, name))
-        if not missing:
-            return inputs
+        # Keras refuses arrays beside tensors.
         inputs = {name: x if is_symbolic(x) else ops.convert_to_tensor(x) for name, x in inputs.items()}
         return inputs | {name: self._fill(name, inputs) for name in missing}
 

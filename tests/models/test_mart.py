@@ -1,9 +1,11 @@
-"""MART: the contract, its formulas in NumPy, who reads whom, a memory that is an argument."""
+"""MART: the contract, its formulas in NumPy, who reads whom, a memory that is an argument, sentences."""
 
 import numpy as np
 import pytest
+from keras import ops
 
-from keras_tfm.heads import MaskedLM
+from keras_tfm.generation import CompiledDecoding, Decoder, DecodingOptions
+from keras_tfm.heads import LanguageModel, MaskedLM
 from keras_tfm.models import MART, MARTConfig
 from keras_tfm.models.video.mart import MemoryUpdate, ReadingMask
 from tests import contract
@@ -98,6 +100,65 @@ def test_a_memory_goes_from_clip_to_clip(model):
     alone = model(clip | {"clip_number": np.zeros(2, "int32")})["sequence_output"]
     assert np.abs(states[2] - alone).max() > 1e-3  # what came before matters
     assert all(weight.trainable for weight in model.weights)
+
+
+def clip_of(inputs):
+    """The inputs but for the sentence's."""
+    return {name: x for name, x in inputs.items() if name != "token_ids"}
+
+
+def test_steps_give_the_states_of_the_whole(model):
+    inputs = draw() | {"clip_number": np.array([0, 1], "int32")}
+    inputs["feature_mask"] = np.array([[True, True, True, False], [True] * 4])
+    cache, states = model.start(2, 4, clip_of(inputs)), []
+    for piece in np.split(inputs["token_ids"], [1], axis=1):
+        y, cache = model.step(piece, cache)
+        states.append(y)
+    np.testing.assert_allclose(np.concatenate(states, 1), model(inputs)["sequence_output"], atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def writer():
+    writer = LanguageModel(MART(SMALL))
+    randomise(writer, 2, deviation=0.8)
+    return writer
+
+
+def clip(number, memory):
+    """The inputs of a clip without its sentence."""
+    inputs = changed(draw(), "features", slice(None), number) | {"memory": memory}
+    return clip_of(inputs) | {"clip_number": np.full(2, number, "int32")}
+
+
+def test_sentences_clip_by_clip(writer):
+    """Each token is the likeliest one by a call of the whole model, with the memory of the clip before."""
+    decode, prompt = Decoder(writer, max_new_tokens=3), np.ones((2, 1), "int32")
+    memory = np.zeros((2, 2, 2, 8), "float32")
+    for number in range(2):
+        inputs = clip(number, memory)
+        written = np.asarray(decode(prompt, context=inputs))
+        whole = inputs | {"token_ids": written}
+        np.testing.assert_array_equal(written[:, 1:], np.asarray(writer(whole))[:, :-1].argmax(-1))
+        memory = writer.backbone(whole)["memory"]
+
+
+@pytest.mark.slow
+def test_a_beam_for_each_token_finds_the_likeliest_sentence(writer):
+    """Of two tokens, among all 121, by calls of the whole model."""
+    inputs, prompt = clip(1, draw()["memory"]), np.ones((2, 1), "int32")
+    options = DecodingOptions(max_new_tokens=2, beam_size=11)
+    found = np.asarray(CompiledDecoding(writer)(options, prompt, context=inputs))
+    pairs = np.stack(np.divmod(np.arange(121), 11), axis=-1)
+    for row in range(2):
+        many = {name: np.repeat(x[row : row + 1], 121, axis=0) for name, x in inputs.items()}
+        logits = writer(many | {"token_ids": np.insert(pairs, 0, 1, axis=1)})[:, :2]
+        p = np.take_along_axis(np.asarray(ops.log_softmax(logits)), pairs[..., None], axis=-1)
+        np.testing.assert_array_equal(found[row, 1:], pairs[p.sum((1, 2)).argmax()])
+
+
+def test_a_context_without_a_memory_is_refused(model):
+    with pytest.raises(ValueError, match="`context` must have clip_number, memory; it has features"):
+        model.start(2, 4, {"features": draw()["features"]})
 
 
 def test_a_head_predicts_the_words():

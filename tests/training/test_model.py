@@ -122,6 +122,11 @@ def test_what_is_given_is_not_filled_and_the_batch_is_left_alone():
     assert list(batch) == ["token_ids", "padding_mask"]
 
 
+def test_arrays_and_tensors_may_be_mixed():
+    y = echo("token_ids", "padding_mask")({"token_ids": np.array([[3]]), "padding_mask": tf.constant([[1]])})
+    np.testing.assert_array_equal([y["token_ids"], y["padding_mask"]], [[[3]], [[1]]])
+
+
 def test_inputs_are_filled_where_the_model_is_called_symbolically():
     token_ids = keras.Input((None,), dtype="int32", name="token_ids")
     outer = keras_tfm.Model(

@@ -5,7 +5,8 @@ Captioning"): a text about a video, a sentence for each of its clips, with a mem
     M, the memory of the clips before --+-> attends to H -> gates -> M of the next clip
 
 The memory is an argument and a result, never a variable. The clip's first positions and the sentence's count
-from 0 each, and the kinds of both are embedded. The authors' weights are not read.
+from 0 each, and the kinds of both are embedded. A clip does not see its sentence, so that decoding reads it
+once and keeps its keys and values. The authors' weights are not read.
 """
 
 import dataclasses
@@ -18,6 +19,7 @@ from keras_tfm.configs import Config, Depth, Heads, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer, SameShape
 from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.cache import BlockCache, PositionCache
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.embeddings import LearnedVectors, TokenEmbedding
 from keras_tfm.layers.feedforward import FeedForward
@@ -26,6 +28,7 @@ from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.positions import SinePositionEncoding
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel, Trace
+from keras_tfm.models.text.seq2seq import DecoderCache
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +53,11 @@ class MARTConfig(Config):
     activation: str = "gelu"
     epsilon: Rate = 1e-12
 
+    @property
+    def tied(self):
+        """Whether a head can share the tokens' table: where it is as wide as the states."""
+        return self.word_dim == self.dim
+
 
 class MART(ConfiguredModel):
     """Features of a clip, the tokens of its sentence and a memory in; the sentence's states and the memory
@@ -58,8 +66,8 @@ class MART(ConfiguredModel):
     Inputs: `features` (B, S, F), floating-point, and `feature_mask` (B, S); `token_ids` (B, T) and
     `padding_mask` (B, T); `memory` (B, L, M, D), of the clip before, and `clip_number` (B,), 0 for a first
     clip, whose memory is made of its own features. Outputs: `sequence_output` (B, T, D), each of which sees
-    the clip, the memory and the tokens up to its own, and `memory` (B, L, M, D). `heads.MaskedLM` predicts
-    tokens from these states, the next one at each.
+    the clip, the memory and the tokens up to its own, and `memory` (B, L, M, D). `heads.LanguageModel` writes
+    a sentence, given the other inputs as `context`; a call with the whole sentence gives the next memory.
 
     >>> model = keras_tfm.models.MART.from_size("tiny", vocabulary_size=50)
     >>> clip = {"features": np.ones((1, 7, 32)), "token_ids": np.array([[1, 2, 3]])}
@@ -82,8 +90,8 @@ class MART(ConfiguredModel):
             "clip_number": keras.Input((), dtype="int32", name="clip_number"),
         }
         embedding = TokenEmbedding(config.vocabulary_size, config.word_dim, name="embedding")
-        video = placed(config, inputs["features"], "video")
-        text = placed(config, embedding(inputs["token_ids"]), "text")
+        place_clip, place_text = placing(config, "video"), placing(config, "text")
+        video, text = place_clip(inputs["features"]), place_text(embedding(inputs["token_ids"]))
         is_clip, is_text = inputs["feature_mask"], inputs["padding_mask"]
         mask = ReadingMask(name="mask")(is_clip, is_text)
         is_there = ops.concatenate([is_clip, is_text], axis=1)  # (B, S + T)
@@ -94,8 +102,7 @@ class MART(ConfiguredModel):
             h = Block({"attention": attend}, name=f"attention_{i}")(x, attention={"mask": mask})
             first = FirstMemory(config.num_memory_cells, config.epsilon, name=f"first_memory_{i}")
             own = first(h, is_clip)
-            is_first = ops.equal(inputs["clip_number"], 0)[:, None, None]
-            before = ops.where(is_first, own, inputs["memory"][:, i])  # (B, M, D)
+            before = memory_before(own, inputs["memory"][:, i], inputs["clip_number"])
             update = MemoryUpdate(config.num_heads, config.dropout, name=f"memory_update_{i}")
             memory.append(update(before, h, is_there))
             block = reading_block(config, f"block_{i}")
@@ -103,18 +110,66 @@ class MART(ConfiguredModel):
         x = LastStates(name="sentence")(x, text)
         outputs = {"sequence_output": x, "memory": ops.stack(memory, axis=1)}
         super().__init__(config, inputs, outputs, trace, name=name, **kwargs)
-        self.embedding = embedding
+        self.embedding = self.output_embedding = embedding
+        self.place_clip, self.place_text = place_clip, place_text
+
+    def start(self, batch_size: Any, max_length: Any, context: dict[str, Any]) -> DecoderCache:
+        """A cache for decoding up to `max_length` tokens about a clip; the `context` has the inputs
+        `features`, `memory`, `clip_number` and, if some features only fill up, `feature_mask`.
+        """
+        if missing := {"features", "memory", "clip_number"} - context.keys():
+            names = ", ".join(sorted(missing))
+            raise ValueError(f"`context` must have {names}; it has {', '.join(context) or 'nothing'}.")
+        features, memory = (
+            ops.convert_to_tensor(context[name], self.compute_dtype) for name in ("features", "memory")
+        )
+        mask = context.get("feature_mask", ops.ones(ops.shape(features)[:2], "bool"))
+        x, mask, caches = self.place_clip(features), ops.cast(mask, "bool"), []
+        for i, block in enumerate(self.blocks["decoder"]):
+            attend, first = (self.get_layer(f"{name}_{i}") for name in ("attention", "first_memory"))
+            attention, reading = attend.attention.branch, block.context_attention.branch
+            _, *keys = attention.projections.project(x)
+            own = filled(attention, keys, mask, max_length)
+            h = attend(x, attention={"mask": mask})
+            before = memory_before(first(h, mask), memory[:, i], context["clip_number"])
+            tensors = with_memory(before, h, mask[:, None])
+            keys = reading.projections.project_context(tensors["context"])
+            caches.append(BlockCache(own, filled(reading, keys, tensors["mask"][:, 0], max_length)))
+            x = block(h, context_attention=tensors)
+        return DecoderCache(PositionCache.empty(batch_size), caches)
+
+    def step(self, token_ids: Any, cache: DecoderCache, padding_mask: Any = None) -> tuple[Any, DecoderCache]:
+        """The states (B, T, D) of the next T tokens (B, T), and the new cache."""
+        positions, position = cache.position.append(ops.shape(token_ids)[1], padding_mask)
+        x, caches = self.place_text(self.embedding(token_ids), positions), []
+        for i, (block, (own, read)) in enumerate(zip(self.blocks["decoder"], cache.blocks, strict=True)):
+            h, (own, _) = self.get_layer(f"attention_{i}").step(x, BlockCache(own), padding_mask)
+            x, read = step_reading(block, h, read, padding_mask)
+            caches.append(BlockCache(own, read))
+        return x, DecoderCache(position, caches)
 
 
-def placed(config, x, kind):
-    """Features or words (B, N, F) as states (B, N, D), with their places and what kind they are."""
-    x = Dropout(config.dropout, name=f"{kind}_dropout")(
-        LayerNormalization(config.epsilon, name=f"{kind}_norm")(x)
-    )
-    x = Dense(config.dim, activation="relu", name=f"{kind}_projection")(x)
-    x = LayerNormalization(config.epsilon, name=f"{kind}_projection_norm")(x)
-    x = x + LearnedVectors(1, config.dim, name=f"{kind}_kind")(x)  # (B, 1, D)
-    return SinePositionEncoding(name=f"{kind}_position")(x)
+def placing(config, kind):
+    """A function of features or words (B, N, F), and of their positions, by default 0 to N - 1, that gives
+    states (B, N, D) with their places and what kind they are.
+    """
+    norm = LayerNormalization(config.epsilon, name=f"{kind}_norm")
+    dropout = Dropout(config.dropout, name=f"{kind}_dropout")
+    projection = Dense(config.dim, activation="relu", name=f"{kind}_projection")
+    projection_norm = LayerNormalization(config.epsilon, name=f"{kind}_projection_norm")
+    kinds = LearnedVectors(1, config.dim, name=f"{kind}_kind")
+    position = SinePositionEncoding(name=f"{kind}_position")
+
+    def place(x, positions=None):
+        x = projection_norm(projection(dropout(norm(x))))
+        return position(x + kinds(x), positions=positions)
+
+    return place
+
+
+def memory_before(own, memory, clip_number):
+    """The memory (B, M, D) of the clip before, of the first clip its `own`; `clip_number` is (B,)."""
+    return ops.where(ops.equal(clip_number, 0)[:, None, None], own, memory)
 
 
 def attention(config):
@@ -137,6 +192,26 @@ def with_memory(memory, x, mask):
         "context": ops.concatenate([memory, x], axis=1),
         "mask": ops.concatenate([cells, mask], axis=-1),
     }
+
+
+def filled(attention, keys, mask, room):
+    """The cache of an `attention` layer with these keys and values of N positions, which count where the
+    `mask` (B, N) is True, and with room for more.
+    """
+    batch_size, length = ops.shape(mask)
+    return attention.start(batch_size, length + room).append(*keys, mask)
+
+
+def step_reading(block, x, cache, mask=None):
+    """(The output (B, T, D) of a `reading_block` at the next T states `x`, which are among what it attends
+    to, the new cache).
+    """
+    residual = block.context_attention
+    attention = residual.branch
+    cache = cache.append(*attention.projections.project_context(x), mask)
+    (query,) = attention.projections.project_query(residual.before(x))
+    y = attention.merge(cache.ungroup(attention.attend(cache.group(query), cache)))
+    return block.feedforward(residual.after(x, y)), cache
 
 
 class ReadingMask(Layer):

@@ -11,7 +11,7 @@ from keras_tfm.models.families import OnDemand, names_in
 from keras_tfm.tasks.images.image_families import ImageOptions
 
 # These read more, or give no states of a whole video.
-NOT_ALONE = "ActionTransformer", "ConvTransformer", "MART", "STTN", "STTNDiscriminator"
+NOT_ALONE = "ActionTransformer", "ConvTransformer", "MART", "MEGA", "STTN", "STTNDiscriminator"
 # {name on the command line: class} of the families whose only input is a video
 FAMILIES = OnDemand({name.lower(): name for name in names_in("video") if name not in NOT_ALONE})
 
