@@ -42,10 +42,11 @@ class Drawing(NamedTuple):
 
     def box(self, box: Iterable[float], text: str, colour: str) -> None:
         """A box, (left, top, right, bottom) in pixels of the image, with a text beside it."""
-        left, top, right, bottom = corners = tuple(self.scale * float(side) for side in box)
+        left, top, right, bottom = (self.scale * float(side) for side in box)
         inside = left, top, max(left, right - 1), max(top, bottom - 1)
         self.pen.rectangle(inside, outline=colour, width=self.line)
-        self.text(text, beside(self.size_of(text), corners, self.picture.size), colour)
+        place = beside(self.size_of(text), (left, top, right, bottom), self.picture.size)
+        self.text(text, place, colour)
 
     def text(self, text: str, place: tuple[float, float], colour: str) -> None:
         """A text on a ground of this colour."""
