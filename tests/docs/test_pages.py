@@ -16,6 +16,7 @@ PAGES = sorted(
 )
 # Pages whose code takes files and RUNs of the reader's as given, and pages whose outcome is checked too.
 RUN_ELSEWHERE = {
+    "docs/guides/add_a_task.md": "test_walks.py",
     "docs/guides/clusters.md": "test_clusters.py, test_readme.py",
     "docs/guides/images.md": "test_images.py",
     "docs/guides/outside.md": "test_walks.py",

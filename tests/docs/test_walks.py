@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["add_a_layer", "add_a_family", "add_a_format"])
+@pytest.mark.parametrize("name", ["add_a_layer", "add_a_family", "add_a_task", "add_a_format"])
 def test_a_guide_of_this_repository_is_walked(name, tmp_path):
     copy_repository(tmp_path)
     walk(GUIDES / f"{name}.md", tmp_path)

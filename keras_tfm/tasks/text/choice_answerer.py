@@ -2,7 +2,7 @@
 
 import dataclasses
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 import keras
@@ -62,15 +62,6 @@ class ChoiceAnswerer(EncoderTask):
 
     def _add_head(self, backbone: keras.Model) -> MultipleChoice:
         return MultipleChoice(backbone, **self.config.head)
-
-    @classmethod
-    def config_for(cls, examples: Sequence[Sequence], **options: Any) -> ChoiceAnswererConfig:
-        """A configuration of these `options`."""
-        return ChoiceAnswererConfig(**options)
-
-    @classmethod
-    def _published(cls, model: keras.Model, entries: Mapping[str, Any]) -> dict[str, Any]:
-        return {}
 
     @classmethod
     def texts_of(cls, examples: Choices) -> list[str]:

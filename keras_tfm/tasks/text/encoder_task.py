@@ -119,9 +119,9 @@ class EncoderTask(AskedTask, FineTunedTask):
         """
 
     @classmethod
-    @abc.abstractmethod
     def config_for(cls, examples: Sequence[Sequence], **options: Any) -> Config:
-        """A configuration that fits `examples`: their labels, for instance."""
+        """A configuration of these `options` that fits `examples`, with their labels for instance."""
+        return cls.config_class(**options)
 
     @classmethod
     def from_examples(
@@ -255,9 +255,9 @@ class EncoderTask(AskedTask, FineTunedTask):
         return cls.config_class(max_length=length, **fields, head=head)
 
     @classmethod
-    @abc.abstractmethod
     def _published(cls, model: keras.Model, entries: Mapping[str, Any]) -> dict[str, Any]:
         """Fields of the task's configuration, from the entries of a published config.json."""
+        return {}
 
     @classmethod
     def same_head(cls, one: Any, other: Any) -> bool:

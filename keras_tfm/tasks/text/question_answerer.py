@@ -5,7 +5,7 @@ import dataclasses
 import re
 import string
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Self
 
 import keras
@@ -107,10 +107,6 @@ class QuestionAnswerer(EncoderTask):
         """A configuration that is `unanswerable` if some examples have no answer."""
         unanswerable = not all(map(len, Questions(*examples).answers))
         return QuestionAnswererConfig(**{"unanswerable": unanswerable, **options})
-
-    @classmethod
-    def _published(cls, model: keras.Model, entries: Mapping[str, Any]) -> dict[str, Any]:
-        return {}
 
     @classmethod
     def from_huggingface(

@@ -38,7 +38,7 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("generator") / "run"
     keras.utils.set_random_seed(0)
     task = ImageGenerator.make(examples(256), OPTIONS, SMALL)
-    task.fit(examples(256), run=folder, epochs=4, batch_size=8, learning_rate=1e-2)
+    task.fit(examples(256), run=folder, epochs=8, batch_size=8, learning_rate=1e-2)
     return folder
 
 
@@ -48,7 +48,7 @@ def task(run):
 
 
 def test_it_makes_the_picture_that_a_text_describes(task):
-    assert task.record["results"]["val_loss"] < 0.6 * task.record["baselines"]["the mean"]
+    assert task.record["results"]["val_loss"] < 0.5 * task.record["baselines"]["the mean"]
     pictures = task.generate(TEXTS * 4, steps=4)
     assert pictures.shape == (8, 4, 4, 1) and pictures.dtype == "uint8"
     light = pictures.reshape(8, -1).mean(-1)
