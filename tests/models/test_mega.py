@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import keras
 import numpy as np
 import pytest
 
@@ -168,6 +169,42 @@ def test_classes_of_boxes_that_roi_align_reads(model):
         state = {name: tagger.backbone(inputs)[name] for name in state}
     assert tagger(inputs).shape == (2, 4, 3)
     assert (np.asarray(state["memory_boxes"])[..., 2:] > 0).all()  # filled by two frames
+
+
+def seen(rng, classes, centres, is_clear):
+    """Three frames of four boxes at these centres, in an order of their own, but in the key frame; their
+    regions show the class, or noise alone.
+    """
+    regions, boxes = [], []
+    for frame in range(3):
+        order = np.argsort(rng.random(classes.shape), axis=1)
+        order = np.broadcast_to(np.arange(4), order.shape) if frame == 1 else order
+        places = np.take_along_axis(centres, order[..., None], axis=1) + rng.normal(0, 0.01, centres.shape)
+        boxes.append(np.concatenate([places, np.full_like(places, 0.2)], axis=-1))
+        shown = 2.0 * is_clear * np.eye(4)[np.take_along_axis(classes, order, axis=1)]
+        regions.append(shown + rng.normal(0, 0.3, shown.shape))
+    regions, boxes = (np.concatenate(x, axis=1).astype("float32") for x in (regions, boxes))
+    nothing = np.zeros((len(classes), 1, 1, 1, 4), "float32")
+    inputs = {"regions": regions[:, :, None, None], "boxes": boxes, "global_regions": nothing}
+    return inputs | {"global_region_mask": np.zeros((len(classes), 1), "bool")}
+
+
+@pytest.mark.slow
+def test_it_learns_to_read_in_the_memory_what_no_frame_shows():
+    """Classes of boxes that one key frame's frames show, and the next one's do not: by their places."""
+    keras.utils.set_random_seed(0)
+    rng, backbone = np.random.default_rng(0), MEGA(MEGAConfig(3, 4, 4, 1, 2, 1, 4, 32, 4, 32))
+    model, none = TokenTagger(backbone, num_classes=4), backbone.first_memory(64)
+    model.compile(keras.optimizers.Adam(3e-3), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    for number in range(201):
+        classes, centres = rng.integers(0, 4, (64, 4)), rng.uniform(0.1, 0.9, (64, 4, 2))
+        first = backbone.predict_on_batch(seen(rng, classes, centres, True) | none)
+        memory = {name: first[name] for name in none}
+        later = seen(rng, classes, centres, False)
+        if number < 200:
+            model.train_on_batch(later | memory, classes)
+    with_memory, without_it = (model.predict_on_batch(later | x).argmax(-1) for x in (memory, none))
+    assert (with_memory == classes).mean() > 0.6 and (without_it == classes).mean() < 0.4  # 0.25 by chance
 
 
 def test_the_published_size(no_allocation):

@@ -17,7 +17,7 @@ There are no weights to read.
 
 import dataclasses
 import functools
-from typing import Any
+from typing import Any, Self
 
 import keras
 from keras import ops
@@ -34,6 +34,7 @@ from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import Trace
 from keras_tfm.models.multimodal.dual_encoder import INITIALIZER, TwoTowers, UnitLength, at_unit_length
 from keras_tfm.models.text.bert import BERT, BERTConfig
+from keras_tfm.training.weights import assign_by_path, by_path
 
 WHOLE_VIDEO, NO_TIME, FIRST_SECOND = 0, 1, 2  # rows of the table of times
 UNKNOWN = -1  # the time of a feature that has none
@@ -113,6 +114,13 @@ class MMT(TwoTowers):
         towers = _video(config, trace), (bert.input, outputs)
         super().__init__(config, towers, trace, name=name, **kwargs)
         self.embedding = bert.embedding
+
+    @classmethod
+    def around(cls, bert: BERT, **fields: Any) -> Self:
+        """A model with the weights of `bert`, and fresh ones of all else; `fields` are a configuration's."""
+        model = cls(cls.config_class(bert.config, **fields))
+        assign_by_path(model, by_path(bert))
+        return model
 
     @functools.cached_property
     def video(self) -> keras.Model:
