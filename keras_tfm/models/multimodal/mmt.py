@@ -174,6 +174,7 @@ class ExpertTokens(Layer):
         self.expert = self.add_weight((self.dim,), INITIALIZER.clone(), name="expert")
 
     def call(self, features, mask, times):
+        features = ops.where(mask[..., None], features, 0)  # NaN may stand for what is missing
         whole = ops.cast(masked_max(features, mask), features.dtype)[:, None]  # (B, 1, F)
         x = self.projection(ops.concatenate([whole, features], axis=1))
         x = at_unit_length(x) + ops.cast(self.expert, x.dtype)  # (B, 1 + S, D)
