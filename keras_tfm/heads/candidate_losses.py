@@ -100,7 +100,6 @@ class CandidateLoss(MatchingLoss):
         """(total, count) of the loss of all places, of which `dense` (B, N, V) are the predictions."""
 
     def means(self, targets, predictions):
-        """[(total, count)] of the means whose sum the loss is; `keras_tfm.Model` sums both over replicas."""
         targets, predictions = ops.cast(targets, "float32"), ops.cast(predictions, "float32")
         queries, dense = self.parts_of(predictions)
         return [*super().means(targets, queries[:, None]), self.dense_mean(targets, dense)]

@@ -11,7 +11,14 @@ from keras import ops
 from keras_tfm.heads.base import SetPredictor
 from keras_tfm.heads.clip_losses import ClipMaskLoss, ClipSetPredictionLoss
 from keras_tfm.heads.object_detector import ObjectDetector, box_head, check_classes
-from keras_tfm.heads.panoptic_detector import EPSILON, NUM_GROUPS, earlier_maps, query_features, query_maps
+from keras_tfm.heads.panoptic_detector import (
+    EPSILON,
+    NUM_GROUPS,
+    earlier_maps,
+    of_queries,
+    query_features,
+    query_maps,
+)
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.signatures import Backbone
 
@@ -81,10 +88,7 @@ class ClipSegmenter(SetPredictor):
         self.num_classes = num_classes
         self.num_maps = num_maps
         self.grid = tuple(masks.shape[2:])
-        objects = ops.moveaxis(ops.concatenate([logits, boxes], axis=-1), 1, 2)  # (B, Q, L, C + 5)
-        objects = ops.reshape(objects, (-1, objects.shape[1], objects.shape[2] * objects.shape[3]))
-        masks = ops.reshape(masks, (-1, masks.shape[1], self.grid[0] * self.grid[1]))
-        self.predictions = ops.concatenate([objects, masks], axis=-1)
+        self.predictions = of_queries(logits, boxes, masks)
 
     def loss_of_training(self):
         """The loss of what `learner` gives, for the masks of clips."""

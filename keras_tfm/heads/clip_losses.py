@@ -78,7 +78,6 @@ class ClipSetPredictionLoss(AlongFrames, SetPredictionLoss):
     """
 
     def means(self, targets, predictions):
-        """[(total, count)] of the means whose sum the loss is; `keras_tfm.Model` sums both over replicas."""
         targets = ops.reshape(targets, (-1, *targets.shape[2:]))  # (B F, M, 5)
         return super().means(targets, self.of_frames(predictions, 2))
 
@@ -98,6 +97,5 @@ class ClipMaskLoss(AlongFrames, PanopticSetLoss):
     """
 
     def means(self, targets, predictions):
-        """[(total, count)] of the means whose sum the loss is; `keras_tfm.Model` sums both over replicas."""
         targets = ops.reshape(targets, (-1, *targets.shape[2:]))  # (B F, M, H, W)
         return super().means(targets, self.of_frames(predictions, 1))

@@ -131,7 +131,6 @@ class CodedSetLoss(FocalSetPredictionLoss):
         self.code_cost = code_cost
 
     def means(self, targets, predictions):
-        """[(total, count)] of the means whose sum the loss is; `keras_tfm.Model` sums both over replicas."""
         predictions = ops.cast(predictions, "float32")
         _, num_blocks, num_queries, _ = predictions.shape
         classes, segments = segments_of(targets)

@@ -33,7 +33,6 @@ class DenoisingSetPredictionLoss(VarifocalSetPredictionLoss):
         self.num_queries = num_queries
 
     def means(self, targets, predictions):
-        """[(total, count)] of the means whose sum the loss is; `keras_tfm.Model` sums both over replicas."""
         targets, predictions = ops.cast(targets, "float32"), ops.cast(predictions, "float32")
         count, width = self.num_blocks * self.num_queries, predictions.shape[-1]
         matched = ops.reshape(predictions[:, :count], (-1, self.num_blocks, self.num_queries, width))

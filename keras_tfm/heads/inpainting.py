@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-import keras
 from keras import ops
 
+from keras_tfm.heads.sum_of_means import SumOfMeans
 from keras_tfm.layers.signatures import Tensor
 from keras_tfm.registry import register
 
 
 @register
-class InpaintingLoss(keras.losses.Loss):
+class InpaintingLoss(SumOfMeans):
     """The mean absolute error in the holes plus the mean of all other pixels, times these `weights`.
 
     Targets are (B, ..., C + 1): the true colours, and 1 where there is a hole, else 0. Predictions are
@@ -29,12 +29,7 @@ class InpaintingLoss(keras.losses.Loss):
         super().__init__(name=name, reduction=reduction)
         self.weights = tuple(weights)
 
-    def call(self, targets, predictions):
-        """The loss, a scalar."""
-        return sum(ops.divide_no_nan(*mean) for mean in self.means(targets, predictions))
-
     def means(self, targets, predictions):
-        """[(total, count)] of the means whose sum the loss is; `keras_tfm.Model` sums both over replicas."""
         targets = ops.cast(targets, "float32")
         errors = self.errors(ops.cast(predictions, "float32") - targets[..., :-1])
         hole = ops.broadcast_to(targets[..., -1:], ops.shape(errors))

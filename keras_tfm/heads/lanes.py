@@ -19,6 +19,7 @@ from keras import ops
 from keras_tfm.heads.base import SetPredictor
 from keras_tfm.heads.matching import match
 from keras_tfm.heads.object_detector import check_classes
+from keras_tfm.heads.sum_of_means import SumOfMeans
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.signatures import Backbone, Tensor
@@ -121,7 +122,7 @@ class StartingAt(keras.initializers.Initializer):
 
 
 @register
-class LaneLoss(keras.losses.Loss):
+class LaneLoss(SumOfMeans):
     """The loss of L predictions of a set of lanes, in nats: curves are matched to lanes, and then learn them.
 
     Targets are (B, M, 3 + 2 P), a lane each: its kind from 1, or 0 for padding; the heights of its lower and
@@ -146,12 +147,7 @@ class LaneLoss(keras.losses.Loss):
         super().__init__(name=name, reduction=reduction)
         self.weights = tuple(weights)
 
-    def call(self, targets, predictions):
-        """The loss, a scalar."""
-        return sum(ops.divide_no_nan(total, count) for total, count in self.means(targets, predictions))
-
     def means(self, targets, predictions):
-        """[(total, count)] of the means whose sum the loss is; `keras_tfm.Model` sums both over replicas."""
         targets, predictions = ops.cast(targets, "float32"), ops.cast(predictions, "float32")
         _, num_blocks, num_queries, width = predictions.shape
         num_lanes = ops.sum(ops.cast(targets[..., 0] > 0, "float32"))

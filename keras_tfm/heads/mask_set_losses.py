@@ -23,13 +23,14 @@ from keras_tfm.heads.mask_losses import (
     whole_mask_loss,
 )
 from keras_tfm.heads.matching import match
+from keras_tfm.heads.sum_of_means import SumOfMeans
 from keras_tfm.layers.attention.deformable import sample_bilinear
 from keras_tfm.layers.compiler.bits import uniform_bits
 from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.registry import register
 
 
-class MaskMatchingLoss(keras.losses.Loss, abc.ABC):
+class MaskMatchingLoss(SumOfMeans):
     """The loss of L predictions of a set of segments, one for each decoder block, in nats. Abstract.
 
     Targets are whole numbers: classes (B, H, W), 0 to C - 1, where all pixels of a class are one segment; a
@@ -65,12 +66,7 @@ class MaskMatchingLoss(keras.losses.Loss, abc.ABC):
         self.class_cost = class_cost
         self.no_object = no_object
 
-    def call(self, targets, predictions):
-        """The loss, a scalar."""
-        return sum(ops.divide_no_nan(total, count) for total, count in self.means(targets, predictions))
-
     def means(self, targets, predictions):
-        """[(total, count)] of the means whose sum the loss is; `keras_tfm.Model` sums both over replicas."""
         predictions = ops.cast(predictions, "float32")
         _, num_blocks, num_queries, width = predictions.shape
         num_classes = width - 1 - self.grid[0] * self.grid[1]

@@ -67,15 +67,20 @@ class PanopticDetector(SetPredictor):
         self.num_classes = num_classes
         self.num_maps = num_maps
         self.grid = tuple(masks.shape[2:])
-        num_queries, num_cells = masks.shape[1], self.grid[0] * self.grid[1]
-        objects = ops.moveaxis(ops.concatenate([logits, boxes], axis=-1), 1, 2)  # (B, Q, L, C + 5)
-        objects = ops.reshape(objects, (-1, num_queries, objects.shape[2] * objects.shape[3]))
-        cells = ops.reshape(masks, (-1, num_queries, num_cells))
-        self.predictions = ops.concatenate([objects, cells], axis=-1)
+        self.predictions = of_queries(logits, boxes, masks)
 
     def loss_of_training(self):
         """The loss of what `learner` gives, for a set of masks."""
         return PanopticSetLoss(self.grid, self.num_classes)
+
+
+def of_queries(logits, boxes, masks):
+    """All predictions of each query, (B, Q, L (C + 5) + rows columns): logits (B, L, Q, C + 1) and boxes (B,
+    L, Q, 4) of all blocks, and masks (B, Q, rows, columns).
+    """
+    objects = ops.moveaxis(ops.concatenate([logits, boxes], axis=-1), 1, 2)  # (B, Q, L, C + 5)
+    rows = [ops.reshape(x, (-1, x.shape[1], x.shape[2] * x.shape[3])) for x in (objects, masks)]
+    return ops.concatenate(rows, axis=-1)
 
 
 def earlier_maps(backbone, num_maps):

@@ -46,7 +46,6 @@ class PanopticSetLoss(SetPredictionLoss):
         self.mask_weights = tuple(mask_weights)
 
     def means(self, targets, predictions):
-        """[(total, count)] of the means whose sum the loss is; `keras_tfm.Model` sums both over replicas."""
         predictions = ops.cast(predictions, "float32")
         width, num_cells = self.num_classes + 5, self.grid[0] * self.grid[1]
         _, num_queries, length = predictions.shape

@@ -11,6 +11,7 @@ import keras
 from keras import ops
 
 from keras_tfm.heads.base import ModelWithHead
+from keras_tfm.heads.sum_of_means import SumOfMeans
 from keras_tfm.layers.convolution import BatchNormalization
 from keras_tfm.layers.signatures import Backbone
 from keras_tfm.registry import register
@@ -66,7 +67,7 @@ class Reidentifier(ModelWithHead):
 
 
 @register
-class ReidentificationLoss(keras.losses.Loss):
+class ReidentificationLoss(SumOfMeans):
     """The loss of a `Reidentifier`, in nats: half of the whole vector's, half the mean of the parts'.
 
     Labels are identities (B,), predictions (B, 1 + P, `num_classes` + D). A vector's loss is the
@@ -84,12 +85,7 @@ class ReidentificationLoss(keras.losses.Loss):
         super().__init__(name=name, reduction=reduction)
         self.num_classes = num_classes
 
-    def call(self, labels, predictions):
-        """The loss, a scalar."""
-        return sum(ops.divide_no_nan(total, count) for total, count in self.means(labels, predictions))
-
     def means(self, labels, predictions):
-        """[(total, count)] of the mean that the loss is; `keras_tfm.Model` sums both over replicas."""
         labels, predictions = ops.cast(labels, "int32"), ops.cast(predictions, "float32")
         labels = ops.reshape(labels, (-1,))
         num_vectors = predictions.shape[1]

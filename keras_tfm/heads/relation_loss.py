@@ -62,7 +62,6 @@ class RelationSetLoss(SetPredictionLoss):
         self.good_overlap = good_overlap
 
     def means(self, targets, predictions):
-        """[(total, count)] of the means whose sum the loss is; `keras_tfm.Model` sums both over replicas."""
         targets = ops.cast(targets, "float32")
         num_blocks = predictions.shape[1]
         entities, sides, predicates = self.parts_of(predictions)

@@ -6,7 +6,6 @@ Xie et al. 2021, "SegFormer", and Zheng et al. 2021, SETR, whose decoders stand 
 import math
 from typing import Any
 
-import keras
 from keras import ops
 
 from keras_tfm.heads.base import ModelWithHead
@@ -17,6 +16,7 @@ from keras_tfm.heads.map_decoders import (
     ProgressiveDecoder,
     maps_of,
 )
+from keras_tfm.heads.sum_of_means import SumOfMeans
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.layers.resizing import resize_bilinear
@@ -98,7 +98,7 @@ def decoder_of(kind, dim, height, maps):
 
 
 @register
-class SegmentationLoss(keras.losses.Loss):
+class SegmentationLoss(SumOfMeans):
     """The cross-entropy of the pixels' labels, in nats, averaged over the pixels that have one.
 
     Targets are labels (B, H, W), `ignored` where a pixel counts nowhere; predictions are logits (B, rows,
@@ -115,13 +115,7 @@ class SegmentationLoss(keras.losses.Loss):
         super().__init__(name=name, reduction=reduction)
         self.ignored = ignored
 
-    def call(self, targets, logits):
-        """The loss, a scalar."""
-        ((total, count),) = self.means(targets, logits)
-        return ops.divide_no_nan(total, count)
-
     def means(self, targets, logits):
-        """[(total, count)] of the mean that the loss is; `keras_tfm.Model` sums both over replicas."""
         targets = ops.cast(targets, "int32")
         logits = resize_bilinear(ops.cast(logits, "float32"), ops.shape(targets)[1:3])
         is_labelled = ops.not_equal(targets, self.ignored)

@@ -8,18 +8,18 @@ Zhu et al. 2021, "Deformable DETR", section 4.2 and appendix A.3; with a varifoc
 import abc
 from collections.abc import Sequence
 
-import keras
 from keras import ops
 
 from keras_tfm.heads.mask_losses import focal_loss
 from keras_tfm.heads.matching import match
+from keras_tfm.heads.sum_of_means import SumOfMeans
 from keras_tfm.layers.boxes import box_distance, box_iou, generalized_iou
 from keras_tfm.registry import register
 
 IGNORED = -2  # the class of a query that learns nothing; -1 is none
 
 
-class MatchingLoss(keras.losses.Loss, abc.ABC):
+class MatchingLoss(SumOfMeans):
     """The loss of L predictions of a set of objects, one for each decoder block, in nats. Abstract.
 
     Targets are (B, M, 5): an object's class, 0 to C - 1, and its box, (x, y, width, height) around the centre
@@ -48,12 +48,7 @@ class MatchingLoss(keras.losses.Loss, abc.ABC):
         self.weights = tuple(weights)
         self.costs = self.weights if costs is None else tuple(costs)
 
-    def call(self, targets, predictions):
-        """The loss, a scalar."""
-        return sum(ops.divide_no_nan(total, count) for total, count in self.means(targets, predictions))
-
     def means(self, targets, predictions):
-        """[(total, count)] of the means whose sum the loss is; `keras_tfm.Model` sums both over replicas."""
         return self.means_and_pairs(targets, predictions)[0]
 
     def means_and_pairs(self, targets, predictions):

@@ -7,15 +7,15 @@ Transformer", section 3.4, whose heat map is CenterNet's (Zhou et al. 2019, "Obj
 from collections.abc import Sequence
 from typing import Any
 
-import keras
 import numpy as np
 from keras import ops
 
+from keras_tfm.heads.sum_of_means import SumOfMeans
 from keras_tfm.layers.boxes import box_distance, generalized_iou
 from keras_tfm.registry import register
 
 
-class CellLoss(keras.losses.Loss):
+class CellLoss(SumOfMeans):
     """A loss of the cells of a map of the `grid` (rows, columns), whose targets are one box for each image
     (B, 4), (x, y, width, height) around the centre as parts of the image's sides. Abstract.
 
@@ -33,12 +33,7 @@ class CellLoss(keras.losses.Loss):
         self.grid = tuple(grid)
         self.weights = tuple(weights)
 
-    def call(self, boxes, predictions):
-        """The loss, a scalar."""
-        return sum(ops.divide_no_nan(total, count) for total, count in self.means(boxes, predictions))
-
     def means(self, boxes, predictions):
-        """[(total, count)] of the means whose sum the loss is; `keras_tfm.Model` sums both over replicas."""
         boxes, predictions = ops.cast(boxes, "float32"), ops.cast(predictions, "float32")
         means = self.plain_means(boxes, predictions)
         return [(weight * total, count) for weight, (total, count) in zip(self.weights, means, strict=True)]
