@@ -16,7 +16,7 @@ import pytest
 
 from tests.contract.case import Case, Spec, floats, ids, mask, randomise
 from tests.contract.invariants import DEAR, INVARIANTS, OF_FAMILIES
-from tests.contract.tools import assert_close, run
+from tests.contract.tools import assert_close, num_parameters, run
 
 __all__ = [
     "Case",
@@ -27,6 +27,7 @@ __all__ = [
     "floats",
     "ids",
     "mask",
+    "num_parameters",
     "randomise",
     "run",
 ]

@@ -1,6 +1,7 @@
 """What the invariants stand on: outputs compared, padding, gradients, training steps."""
 
 import inspect
+import math
 
 import keras
 import numpy as np
@@ -22,6 +23,11 @@ def run(function, inputs, **arguments):
     for y in outputs:
         assert np.isfinite(y).all()
     return outputs
+
+
+def num_parameters(weights):
+    """How many numbers the `weights` hold; they need no values, as with the fixture `no_allocation`."""
+    return sum(math.prod(weight.shape) for weight in weights)
 
 
 def assert_close(actual, expected, tolerance=EPSILON):

@@ -1,7 +1,6 @@
 """AutoFormer and its supernet: sizes, layers that differ, networks that are parts of one set of weights."""
 
 import dataclasses
-import math
 
 import numpy as np
 import pytest
@@ -40,17 +39,13 @@ test_contract = contract.check_family(
 )
 
 
-def count(weights):
-    return sum(math.prod(weight.shape) for weight in weights)
-
-
 # Of the authors' files: 5.8 M (the shapes' own sum is 5.87 M), 22.9 M and 53.7 M.
 @pytest.mark.parametrize(
     ("size", "with_1000_classes"), [("T", 5_867_944), ("S", 22_891_432), ("B", 53_691_688)]
 )
 def test_parameters_of_the_published_sizes(size, with_1000_classes, no_allocation):
     model = Classifier(AutoFormer.from_size(size), 1000)
-    assert count(model.trainable_weights) == with_1000_classes
+    assert contract.num_parameters(model.trainable_weights) == with_1000_classes
 
 
 def test_outputs_and_states():

@@ -1,7 +1,6 @@
 """BERT: its published sizes, its outputs, the heads of pre-training and fine-tuning around it."""
 
 import dataclasses
-import math
 
 import keras
 import numpy as np
@@ -56,7 +55,7 @@ test_contract = contract.check_family(
     ],
 )
 def test_parameters_of_the_published_sizes(size, count, no_allocation):
-    assert sum(math.prod(weight.shape) for weight in BERT.from_size(size).trainable_weights) == count
+    assert contract.num_parameters(BERT.from_size(size).trainable_weights) == count
 
 
 def test_the_24_small_models():

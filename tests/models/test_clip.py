@@ -1,7 +1,5 @@
 """CLIP: the contract, its sizes, its towers alone, where a text ends."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -17,7 +15,7 @@ test_contract = contract.check_family(Case("CLIP", lambda: CLIP(SMALL), INPUTS, 
 
 
 def count(model):
-    return sum(math.prod(weight.shape) for weight in model.trainable_weights)
+    return contract.num_parameters(model.trainable_weights)
 
 
 # transformers' counts; the head has one weight, the logits' scale.

@@ -1,7 +1,6 @@
 """CMT: its published sizes, its neighbours, its shared table."""
 
 import dataclasses
-import math
 
 import numpy as np
 import pytest
@@ -38,7 +37,7 @@ test_contract = contract.check_family(Case("CMT", lambda: CMT(SMALL), IMAGES, at
 )
 def test_parameters_of_the_published_sizes(size, with_1000_classes, no_allocation):
     model = Classifier(CMT.from_size(size, image_size=224), 1000)
-    assert sum(math.prod(weight.shape) for weight in model.trainable_weights) == with_1000_classes
+    assert contract.num_parameters(model.trainable_weights) == with_1000_classes
 
 
 def test_outputs_and_states():

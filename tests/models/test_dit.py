@@ -1,7 +1,6 @@
 """DiT: its published sizes, blocks that begin as the identity, what conditions change."""
 
 import dataclasses
-import math
 
 import numpy as np
 import pytest
@@ -24,7 +23,7 @@ test_contract = contract.check_family(
 @pytest.mark.parametrize(("size", "expected"), [("S/2", 32_865_056), ("XL/2", 674_834_720)])
 def test_parameters_of_the_published_sizes(size, expected, no_allocation):
     model = DiT.from_size(size)
-    assert sum(math.prod(weight.shape) for weight in model.trainable_weights) == expected
+    assert contract.num_parameters(model.trainable_weights) == expected
 
 
 def draw(*shape):

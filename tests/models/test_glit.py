@@ -1,7 +1,6 @@
 """GLiT: its published size, layers of attention, of convolution and of both."""
 
 import dataclasses
-import math
 
 import numpy as np
 import pytest
@@ -35,7 +34,7 @@ test_contract = contract.check_family(
 # The authors' code, with 1,000 classes: 7.3 M.
 def test_parameters_of_the_published_size(no_allocation):
     model = Classifier(GLiT.from_size("T"), 1000)
-    assert sum(math.prod(weight.shape) for weight in model.trainable_weights) == 7_264_456
+    assert contract.num_parameters(model.trainable_weights) == 7_264_456
 
 
 def test_outputs_and_states():

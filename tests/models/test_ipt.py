@@ -1,7 +1,6 @@
 """IPT: its published size, its tasks' own weights, how it enlarges."""
 
 import dataclasses
-import math
 
 import numpy as np
 import pytest
@@ -33,13 +32,11 @@ def test_parameters_of_the_published_size(no_allocation):
     """
     model = IPT.from_size("base")
 
-    def count(weights):
-        return sum(math.prod(weight.shape) for weight in weights)
-
+    whole = contract.num_parameters(model.weights)
     outside = [layer for layer in model.layers if layer.name.endswith(("_head", "_tail"))]
-    assert count(model.weights) == 118_892_370 == 118_975_338 - 12 * 3 * 4 * 576 - 24
-    assert count(model.weights) - sum(count(layer.weights) for layer in outside) == 115_636_608
-    assert count([model.get_layer("x3_query").table]) == 256 * 576
+    assert whole == 118_892_370 == 118_975_338 - 12 * 3 * 4 * 576 - 24
+    assert whole - sum(contract.num_parameters(layer.weights) for layer in outside) == 115_636_608
+    assert contract.num_parameters([model.get_layer("x3_query").table]) == 256 * 576
 
 
 @pytest.fixture(scope="module")

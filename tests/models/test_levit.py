@@ -1,7 +1,6 @@
 """LeViT: its published sizes, its stages, its heads."""
 
 import dataclasses
-import math
 
 import numpy as np
 import pytest
@@ -32,10 +31,6 @@ test_contract = contract.check_family(
 )
 
 
-def count(weights):
-    return sum(math.prod(weight.shape) for weight in weights)
-
-
 # Graham et al. 2021, table 1, with both heads of 1,000 classes: 7.8 M, 9.2 M, 11 M, 19 M and 39 M.
 @pytest.mark.parametrize(
     ("size", "with_two_heads"),
@@ -49,7 +44,7 @@ def count(weights):
 )
 def test_parameters_of_the_published_sizes(size, with_two_heads, no_allocation):
     model = DistilledClassifier(LeViT.from_size(size), 1000)
-    assert count(model.trainable_weights) == with_two_heads
+    assert contract.num_parameters(model.trainable_weights) == with_two_heads
 
 
 def test_outputs_and_states():

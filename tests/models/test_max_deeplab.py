@@ -1,7 +1,6 @@
 """MaX-DeepLab: its outputs, and the equations of both paths by hand."""
 
 import dataclasses
-import math
 
 import numpy as np
 import pytest
@@ -135,7 +134,7 @@ def test_paths_read_each_other_in_the_last_stages_alone():
 @pytest.mark.slow
 def test_sizes(no_allocation):
     small = heads.MaskClassifier(MaxDeepLab.from_size("small"), 133)
-    assert sum(math.prod(weight.shape) for weight in small.trainable_weights) == 56_679_974
+    assert contract.num_parameters(small.trainable_weights) == 56_679_974
     with pytest.raises(ValueError, match="must be a multiple of twice `num_heads`"):
         MaxDeepLab.from_size("tiny", num_pixel_heads=48)
     with pytest.raises(ValueError, match="a map of even sides; stage 1 gets 3 x 3"):

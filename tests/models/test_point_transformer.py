@@ -2,8 +2,6 @@
 compared with the numbers of a reference by tests.parity.golden.
 """
 
-import math
-
 import numpy as np
 import pytest
 
@@ -41,7 +39,7 @@ def clouds(seed=0):
 @pytest.mark.parametrize(("size", "expected"), [("S3DIS", 7_767_729)])
 def test_parameters_of_the_published_sizes(size, expected, no_allocation):
     model = TokenTagger(PointTransformer.from_size(size), 13)
-    assert sum(math.prod(weight.shape) for weight in model.trainable_weights) == expected
+    assert contract.num_parameters(model.trainable_weights) == expected
     assert [len(model.blocks[stack]) for stack in ("encoder", "decoder")] == [13, 5]
 
 

@@ -1,7 +1,5 @@
 """RelTR: the published count, its maps, padding; its numbers are compared by tests.parity.golden."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -49,7 +47,7 @@ def model():
 @pytest.mark.parametrize(("size", "expected"), [("50", 63_901_928)])
 def test_parameters_of_the_published_sizes(size, expected, no_allocation):
     model = RelationDetector(RelTR.from_size(size), 151, 51)
-    assert sum(math.prod(weight.shape) for weight in model.trainable_weights) == expected
+    assert contract.num_parameters(model.trainable_weights) == expected
 
 
 def test_maps_are_where_subjects_and_objects_look(model):

@@ -1,7 +1,6 @@
 """The Shuffle Transformer: its published sizes, who attends to what, its norms."""
 
 import dataclasses
-import math
 
 import numpy as np
 import pytest
@@ -36,7 +35,7 @@ test_contract = contract.check_family(
 )
 def test_parameters_of_the_published_sizes(size, with_1000_classes, no_allocation):
     model = Classifier(ShuffleTransformer.from_size(size), 1000)
-    assert sum(math.prod(weight.shape) for weight in model.trainable_weights) == with_1000_classes
+    assert contract.num_parameters(model.trainable_weights) == with_1000_classes
 
 
 def test_outputs_and_states():

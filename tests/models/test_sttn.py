@@ -1,7 +1,6 @@
 """STTN: its published sizes, attention among patches by hand, holes, the names of the authors' code."""
 
 import dataclasses
-import math
 
 import keras
 import numpy as np
@@ -48,7 +47,7 @@ test_contract = contract.check_family(
 )
 def test_parameters_of_the_published_sizes(make, expected, no_allocation):
     model = make()
-    assert sum(math.prod(weight.shape) for weight in model.trainable_weights) == expected
+    assert contract.num_parameters(model.trainable_weights) == expected
     blocks = sum(block.count_params() for block in model.blocks.get("encoder", []))
     assert blocks == (15_740_928 if isinstance(model, STTN) else 0)
 

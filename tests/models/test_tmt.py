@@ -1,7 +1,5 @@
 """TMT: its weights, what its label maps do, its normalisation."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -31,7 +29,7 @@ test_contract = contract.check_family(
 def test_parameters_of_the_published_sizes(size, expected, no_allocation):
     model = TMT.from_size(size)
     blocks = [weight for weight in model.weights if "_block/" in weight.path and "stage" not in weight.path]
-    assert sum(math.prod(weight.shape) for weight in blocks) + 2 * 262_656 == expected
+    assert contract.num_parameters(blocks) + 2 * 262_656 == expected
     assert model.grid == (22, 22)
 
 

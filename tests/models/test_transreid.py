@@ -1,7 +1,5 @@
 """TransReID: the jigsaw by hand, cameras, parts; its numbers are compared by tests.parity.golden."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -35,14 +33,11 @@ test_contract = contract.check_family(
 def test_parameters_of_the_published_sizes(size, num_parts, no_allocation):
     """ViT-B's, with a position for each of 210 patches, or 128; parts add a block."""
     ours, theirs = TransReID.from_size(size), ViT.from_size("B/16")
-
-    def count(weights):
-        return sum(math.prod(weight.shape) for weight in weights)
-
     block = [weight for weight in theirs.trainable_weights if weight.path.startswith("block_0/")]
     positions = (210 if num_parts else 128) - 196
-    expected = count(theirs.trainable_weights) + 768 * positions
-    assert count(ours.trainable_weights) == expected + (count(block) + 2 * 768 if num_parts else 0)
+    expected = contract.num_parameters(theirs.trainable_weights) + 768 * positions
+    expected += contract.num_parameters(block) + 2 * 768 if num_parts else 0
+    assert contract.num_parameters(ours.trainable_weights) == expected
 
 
 def test_the_jigsaw_by_hand():

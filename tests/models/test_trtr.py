@@ -1,7 +1,5 @@
 """TrTr: the published counts, what sees what; its head and loss are in tests/heads."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -35,7 +33,7 @@ test_contract = contract.check_family(
 def test_parameters_of_the_published_sizes(size, expected, no_allocation):
     model = TrTr.from_size(size)
     weights = [weight for weight in model.weights if weight.path.startswith(("encoder_", "decoder_"))]
-    assert sum(math.prod(weight.shape) for weight in weights) == expected
+    assert contract.num_parameters(weights) == expected
     assert model.grid == (32, 32)
 
 

@@ -3,7 +3,6 @@ numbers are compared by tests.parity.golden.
 """
 
 import dataclasses
-import math
 
 import numpy as np
 import pytest
@@ -83,9 +82,9 @@ def draw(seed=0):
 def test_parameters_of_the_published_sizes(no_allocation):
     model = TSPRCNNHead.from_size("base")
     encoder = [w for w in model.weights if w.path.startswith(("encoder_block", "norm/"))]
-    assert sum(math.prod(weight.shape) for weight in encoder) == 18_915_328
+    assert contract.num_parameters(encoder) == 18_915_328
     projection = [w for w in model.weights if w.path.startswith("region_projection")]
-    assert sum(math.prod(weight.shape) for weight in projection) == 6_423_040
+    assert contract.num_parameters(projection) == 6_423_040
     fcos = TSPFCOSConfig()
     sizes = ("dim", "num_layers", "num_heads", "intermediate_dim")
     assert [getattr(fcos, name) for name in sizes] == [getattr(model.config, name) for name in sizes]

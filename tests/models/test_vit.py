@@ -31,7 +31,7 @@ test_contract = contract.check_family(
 
 
 def count(model):
-    return sum(math.prod(weight.shape) for weight in model.weights)
+    return contract.num_parameters(model.weights)
 
 
 # Dosovitskiy et al. 2021, table 1: 86 M, 307 M and 632 M, classes included; Steiner et al. 2022: 5.8 M, 22 M.

@@ -1,7 +1,6 @@
 """XCiT: its published sizes, its two kinds of blocks."""
 
 import dataclasses
-import math
 
 import numpy as np
 import pytest
@@ -30,10 +29,6 @@ test_contract = contract.check_family(
 )
 
 
-def count(weights):
-    return sum(math.prod(weight.shape) for weight in weights)
-
-
 # El-Nouby et al. 2021, table 1: 3 M, 7 M, 12 M, 26 M, 48 M, 84 M and 189 M.
 @pytest.mark.parametrize(
     ("size", "with_1000_classes"),
@@ -47,7 +42,7 @@ def count(weights):
 )
 def test_parameters_of_the_published_sizes(size, with_1000_classes, no_allocation):
     model = Classifier(XCiT.from_size(size), 1000)
-    assert count(model.trainable_weights) == with_1000_classes
+    assert contract.num_parameters(model.trainable_weights) == with_1000_classes
 
 
 def test_outputs_and_states():

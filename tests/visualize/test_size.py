@@ -1,7 +1,6 @@
 """Sizes counted from shapes: parameters and operations computed by hand, published ones, the verb `info`."""
 
 import json
-import math
 
 import keras
 import pytest
@@ -14,6 +13,7 @@ from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.models import BERT, RecurrentSeq2Seq, ResNet, ViT
 from keras_tfm.private.keras import shapes_alone
 from keras_tfm.visualize import size_of
+from tests import contract
 
 
 def block(dim, num_heads, width, key_dim=None):
@@ -102,7 +102,7 @@ def test_the_verb_of_a_run(tmp_path, capsys):
     task.save(tmp_path / "run")
     main(["info", str(tmp_path / "run"), "--json"])
     *_, whole = json.loads(capsys.readouterr().out)["parts"]
-    assert whole["parameters"] == sum(math.prod(weight.shape) for weight in task.model.trainable_weights)
+    assert whole["parameters"] == contract.num_parameters(task.model.trainable_weights)
     tasks.Recommender.from_ratings((["a", "b"], ["x", "y"], [1.0, 2.0]), dim=1).save(tmp_path / "books")
     with pytest.raises(SystemExit):
         main(["info", str(tmp_path / "books")])
