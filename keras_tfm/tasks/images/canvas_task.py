@@ -50,6 +50,7 @@ class CanvasTask(ImageTask, FineTunedTask):
     annotations: ClassVar[Any]  # a function of the path of a file: the pictures that it annotates
     from_files: ClassVar[Any]  # a function of paths, a shape and a `Canvas`: the examples in the files
     usual_shape: ClassVar[tuple[int, int, int]] = (800, 800, 3)
+    ranked: ClassVar[tuple[str, ...]] = ()  # the entries of an answer that are in the order of its scores
     config: Any
 
     def __init__(self, backbone: keras.Model, class_names: Sequence[str], **fields: Any):
@@ -147,6 +148,14 @@ class CanvasTask(ImageTask, FineTunedTask):
         refuse_columns(columns, f"{self.name!r} reads no tables: {self.files}")
         return ((picture.source, picture.place) for picture in type(self).annotations(path))
 
+    def surest(self, images: Any, threshold: float | None, batch_size: int) -> list[dict[str, Any]]:
+        """What is found in each image with a score of `threshold`, or of the configuration's, and above."""
+        least, found = self.config.threshold if threshold is None else threshold, []
+        for answer in self.ask(images, batch_size):
+            count = int(np.sum(answer["scores"] >= least))
+            found.append({name: x[:count] if name in self.ranked else x for name, x in answer.items()})
+        return found
+
     def as_value(self, answer: dict[str, Any]) -> Any:
         """What `as_line` writes: no masks."""
         return json.loads(self.as_line(answer))
@@ -183,12 +192,6 @@ def canvas_batches(
         areas = training.least_area, most_area
         options |= {"seed": training.seed, "flips": training.flip, "areas": areas}
     return make(examples.images, examples.sizes, targets, canvas, shape, training.batch_size, **options)
-
-
-def surest(answer: Mapping[str, Any], least: float, names: Iterable[str]) -> dict[str, Any]:
-    """The answer, whose entries `names`, the surest first, keep what has a score of `least` or more."""
-    count = int(np.sum(answer["scores"] >= least))
-    return {**answer, **{name: answer[name][:count] for name in names}}
 
 
 def distinct(names: Sequence[str]) -> tuple[str, ...]:

@@ -29,7 +29,6 @@ from keras_tfm.tasks.images.canvas_task import (
     distinct,
     refuse_many,
     sized,
-    surest,
 )
 from keras_tfm.tasks.images.decoded import listed_images
 from keras_tfm.tasks.images.drawing import Pictures, draw_objects
@@ -141,6 +140,7 @@ class Detector(CanvasTask):
     model_options = DetectorOptions
     annotations = staticmethod(found_in)
     from_files = staticmethod(read_objects)
+    ranked = "boxes", "labels", "scores"
     config_class = DetectorConfig
     config: DetectorConfig
 
@@ -294,10 +294,8 @@ class Detector(CanvasTask):
 
         With `draw`, a folder, pictures with the boxes over them are written there, or to a file for each.
         """
-        threshold = self.config.threshold if threshold is None else threshold
-        images, found = listed(listed_images(images)), []
-        for answer in self.ask(images, batch_size):
-            found.append(surest(answer, threshold, answer))
+        images = listed(listed_images(images))
+        found = self.surest(images, threshold, batch_size)
         if draw is not None:
             draw_objects(images, found, self.class_names, draw)
         return found

@@ -22,7 +22,6 @@ from keras_tfm.tasks.images.canvas_task import (
     canvas_batches,
     refuse_many,
     sized,
-    surest,
 )
 from keras_tfm.tasks.images.decoded import listed_images
 from keras_tfm.tasks.images.detector import Score
@@ -106,6 +105,7 @@ class LaneFinder(CanvasTask):
     model_options = LaneOptions
     annotations = staticmethod(pictures_in)
     from_files = staticmethod(read_lanes)
+    ranked = "lanes", "scores", "curves"
     usual_shape = (360, 640, 3)
     config_class = LaneFinderConfig
     config: LaneFinderConfig
@@ -183,26 +183,19 @@ class LaneFinder(CanvasTask):
         With `draw`, a folder, pictures with the lanes over them are written there, or to a file for each.
         """
         images = listed(listed_images(images))
-        found = []
-        for answer in self._surest(images, threshold, batch_size):
+        found = self.surest(images, threshold, batch_size)
+        for answer in found:
             del answer["curves"]
-            found.append(answer)
         if draw is not None:
             draw_lanes(images, found, draw)
         return found
-
-    def _surest(self, images: Any, threshold: float | None, batch_size: int) -> list[dict[str, Any]]:
-        """The answers for the lanes that score `threshold` or more."""
-        least = self.config.threshold if threshold is None else threshold
-        names = "lanes", "scores", "curves"
-        return [surest(answer, least, names) for answer in self.ask(images, batch_size)]
 
     def as_line(self, answer: dict[str, Any]) -> str:
         return rounded_line(answer, {"lanes": 2, "h_samples": 2, "scores": 4})
 
     def measure(self, examples: Lanes) -> dict[str, Any]:
         """TuSimple's "accuracy", "fp" and "fn", from 0 to 100; see `lane_measures`."""
-        found = self._surest(sized(examples), None, self.training.batch_size)
+        found = self.surest(sized(examples), None, self.training.batch_size)
         points = [
             np.asarray(lane_points(answer["curves"][None], heights[None]))[0]
             for answer, heights in zip(found, examples.heights, strict=True)

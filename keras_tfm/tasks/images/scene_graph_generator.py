@@ -27,7 +27,6 @@ from keras_tfm.tasks.images.canvas_task import (
     canvas_batches,
     refuse_many,
     sized,
-    surest,
 )
 from keras_tfm.tasks.images.decoded import listed_images
 from keras_tfm.tasks.images.detector import DetectorConfig, copy_heads
@@ -40,7 +39,6 @@ from keras_tfm.tasks.signatures import Signature
 from keras_tfm.training.options import ImagesInBatch, LeastArea, PartlyTrained
 
 HEADS = ("class_head", "box_head", *(f"{place}_" for place in PLACES), "predicate_head", "map_head")
-PARTS = ("subject_boxes", "subjects", "predicates", "object_boxes", "objects", "scores")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -117,6 +115,7 @@ class SceneGraphGenerator(CanvasTask):
     model_options = SceneGraphOptions
     annotations = staticmethod(related_in)
     from_files = staticmethod(read_relations)
+    ranked = "subject_boxes", "subjects", "predicates", "object_boxes", "objects", "scores"
     config_class = SceneGraphConfig
     config: SceneGraphConfig
 
@@ -214,10 +213,9 @@ class SceneGraphGenerator(CanvasTask):
 
         With `draw`, a folder, pictures with the graphs over them are written there, or to a file for each.
         """
-        threshold = self.config.threshold if threshold is None else threshold
-        images, found = listed(listed_images(images)), []
-        for answer in self.ask(images, batch_size):
-            found.append(surest({name: answer[name] for name in PARTS}, threshold, PARTS))
+        images = listed(listed_images(images))
+        answers = self.surest(images, threshold, batch_size)
+        found = [{name: answer[name] for name in self.ranked} for answer in answers]
         if draw is not None:
             draw_graphs(images, found, self.class_names, draw)
         return found
