@@ -14,7 +14,8 @@ from keras_tfm.cli import main
 from keras_tfm.data import HoledVideos
 from keras_tfm.models import STTN
 from keras_tfm.tasks import VideoInpainter
-from keras_tfm.tasks.videos.video_inpainter import VideoInpainterOptions, windows
+from keras_tfm.tasks.videos.video_inpainter import VideoInpainterOptions, windows, write_frames
+from tests.tasks.refusals import refusals
 from tests.tasks.videos.test_frame_predictor import moving_squares
 
 SMALL = {
@@ -34,6 +35,11 @@ def fresh(motion="moving", **changes):
 def moving_masks(length=8):
     """A hole that moves downwards: (T, 16, 16)."""
     return np.stack([np.roll(MASK, place, 0) for place in range(length)])
+
+
+def pictures_of(masks):
+    """Masks (T, H, W) as 8-bit pictures (T, H, W, 1)."""
+    return np.where(masks, 255, 0).astype("uint8")[..., None]
 
 
 @pytest.fixture(scope="module")
@@ -112,10 +118,8 @@ def test_windows_overlap_and_cover_all_frames():
 def test_files_of_all_kinds(task, tmp_path):
     """Masks beside the videos, for all, and by name; GIFs, and frames that are videos themselves."""
     video, masks = moving_squares(1, 3)[0], moving_masks()
-    for folder, frames in (("videos/a", video[..., 0]), ("masks/a", np.where(masks, 255, 0))):
-        (tmp_path / folder).mkdir(parents=True)
-        for number, frame in enumerate(frames.astype("uint8")):
-            PIL.Image.fromarray(frame).save(tmp_path / folder / f"{number}.png")
+    write_frames(video, tmp_path / "videos" / "a")
+    write_frames(pictures_of(masks), tmp_path / "masks" / "a")
     asked = [str(tmp_path / "videos" / "a")]
     (answer,) = task.predict(asked, draw=tmp_path / "drawn", filled=tmp_path / "filled")
     assert task.as_line(answer) == str(tmp_path / "filled" / "a")
@@ -155,7 +159,7 @@ def test_an_interrupted_training_goes_on_as_if_it_had_not_been(tmp_path):
 def test_a_saved_model_answers_files_with_files(task, tmp_path):
     video, masks = moving_squares(1, 5, length=4), moving_masks(4)
     task.export(tmp_path / "export")
-    pixels = video[0], np.where(masks, 255, 0).astype("uint8")[..., None]
+    pixels = video[0], pictures_of(masks)
     frames, holes = ([tf.io.encode_png(each).numpy() for each in part] for part in pixels)
     pngs = serving.load(tmp_path / "export")([{"frame_bytes": frames, "mask_bytes": holes}])["png"]
     assert pngs.shape == (1, 4)
@@ -169,11 +173,8 @@ def test_a_saved_model_answers_files_with_files(task, tmp_path):
 @pytest.mark.slow
 def test_the_command_trains_and_writes_frames(tmp_path, capsys):
     for number, video in enumerate(moving_squares(8)):
-        for kind, frames in (("videos", video[..., 0]), ("masks", np.where(moving_masks(), 255, 0))):
-            folder = tmp_path / "data" / kind / str(number)
-            folder.mkdir(parents=True)
-            for place, frame in enumerate(frames.astype("uint8")):
-                PIL.Image.fromarray(frame).save(folder / f"{place}.png")
+        for kind, frames in (("videos", video), ("masks", pictures_of(moving_masks()))):
+            write_frames(frames, tmp_path / "data" / kind / str(number))
     sizes = '{"image_size": 16, "num_layers": 1, "patch_sizes": [[4, 4], [2, 2]]}'
     (tmp_path / "small.json").write_text(sizes, "utf-8")
     options = ["--config", str(tmp_path / "small.json"), "--num-frames", "3", "--epochs", "1"]
@@ -188,47 +189,37 @@ def test_the_command_trains_and_writes_frames(tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 8 and lines[0].endswith(f"{tmp_path / 'new' / '0'}")
     assert len(list(pathlib.Path(tmp_path / "new" / "0").iterdir())) == 8
-    main([*asked, "--holes", str(tmp_path / "data" / "masks" / "0" / "0.png")])
+    main([*asked, "--holes", str(tmp_path / "data" / "masks" / "0" / "0000.png")])
     assert capsys.readouterr().out.splitlines()[0].endswith("\t8 frames of 16 x 16")
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda task: task.predict(moving_squares(1)), "row 0: expected the masks of its holes"),
-        (lambda task: task.predict(["no.mp4"], holes=[MASK]), "row 0: cannot be read: No such file"),
-        (
-            lambda task: task.predict(moving_squares(2), holes=[MASK]),
-            "`holes` must be of 2 videos; they are 1",
-        ),
-        (
-            lambda task: task.predict(moving_squares(1), holes=[MASK[:8]]),
-            "row 0: expected masks of 16 x 16 pixels, as the video's frames, got 16 x 8",
-        ),
-        (
-            lambda task: task.predict(moving_squares(1), holes="none/here"),
-            "`holes`: expected masks, got no file or folder: none/here",
-        ),
-        (lambda task: task.fit(moving_squares(4, length=3)), "video 0: expected at least 4 frames, got 3"),
-        (
-            lambda task: task.evaluate((moving_squares(2), [MASK])),
-            "expected videos and masks of one length, got 2 and 1",
-        ),
-        (
-            lambda task: task.evaluate((moving_squares(1), [MASK[:2]])),
-            "video 0: expected masks of 16 x 16 pixels",
-        ),
-        (
-            lambda task: VideoInpainter(STTN.from_size("base", **{**SMALL, "num_hints": 3})),
-            "`model` must be one whose `num_hints` are 7, or 0; it is one of 3",
-        ),
-        (
-            lambda task: VideoInpainter(task.model, dataclasses.replace(task.config, keep_aspect=True)),
-            "`keep_aspect` must be False",
-        ),
-    ],
+test_what_is_wrong_is_refused_in_a_line = refusals(
+    (lambda task: task.predict(moving_squares(1)), "row 0: expected the masks of its holes"),
+    (lambda task: task.predict(["no.mp4"], holes=[MASK]), "row 0: cannot be read: No such file"),
+    (lambda task: task.predict(moving_squares(2), holes=[MASK]), "`holes` must be of 2 videos; they are 1"),
+    (
+        lambda task: task.predict(moving_squares(1), holes=[MASK[:8]]),
+        "row 0: expected masks of 16 x 16 pixels, as the video's frames, got 16 x 8",
+    ),
+    (
+        lambda task: task.predict(moving_squares(1), holes="none/here"),
+        "`holes`: expected masks, got no file or folder: none/here",
+    ),
+    (lambda task: task.fit(moving_squares(4, length=3)), "video 0: expected at least 4 frames, got 3"),
+    (
+        lambda task: task.evaluate((moving_squares(2), [MASK])),
+        "expected videos and masks of one length, got 2 and 1",
+    ),
+    (
+        lambda task: task.evaluate((moving_squares(1), [MASK[:2]])),
+        "video 0: expected masks of 16 x 16 pixels",
+    ),
+    (
+        lambda task: VideoInpainter(STTN.from_size("base", **{**SMALL, "num_hints": 3})),
+        "`model` must be one whose `num_hints` are 7, or 0; it is one of 3",
+    ),
+    (
+        lambda task: VideoInpainter(task.model, dataclasses.replace(task.config, keep_aspect=True)),
+        "`keep_aspect` must be False",
+    ),
 )
-def test_what_is_wrong_is_refused_in_a_line(task, call, message):
-    with pytest.raises(ValueError, match=message) as caught:
-        call(task)
-    assert "\n" not in str(caught.value)
