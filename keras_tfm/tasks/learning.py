@@ -399,11 +399,16 @@ class LearningTask(Task):
         return read(start, examples, **fields) if cls.gives_new_heads else read(start, **fields)
 
     @classmethod
-    def adopt(cls, task: Task, examples: Any, **fields: Any) -> Self:
-        """A task of this class with the weights of another `task`; ValueError if they do not fit."""
+    def checked(cls, task: Any) -> Self:
+        """The task, unchanged; ValueError for one of another class."""
         if not isinstance(task, cls):
             raise ValueError(f"--from: expected a {cls.name!r} task, got a {task.name!r} one")
         return task
+
+    @classmethod
+    def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
+        """A task of this class with the weights of another `task`; ValueError if they do not fit."""
+        return cls.checked(task)
 
 
 def columns_of(examples: Any) -> Sequence:

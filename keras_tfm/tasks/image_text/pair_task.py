@@ -143,10 +143,8 @@ class ImageTextTask(ImageTask, FineTunedTask):
     @classmethod
     def adopt(cls, task: Task, examples: Any, **fields: Any) -> Self:
         """The task with fields of its configuration replaced, or this task if none change."""
-        if not isinstance(task, cls):
-            raise ValueError(f"--from: expected a {cls.name!r} task, got a {task.name!r} one")
         make: Any = cls
-        config = dataclasses.replace(task.config, **fields)
+        config = dataclasses.replace(cls.checked(task).config, **fields)
         return task if config == task.config else make(task.model, task.tokenizer, config)
 
     def check_examples(self, examples: Any) -> Any:

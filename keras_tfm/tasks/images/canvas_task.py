@@ -76,9 +76,7 @@ class CanvasTask(ImageTask, FineTunedTask):
     @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
         """A task with the other's weights and its configuration, in which `fields` are replaced."""
-        if not isinstance(task, cls):
-            raise ValueError(f"--from: expected a {cls.name!r} task, got a {task.name!r} one")
-        return cls(task.model, **{**dataclasses.asdict(task.config), **fields})
+        return cls(cls.checked(task).model, **{**dataclasses.asdict(task.config), **fields})
 
     @classmethod
     def load_parts(cls, folder: pathlib.Path, config: Any, model: dict[str, Any]) -> Self:

@@ -194,9 +194,7 @@ class IdentityMatcher(ImageTask, FineTunedTask):
     @classmethod
     def adopt(cls, task: Any, examples: Identities, **fields: Any) -> Self:
         """A matcher with the other's configuration, and its neck if that knows the examples' identities."""
-        if not isinstance(task, cls):
-            raise ValueError(f"--from: expected a {cls.name!r} task, got a {task.name!r} one")
-        kept = dataclasses.asdict(task.config) | fields
+        kept = dataclasses.asdict(cls.checked(task).config) | fields
         names = kept.pop("identities")
         if set(map(str, examples[1])) <= set(names):
             return cls(task.model, names, **kept)

@@ -101,7 +101,7 @@ class ImageCoder(ImageTask, TrainableTask):
 
     @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
-        task = super().adopt(task, examples)
+        task = cls.checked(task)
         return cls(task.model, task.config, **fields)
 
     @classmethod

@@ -139,7 +139,7 @@ class ImageGenerator(TrainableTask):
 
     @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
-        task = super().adopt(task, examples)
+        task = cls.checked(task)
         if isinstance(task, writer := writer_class()):
             return writer.adopt(task, examples, **fields)
         if task.tokenizer is not None:
@@ -155,7 +155,7 @@ class ImageGenerator(TrainableTask):
         cls, options: GeneratorOptions, changes: Mapping[str, Any], start: Path | None = None
     ) -> dict[str, Any]:
         if start is not None:
-            return super().adopt(load_any(start), None).file_fields
+            return cls.checked(load_any(start)).file_fields
         if options.writes:
             return writer_class().reading(options, changes)
         shape = image_shape_of(dataclasses.replace(options.base(), **changes))

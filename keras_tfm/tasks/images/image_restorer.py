@@ -120,7 +120,7 @@ class ImageRestorer(TrainableTask):
 
     @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
-        task = super().adopt(task, examples)
+        task = cls.checked(task)
         if fields.get("restore", task.config.restore) != task.config.restore:
             raise ValueError(f"--from: it mends {task.config.restore}, and not {fields['restore']}")
         return cls(task.model, task.config, **fields)
@@ -130,7 +130,7 @@ class ImageRestorer(TrainableTask):
         cls, options: RestorerOptions, changes: Mapping[str, Any], start: Path | None = None
     ) -> dict[str, Any]:
         if start is not None:
-            return super().adopt(load_any(start), None).file_fields
+            return cls.checked(load_any(start)).file_fields
         config = vars(options.base()) | dict(changes)
         return {"channels": len(config["mean"]), "size": config.get("image_size", CROP)}
 

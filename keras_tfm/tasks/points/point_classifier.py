@@ -149,13 +149,6 @@ class PointClassifier(ClassifyingTask):
         return found.clouds, np.array(found.class_names)[found.labels]
 
     @classmethod
-    def checked(cls, task: Any) -> Self:
-        """The task, unchanged; ValueError for one of another class."""
-        if not isinstance(task, cls):
-            raise ValueError(f"--from: expected a {cls.name!r} task, got a {task.name!r} one")
-        return task
-
-    @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
         """A classifier with the other's configuration, and its head if that knows the examples' classes."""
         kept = dataclasses.asdict(cls.checked(task).config) | fields

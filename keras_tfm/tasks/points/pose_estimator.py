@@ -166,8 +166,7 @@ class PoseEstimator(AskedTask, TrainableTask):
     @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
         """The estimator with its weights and its configuration, in which `fields` are replaced."""
-        if not isinstance(task, cls):
-            raise ValueError(f"--from: expected a {cls.name!r} task, got a {task.name!r} one")
+        task = cls.checked(task)
         return cls(task.model, task.config, **fields) if fields else task
 
     @classmethod

@@ -107,7 +107,7 @@ class Tracker(FineTunedTask):
 
     @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
-        return cls(super().adopt(task, examples).model, **{**dataclasses.asdict(task.config), **fields})
+        return cls(cls.checked(task).model, **{**dataclasses.asdict(task.config), **fields})
 
     @classmethod
     def reading(

@@ -147,12 +147,11 @@ class FrameTask(VideoTask, TrainableTask):
 
     @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
-        task = super().adopt(task, examples)
-        return cls(task.model, task.config, **fields)
+        return cls(cls.checked(task).model, task.config, **fields)
 
     @classmethod
     def reading(cls, options: Any, changes: Mapping[str, Any], start: Path | None = None) -> dict[str, Any]:
-        task = super().adopt(load_any(start), None) if start is not None else cls.make(None, options, changes)
+        task = cls.checked(load_any(start)) if start is not None else cls.make(None, options, changes)
         return task.file_fields
 
     read_files = VideoTask.read_unlabelled

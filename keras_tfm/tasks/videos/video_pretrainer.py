@@ -116,9 +116,7 @@ class VideoPretrainer(VideoTask, PretrainingTask):
     @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
         """The task itself if its configuration stays the same, else a new task around its encoder."""
-        if not isinstance(task, cls):
-            raise ValueError(f"--from: expected a {cls.name!r} task, got a {task.name!r} one")
-        config = dataclasses.replace(task.config, **fields)
+        config = dataclasses.replace(cls.checked(task).config, **fields)
         return task if config == task.config else cls(task.model.backbone, config)
 
     @property

@@ -167,15 +167,14 @@ class VideoSegmenter(VideoTask, FineTunedTask):
 
     @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
-        task = super().adopt(task, examples)
-        return cls(task.model, **{**dataclasses.asdict(task.config), **fields})
+        return cls(cls.checked(task).model, **{**dataclasses.asdict(task.config), **fields})
 
     @classmethod
     def reading(
         cls, options: VideoSegmenterOptions, changes: Mapping[str, Any], start: Path | None = None
     ) -> dict[str, Any]:
         if start is not None:
-            return super().adopt(load_any(start), None).file_fields
+            return cls.checked(load_any(start)).file_fields
         return {"video_shape": video_shape_of(dataclasses.replace(options.base(), **changes))}
 
     @classmethod
