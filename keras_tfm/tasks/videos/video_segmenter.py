@@ -38,14 +38,14 @@ from keras_tfm.serving.examples import (
 from keras_tfm.serving.video_files import Video, clip_of
 from keras_tfm.tasks.images.average_precision import mask_precision
 from keras_tfm.tasks.images.drawing import Pictures, new_pictures
-from keras_tfm.tasks.learning import ModelOptions, with_side
+from keras_tfm.tasks.learning import with_side
 from keras_tfm.tasks.records import rounded_line
 from keras_tfm.tasks.segmentation.drawing import OPACITY, colour_of
 from keras_tfm.tasks.segmentation.segments import instance_masks
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Signature
 from keras_tfm.tasks.task import describe_backbone, load_any, make_backbone, refuse_columns
 from keras_tfm.tasks.trainable import FineTunedTask
-from keras_tfm.tasks.videos.frame_task import write_gif
+from keras_tfm.tasks.videos.frame_task import FrameOptions, write_gif
 from keras_tfm.tasks.videos.video_task import VideoTask, refuse_cuts, shape_and_sampling, video_shape_of
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import PartlyTrained
@@ -75,13 +75,10 @@ class VideoSegmenterConfig(Preprocessing, FrameSpacing):
 
 
 @dataclasses.dataclass(frozen=True)
-class VideoSegmenterOptions(ModelOptions):
+class VideoSegmenterOptions(FrameOptions):
     """A `VisTR` with fresh weights."""
 
     model_class: ClassVar[Any] = VisTR
-    set_here: ClassVar[Mapping[str, str]] = {"num_frames": "--num-frames"}
-    size: Annotated[str, Option("a published size, or tiny, for videos of about 64 x 64 pixels")] = "tiny"
-    num_frames: Annotated[Count | None, Option("frames that the model reads", default="set by --size")] = None
 
     def base(self) -> Any:
         config = VisTR.config_of_size(self.size)
