@@ -28,7 +28,7 @@ from keras_tfm.tasks.images.image_task import (
 )
 from keras_tfm.tasks.learning import ModelOptions
 from keras_tfm.tasks.signatures import ColumnNames
-from keras_tfm.tasks.task import Task, load_any
+from keras_tfm.tasks.task import load_any
 from keras_tfm.tasks.task_folder import is_task_folder
 from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.tasks.videos.video_task import VideoTask, shape_and_sampling, video_shape_of
@@ -141,7 +141,7 @@ class ImageTextTask(ImageTask, FineTunedTask):
         return read_image_texts(paths, shape, columns, preprocessing)
 
     @classmethod
-    def adopt(cls, task: Task, examples: Any, **fields: Any) -> Self:
+    def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
         """The task with fields of its configuration replaced, or this task if none change."""
         make: Any = cls
         config = dataclasses.replace(cls.checked(task).config, **fields)
