@@ -210,7 +210,7 @@ class Kept(keras.layers.Layer):
 
 @pytest.mark.parametrize(("shift", "grid"), [(0, False), (1, False), (0, True)])
 def test_cells_are_those_that_a_window_is_made_of(shift, grid):
-    """An attention that hands its input on tells which cells it was given: 0 is padding."""
+    """An attention that hands its input on shows which cells it got: 0 is padding."""
     rows, columns = (5, 6) if not grid else (6, 9)
     layer = WindowAttention(Kept(), 3, shift, grid)
     numbers = np.arange(1, rows * columns + 1, dtype="float32").reshape(1, rows, columns, 1)

@@ -1,4 +1,4 @@
-"""CPVT: its sizes, and what tells it where a patch stands."""
+"""CPVT: its sizes, and how it knows where a patch stands."""
 
 import dataclasses
 import math

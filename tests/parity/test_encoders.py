@@ -20,7 +20,7 @@ from tests.parity.encoders import REFERENCES, answer, in_float64
 pytestmark = pytest.mark.parity
 CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "2")))
 HEADS = [(family, head) for family, reference in REFERENCES.items() for head in reference.outputs]
-# Entries that tell of a head, which another one lacks, or of how weights are drawn at first.
+# Entries about a head, which another one lacks, or about how weights are drawn at first.
 OF_HEADS = re.compile("_dropout|^pooler_|^sinusoidal")
 PAIR_LABELS = {  # of pre-training
     "bert": "next_sentence_label",
