@@ -25,13 +25,13 @@ set_environment()
 gc.disable()  # until all is imported: a tenth of the time that takes
 
 SEED = 2017
-LIMIT = 20  # seconds of CPU time, of this process and of those that it waited for, on a quiet machine
+LIMIT = 20  # seconds of CPU time, its own and its ended children's, on a quiet machine
 QUIET = 0.07  # the least of 60 times that `stretch`'s loop took on a machine with other work
 EXAMPLES = 10  # that hypothesis draws in `make test`
 SHARED = 2  # an allowance for other work on the same core, not a measurement
 SECONDS = collections.defaultdict(float)  # by test, with its fixtures
 
-# Assertions in shared helpers say what differed, as those in test files do.
+# Assertions in shared helpers say what differed, as assertions in test files do.
 pytest.register_assert_rewrite("tests.contract.invariants", "tests.contract.tools")
 
 # No deadline: the first call of a test may trace and compile. Examples are drawn alike on every machine:
@@ -144,7 +144,7 @@ def pytest_collection_finish():
 
 
 def cpu_seconds():
-    """CPU time so far, of this process and of those that it waited for."""
+    """CPU time so far, of this process and of its children that have ended."""
     return sum(os.times()[:4])
 
 

@@ -96,7 +96,7 @@ def servers():
 
 @functools.cache
 def server(of_text):
-    """This process's connection to a server for SavedModels: that of `tests/run.py`, or one of its own."""
+    """This process's connection to a server for SavedModels, of `tests/run.py` or of its own."""
     folder = os.environ.get(SERVERS)
     if folder is None:
         own = contextlib.ExitStack()

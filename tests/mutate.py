@@ -3,7 +3,7 @@
     python -m tests.mutate --count 100 --seed 1 heads layers/attention generation training/exact.py
 
 Each fault goes into a copy of the package, never into the sources, and the mirrored tests run there until one
-fails: of keras_tfm/heads/matching.py those of tests/heads that name what it defines.
+fails: for keras_tfm/heads/matching.py the files of tests/heads that name what it defines.
 A fault that no test notices is printed with its line: write the test, or see that the fault changes nothing.
 Seconds to minutes each; `--start` goes on with the same list where an earlier run ended. Forked processes run
 the tests: they need not import TensorFlow, which takes ten seconds.
@@ -80,7 +80,7 @@ def parsed(file):
 
 
 def faults(node):
-    """The nodes of a syntax tree that can be wrong in one token, those of error messages apart."""
+    """The nodes of a syntax tree that can be wrong in one token, without error messages."""
     if isinstance(node, ast.Raise):
         return []
     nodes = [fault for child in ast.iter_child_nodes(node) for fault in faults(child)]
@@ -159,8 +159,9 @@ def run_tests(tests, folder):
 
 
 def mirrored(file):
-    """The test files for `file`: those of its folder that are called like it or name what it defines, else
-    those of the models, else all of its folder. A folder without tests is tested with the one above it.
+    """The test files for `file`: in its folder the files that are called like it or name what it defines,
+    else the models' files that do, else the whole folder. A folder without tests is tested with the one above
+    it.
     """
     folder = file.relative_to(ROOT / "keras_tfm").parent
     while not (ROOT / "tests" / folder).is_dir():

@@ -8,7 +8,7 @@ part is a fork of one process that has imported TensorFlow. `--record` writes du
 draws the order of files and tests, `--parity` adds tests/parity in parts of its own, which import torch.
 Passing parts print one line and their slow tests, failing ones all of pytest's output. What failed runs
 again alone, so that a fault of order is told from a fault of code; the run has failed all the same. At the
-end stand the skips by reason, the seconds by folder, those by invariant of the contract, and the sum.
+end stand the skips by reason, the seconds by folder and by invariant of the contract, and their sum.
 """
 
 import argparse
@@ -155,7 +155,7 @@ def merge(results, name):
 
 
 def list_slow(tests):
-    """Print those of `tests`, {name: seconds}, that took long."""
+    """Print which of the `tests`, {name: seconds}, took long."""
     for name, taken in sorted(tests.items(), key=lambda item: -item[1]):
         if taken > LISTED_SECONDS:
             print(f"CPU {taken:6.1f} s  {name}")

@@ -158,7 +158,7 @@ def test_a_training_is_the_same_with_kept_code_and_with_damaged_code(home, tmp_p
     train("second", "--epochs", 2, "--resume")  # which reads a checkpoint first
     assert {path: path.read_bytes() for path in home.glob("*/*.pb.*")} == kept  # nothing was compiled anew
     train("faster", "--learning-rate", 0.01)
-    (update,) = set(home.glob("*/*.pb.*")) - kept.keys()  # the gradients are those of any learning rate
+    (update,) = set(home.glob("*/*.pb.*")) - kept.keys()  # the gradients do not depend on the learning rate
     update.unlink()
     for path, content in kept.items():
         path.write_bytes(content[: len(content) // 2] + bytes(8) + content[len(content) // 2 + 8 :])

@@ -126,7 +126,7 @@ time.sleep(60)
         time.sleep(0.05)
     launcher.terminate()
     code, _, errors = finish(launcher)
-    assert code == 143  # that of the one who listened, the first to end
+    assert code == 143  # of the one who listened, the first to end
     assert errors == ["keras-tfm: worker 1: killed, 1 s after it was asked to end"]
     assert not is_alive((tmp_path / "child").read_text())
 

@@ -14,7 +14,7 @@ BATCH = {"token_ids": np.array([[1, 2, 3]])}
 
 
 def dtypes(layer):
-    """Those in which the parts compute, by name."""
+    """The dtypes in which the parts compute, by name."""
     return {
         part.path or part.name: part.compute_dtype
         for part in layer._flatten_layers()

@@ -98,7 +98,7 @@ def test_private_names_exist(cls, name):
 
 
 def digest_of(method):
-    """Of a method's syntax tree: comments and layout do not count."""
+    """A digest of a method's syntax tree: comments and layout do not count."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(method)))
     return hashlib.sha256(ast.unparse(tree).encode()).hexdigest()[:16]
 

@@ -1,4 +1,4 @@
-"""Graphs and layers that tests make with less work are those that TensorFlow and Keras make."""
+"""Graphs and layers that tests make with less work equal what TensorFlow and Keras make."""
 
 import inspect
 import re

@@ -87,7 +87,8 @@ class Parser(argparse.ArgumentParser):
             choices = list(action.choices or ())
             if action.dest == "task" and os.path.exists(value):
                 error.message = f"expected a task before {value!r}: {', '.join(choices)}"
-            error.message += meant(ELSEWHERE.get(value, value), choices)
+            near = meant(ELSEWHERE.get(value, value), choices)
+            error.message = error.message.replace(" (choose from", f"{near} (choose from")
             raise
 
     def complete(self) -> None:

@@ -5,11 +5,11 @@
              causal="T"),
     )
 
-What a class can do is declared in its case; an invariant that does not apply is skipped with its
-reason. Axes are named by a letter, so that padding and causality know which inputs belong together. A
-layer is checked as a functional model of unknown batch size and lengths; every weight, biases and
-scales too, is drawn at random. Invariants that cost seconds are marked slow, but for cases of a `kind`; for a
-family, made of bricks that pass the contract themselves, so are all but those that a composition can break.
+What a class can do is declared in its case; an invariant that does not apply is skipped with its reason. Axes
+are named by a letter, so that padding and causality know which inputs belong together. A layer is checked as
+a functional model of unknown batch size and lengths; every weight, biases and scales too, is drawn at random.
+Invariants that cost seconds are marked slow, but for cases of a `kind`. A family is made of bricks that pass
+the contract themselves: only invariants that a composition can break are quick.
 """
 
 import pytest

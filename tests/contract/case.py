@@ -63,9 +63,9 @@ class Case:
     fusing; `tied(model)` gives the two variables that are one. `convolves` says that there are convolutions:
     by oneDNN, TensorFlow's of an empty batch have the shape of their input. `without_effect` are the ends of
     the paths of weights on which, by the mathematics, no output depends. `mixes_padding` says that padding
-    counts as all else does, whatever the mask. `compares` says that outputs have two axes of the batch, one
-    of which rows are compared with the other. `chooses` says that outputs, some of them in float32, are
-    those of the highest scores, so that lower precision may choose others. `deviation` is that of the random
+    counts as all else does, whatever the mask. `compares` says that outputs have two axes of the batch, whose
+    rows are compared with each other. `chooses` says that the highest scores choose the outputs, some of them
+    in float32, so that lower precision may choose others. `deviation` is the standard deviation of the random
     weights; where no norm stands before the outputs, large ones magnify roundings and slow training down.
     `left_loss` is the share of the first loss that training on one batch leaves at most.
 

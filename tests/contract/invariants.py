@@ -1,4 +1,5 @@
-"""The invariants, in the order of the design; each takes a `Case`. Those of tokenizers are in tests/data."""
+"""The invariants, in the order of the design; each takes a `Case`. Invariants of tokenizers are in
+tests/data."""
 
 import contextlib
 import inspect
@@ -136,7 +137,7 @@ def seeded_training_is_deterministic(case):
     inputs = case.draw()
 
     def trained():
-        random.seed(7)  # of which Keras makes the seeds of layers
+        random.seed(7)  # from which Keras draws the seeds of layers
         model = case.around(case.factory())
         start = model.get_weights()
         step = step_towards(case.outputs, model, inputs, training=True)
@@ -282,7 +283,7 @@ def rematerialised_gradients_are_equal(case):
     for scope in (keras.RematScope("full"), contextlib.nullcontext()):
         with scope:
             mode = keras_tfm.layers.Layer()._remat_mode
-        random.seed(7)  # of which Keras makes the seeds of layers
+        random.seed(7)  # from which Keras draws the seeds of layers
         model = case.around(case.factory())
         for part in model._flatten_layers():
             if isinstance(part, keras_tfm.layers.Layer):
@@ -292,7 +293,8 @@ def rematerialised_gradients_are_equal(case):
         inputs = case.draw(batch_size=16) if case.convolves else case.draw()
         gradients.append(gradients_of(model, inputs, training=True))
     if case.convolves:
-        # Of a gradient that is 0, a key's bias's for example, roundings of all others are left.
+        # A gradient that is 0 by the mathematics, such as a key's bias's, is left with roundings of the
+        # others.
         in_vain = ("key/bias", *case.without_effect)
         is_kept = [not weight.path.endswith(in_vain) for weight in model.trainable_weights]
         gradients = [list(itertools.compress(part, is_kept)) for part in gradients]

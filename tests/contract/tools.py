@@ -47,7 +47,7 @@ def assert_equal(actual, expected):
 def assert_attends(weights, masks, causal_length, name):
     """Rows of `weights` (B, H, T, S) sum to 1, or to 0 where all is hidden; hidden keys weigh exactly 0.
 
-    `masks` are those of padding (B, length), of which one or none is the keys'; self-attention over
+    `masks` (B, length) say what is padding; at most one of them is the keys'; self-attention over
     `causal_length` positions sees nothing that comes later.
     """
     sums = np.moveaxis(weights.sum(-1), 1, 2)  # (B, T, H)
@@ -120,7 +120,7 @@ def padded_by(amount, axis, inputs, case, after):
 
 
 def decoded_outputs(outputs):
-    """Of several outputs the decoder's."""
+    """The decoder's output, where a model has several."""
     if not isinstance(outputs, dict):
         return outputs
     return outputs.get("decoder_sequence_output", outputs.get("sequence_output"))

@@ -126,7 +126,7 @@ def test_a_value_of_another_kind_is_refused(entry, value, tmp_path):
 
 
 def test_entries_that_ask_for_nothing(tmp_path):
-    """Those of older files that hold every entry with its default; config.json holds a model's too."""
+    """Older files hold every entry with its default; config.json holds the model's entries too."""
     nothing = {"num_beam_groups": 1, "penalty_alpha": 0.0, "guidance_scale": 1.0, "num_return_sequences": 1}
     nothing |= {"force_words_ids": None, "token_healing": False, "encoder_no_repeat_ngram_size": 0}
     nothing |= {"diversity_penalty": 0.0, "do_sample": True, "top_k": 50, "use_cache": True}
@@ -183,6 +183,6 @@ def test_what_is_said_comes_before_what_is_published():
     sampled = defaults.choose(1, temperature=0.7)
     assert not {"beam_size", "length_penalty", "early_stopping"} & sampled.keys()
     ids = [token_id for _, token_id in defaults.ids()]
-    assert {6, 7, 3, 4, 5, 0, 2} == set(ids)  # those of sequences too
+    assert {6, 7, 3, 4, 5, 0, 2} == set(ids)  # the ids in sequences too
     with pytest.raises(ValueError, match="there is no temperature"):
         DecodingDefaults(options={"temperature": 1.0})

@@ -100,6 +100,6 @@ def counted(function):
 
 @pytest.mark.parametrize(("make", "most"), [(bert, 64), (vit, 62), (swin, 76), (gpt2_step, 68)])
 def test_a_block_calls_few_functions(make, most):
-    """Of this package, without a graph, in a block: half of what two more blocks call."""
+    """Calls of this package's functions in one block, without a graph: half of what two more blocks call."""
     more = counted(make(4)) - counted(make(2))
     assert more.total() / 2 <= most, more.most_common()

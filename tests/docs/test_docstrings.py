@@ -1,5 +1,5 @@
-"""The examples in docstrings give what they say; those that make whole models, or train them, are slow tests.
-Every public class and function has one.
+"""The examples in docstrings give what they say; an example that makes or trains a whole model is a slow
+test. Every public class and function has one.
 
 Each runs with `np`, `tf`, `keras` and `keras_tfm` in an empty folder, so that one that reads a file writes
 it first, under a short name.

@@ -1,4 +1,4 @@
-"""The examples: each is on its page, and those that no other test runs do what they say, on little data."""
+"""The examples: each is on its page, and does what it says on little data, here or in another test."""
 
 import importlib
 import json

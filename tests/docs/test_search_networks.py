@@ -58,7 +58,7 @@ def test_refused_candidates_are_no_parents_and_the_work_is_bounded(search):
 
 
 def test_the_space_is_searched(search):
-    """Of all networks that are allowed the widest is found, and each is scored once."""
+    """The widest of the networks that are allowed is found, and each is scored once."""
     seen, space = [], search.SPACE
 
     def score(network):

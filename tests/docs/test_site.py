@@ -62,7 +62,7 @@ def test_the_reference_has_what_packages_offer():
     assert ":no-index:" not in text  # a name is at home on one page
     assert "CheckpointError\n   :members:\n   :show-inheritance:\n   :no-index:" in reference.page("convert")
     packages = {name.partition(".")[0] for name in reference.PACKAGES}
-    assert {*keras_tfm.__all__} - packages == {"Model", "__version__", "export"}  # the latter offers nothing
+    assert {*keras_tfm.__all__} - packages == {"Model", "__version__", "export"}  # `export` offers nothing
 
 
 PAGE = '<html><a id="here" href="#here">a</a>{}</html>'

@@ -44,7 +44,7 @@ def test_numbers_are_found():
 def test_a_number_has_bounds(verb, action):
     for text in OUTSIDE:
         if text[-1:].isdigit() and action.dest == "QuestionAnswererConfig.stride":
-            continue  # its bounds are those of --max-length
+            continue  # --max-length bounds it
         if text == "9" * 40 and action.dest.endswith((".learning_rate", ".weight_decay")):
             continue  # of these any finite number can be meant
         with pytest.raises(argparse.ArgumentTypeError, match=r"^must be (a|above|at|below) .+; it is "):

@@ -34,7 +34,7 @@ def edits(content, place=()):
         yield from edits(content, (*place, key))
 
 
-FREE = ("keras_tfm", "task", "quantization", "inputs", "difference")  # of which no answer depends
+FREE = ("keras_tfm", "task", "quantization", "inputs", "difference")  # no answer depends on them
 
 
 def refusals(folder, content, ask):

@@ -77,7 +77,7 @@ def test_choices(tokenizer, examples):
     assert count == 3
 
 
-@pytest.mark.parametrize("tokenizer", ["bert", "roberta", "pieces"], indirect=True)  # which tell characters
+@pytest.mark.parametrize("tokenizer", ["bert", "roberta", "pieces"], indirect=True)  # with offsets
 @given(TEXT, st.lists(TEXT, min_size=1, max_size=8))
 def test_questions(tokenizer, question, contexts):
     """A window of a context begins at the same token, and its tokens at the same characters."""

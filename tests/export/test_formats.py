@@ -372,7 +372,7 @@ SPOILT = {
 
 @pytest.mark.parametrize("name", SPOILT)
 def test_files_that_have_changed_are_refused(exports, saved_model, name, tmp_path, capsys):
-    """Ten bytes of the weights are no longer those that were written; a tokenizer is gone."""
+    """Ten bytes of the weights were changed after they were written; a tokenizer is gone."""
     shutil.copytree((exports | {"saved_model": saved_model})[name], folder := tmp_path / "served")
     (folder / "README.md").write_text("a card of one's own")
     path = folder / SPOILT[name]

@@ -21,7 +21,7 @@ def test_the_references_are_here():
 
 
 def read(path):
-    """(all arrays, those of the state, those of the inputs)."""
+    """(all arrays, the arrays of the state, the arrays of the inputs)."""
     with np.load(path, allow_pickle=False) as file:
         arrays = dict(file)
     parts = (

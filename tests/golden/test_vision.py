@@ -38,7 +38,7 @@ def test_family(family):
 
 
 def test_updetr_of_fewer_patches(tmp_path):
-    """Queries attend to those of their own patch alone, so that the first patches' answers stay."""
+    """Queries attend to queries of their own patch alone, so that the first patches' answers stay."""
     with np.load(FOLDER / "up_detr.npz") as file:
         arrays = dict(file)
     config = json.loads(str(arrays["config"]))

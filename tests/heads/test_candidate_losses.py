@@ -111,7 +111,7 @@ def test_the_loss_of_cells_by_hand():
     ]
     dense = [((0.0, -50.0), (0.3, 0.58)), ((-50.0, 0.0), (0.3, 0.5)), ((-50.0, -50.0), (0.9, 0.9))]
     (classes, count), (boxes, num_targets), (of_cells, num_cells) = loss.means(targets, cells(rows, dense))
-    # Of four logits one is right: 0.25 HALF; three others: 0.75 HALF.
+    # One of four logits is right: 0.25 HALF; three are not: 0.75 HALF.
     np.testing.assert_allclose([classes, count], [(0.25 + 3 * 0.75) * HALF, 2], rtol=1e-5)
     np.testing.assert_allclose([boxes, num_targets], [np.log(2), 2], atol=1e-5)  # of the centredness alone
     np.testing.assert_allclose([of_cells, num_cells], [2 * 0.25 * HALF, 2], rtol=1e-5)

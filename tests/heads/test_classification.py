@@ -78,7 +78,7 @@ def test_a_mean_is_that_of_the_tokens_and_not_of_padding():
 
 
 def test_padding_never_is_the_maximum():
-    """Where all features of the tokens are below those of padding, and where there is padding alone."""
+    """Where all features of the tokens are below the padding's, and where there is padding alone."""
     model = tiny()
     contract.randomise(model, seed=0)
     token_ids = np.arange(1, 7)[None].repeat(3, 0)

@@ -20,7 +20,7 @@ def targets(visible=True, region=False):
 
 
 def predictions(blocks):
-    """Of each block the boxes of queries that are sure of an object, or (box, logit)."""
+    """`blocks` hold for each query its box, if it is sure of an object, or (box, logit)."""
     rows = [[[box[1], *box[0]] if len(box) == 2 else [9.0, *box] for box in block] for block in blocks]
     return np.array([rows], "float32")
 

@@ -1,4 +1,4 @@
-"""The enhanced mask decoder: the contract, its definition, and what absolute positions tell it."""
+"""The enhanced mask decoder: the contract, its definition, and the effect of absolute positions."""
 
 import types
 

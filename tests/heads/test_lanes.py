@@ -53,7 +53,7 @@ def test_exact_curves_in_any_order_cost_nothing():
 
 
 def test_lanes_of_fewer_points_weigh_more():
-    """Of two lanes the one with 5 points has the weight 1 / sqrt(5), if the other has one point."""
+    """A lane with 5 points has the weight 1 / sqrt(5), if the other lane has one point."""
     numbers = curves(2)
     targets = lanes(numbers, size=3)
     targets[0, 1, -4:] = -1  # not there at four heights

@@ -42,7 +42,7 @@ def test_boxes_around_masks():
 
 
 def test_perfect_predictions_and_others():
-    """Of two blocks and three queries, of which one is no object."""
+    """Two blocks, and three queries; one of them is no object."""
     targets = targets_of(LEFT, CORNER)
     masks = [targets[0, 0] > 0, targets[0, 1] > 0, np.zeros(GRID, bool)]
     right = predictions_of([0, 1, 2], [*BOXES, [0.5] * 4], masks, num_blocks=2)

@@ -63,8 +63,8 @@ def test_queries_attend_to_those_of_their_patch():
 
 
 def test_patches_are_read_by_the_layers_that_read_images():
-    """A patch of the images' size has the features of an image, and one of another size those of a backbone
-    for that size.
+    """A patch of the images' size has the features of an image, a patch of another size the features of a
+    backbone for that size.
     """
     whole, small = PatchDetector(DETR(SMALL), 2), detector()
     randomise(whole, 1)

@@ -101,7 +101,7 @@ def test_a_perfect_prediction_and_a_shifted_one():
 @pytest.mark.parametrize(
     ("loss", "class_costs"),
     [
-        # The share of e^2, of 1 and of 1 in e^2 + 1 + 1; the last logit is that of no object.
+        # The share of e^2, of 1 and of 1 in e^2 + 1 + 1; the last logit stands for "no object".
         (heads.SetPredictionLoss(), ([2.0, 0.0, 0.0], [-0.786986, -0.106507])),
         # p = 0.880797, 0.5: 0.25 (1 - p)^2 (-log p) - 0.75 p^2 (-log (1 - p)).
         (heads.FocalSetPredictionLoss(), ([2.0, 0.0], [-1.237108, -0.086643])),
@@ -231,7 +231,7 @@ def test_a_batch_without_objects_is_finite():
 
 
 def test_the_loss_of_denoising_queries_by_hand():
-    """Of three blocks the last two have them, two pairs of parts for two places: near ones, then far ones."""
+    """The last two of three blocks have them: two pairs of parts for two places, near ones, then far ones."""
     target, box, none = [0.5, 0.5, 0.4, 0.2], [0.5, 0.5, 0.2, 0.2], [0.1, 0.1, 0.1, 0.1]
     targets = np.array([[[0, *target], [1, *target]]] + 2 * [[[1, *target], [-1, 0, 0, 0, 0]]], "float32")
     near, far = [[0.0, 0.0, *box]] * 2, [[np.log(3.0), -50.0, *none]] * 2  # p = 1/2 twice; 3/4 and 0

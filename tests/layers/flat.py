@@ -4,7 +4,7 @@ from keras_tfm import layers
 
 
 class FlatBlock(layers.Block):
-    """A `Block` whose tensors are arguments of `call`; positions are those of both attentions."""
+    """A `Block` whose tensors are arguments of `call`; both attentions have the same positions."""
 
     def build(self, x_shape, context_shape=None):
         super().build(x_shape, {"context_attention": {"context": context_shape}})

@@ -282,7 +282,7 @@ def language_model(model, **inputs):
 
 
 def assert_as_exact(ours, theirs, expected, floor=2e-7):
-    """The error of `ours` is at most four times that of another implementation in the same precision."""
+    """The error of `ours` is at most four times the error of `theirs`, in the same precision."""
 
     def error(x):
         return np.abs(exact(x) - expected).max()

@@ -61,7 +61,7 @@ def test_what_is_recomputed_draws_the_same_dropout():
 
 
 def test_what_is_made_while_a_file_is_loaded_has_parts_of_its_own():
-    """Keras tells objects by their address there, and each that is gone leaves it to the next."""
+    """Keras knows objects by their addresses there, and a new object may get the address of a dead one."""
     with ObjectSharingScope():
         made = [RecurrentEncoder(2, num_layers=2) for _ in range(10)]
     parts = [part for layer in made for part in layer._flatten_layers()]

@@ -53,7 +53,7 @@ def test_weights_are_the_softmax_of_minus_the_squared_distance():
 
 
 def test_far_tokens_change_little():
-    """Of the product the rate of change grows with the square of the tokens; of the distance it does not."""
+    """The rate of change of the product grows with the square of the tokens; the distance's does not."""
     layer, x, step = tied(), draw(1, 6, 8), 1e-2 * draw(1, 6, 8, seed=1)
     layer.build(x.shape)
     randomise_kernels(layer)

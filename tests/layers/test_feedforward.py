@@ -28,7 +28,7 @@ def test_each_position_sees_itself_alone():
 
 @pytest.mark.parametrize("dim", [8, 512])
 def test_number_of_weights(dim):
-    """Of four times the width: 2 x 4 D² + 5 D."""
+    """Four times as wide inside: 2 x 4 D² + 5 D."""
     layer = layers.FeedForward(4 * dim)
     layer.build((None, None, dim))
     assert layer.count_params() == 8 * dim**2 + 5 * dim

@@ -40,7 +40,7 @@ def test_the_cosine_schedule_goes_along_a_cosine():
     alphas = rates_of_betas(cosine_betas(100)).signal ** 2
     expected = np.cos((0.5 + 0.008) / 1.008 * np.pi / 2) ** 2 / np.cos(0.008 / 1.008 * np.pi / 2) ** 2
     np.testing.assert_allclose(alphas[49], expected)
-    # The same in continuous time, where the ratio of signal to noise is that of cos to sin.
+    # The same in continuous time, where signal and noise are to each other as cos and sin.
     rates = rates_of_log_snr(cosine_log_snr(np.array([0.5])))
     np.testing.assert_allclose(rates.signal, np.cos((0.5 + 0.008) / 1.008 * np.pi / 2), rtol=1e-5)
 

@@ -1,4 +1,4 @@
-"""Normalisations: values and gradients are those of Keras's own layers."""
+"""Normalisations have the values and the gradients of Keras's own layers."""
 
 import keras
 import numpy as np

@@ -155,7 +155,7 @@ def test_rotation_at_position_zero_is_none_and_keeps_lengths():
 
 
 def test_rotation_by_hand():
-    """Of width 4 component k turns with k + 2: by t and by t / 100."""
+    """At width 4, component k turns with component k + 2: by t and by t / 100."""
     x = np.array([1, 2, 0, 0], "float32") * np.ones((1, 1, 2, 1), "float32")
     turned, _ = layers.RotaryEmbedding().rotate(x, x)
     expected = [np.cos(1), 2 * np.cos(0.01), np.sin(1), 2 * np.sin(0.01)]

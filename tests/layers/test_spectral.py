@@ -49,7 +49,7 @@ def test_gradients_do_not_change_the_kernels_size():
 
 
 def test_the_first_norm_is_kept():
-    """Twice the kernel gives the same output, whose greatest singular value is that of the first kernel."""
+    """Twice the kernel gives the same output, whose greatest singular value is the first kernel's."""
     x = np.random.default_rng(0).normal(size=(2, 5)).astype("float32")
     for layer, shape in ((SpectralDense(7, keeps_norm=True), (2, 5)),
                          (SpectralConvolution(7, 1, keeps_norm=True), (2, 1, 1, 5))):  # fmt: skip

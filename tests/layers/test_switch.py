@@ -93,7 +93,7 @@ def test_the_loss_has_its_gradient_where_a_block_is_recomputed():
 
 
 def test_a_block_tells_what_is_padding():
-    """By a mask of tokens, or one that Keras carries: the loss is that of both rows alone."""
+    """By a mask of tokens, or one that Keras carries: the loss is the same as of both rows alone."""
     block = block_of(Switch(2, 9, balance=1.0))
     x = np.random.normal(size=(2, 5, 6)).astype("float32")
     keys = np.arange(5) < np.array([[5], [3]])
@@ -143,7 +143,7 @@ def test_a_small_model_learns_and_uses_all_experts():
 
 
 def test_experts_begin_apart():
-    """Also those of a seeded initializer; each by the fans of its own matrix."""
+    """With a seeded initializer too; each is drawn by the fans of its own matrix."""
     for initializer in ("glorot_uniform", keras.initializers.GlorotUniform(seed=3)):
         layer = Switch(3, 64, kernel_initializer=initializer)
         layer.build((None, None, 64))

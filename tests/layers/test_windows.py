@@ -102,7 +102,7 @@ def test_a_shifted_mask_by_hand():
 
 @given(SIDES, SIDES, st.integers(2, 4), st.data())
 def test_cells_attend_to_neighbours_on_the_map_alone(rows, columns, side, data):
-    """Of the cells in a window of the rolled map those whose places on the map lie as far apart as in it."""
+    """A cell attends to a cell of its window in the rolled map if both lie as far apart on the map itself."""
     shift = data.draw(st.integers(0, side - 1))
     height, width = rows * side, columns * side
     place = np.stack(np.meshgrid(np.arange(height), np.arange(width), indexing="ij"), -1)
@@ -114,7 +114,7 @@ def test_cells_attend_to_neighbours_on_the_map_alone(rows, columns, side, data):
 
 
 def test_what_a_shifted_window_sees():
-    """A changed cell changes the outputs of those that attend to it."""
+    """A changed cell changes the outputs of the cells that attend to it."""
     layer = WindowAttention(attention(), 2, shift=1)
     x = np.random.default_rng(0).normal(size=(1, 4, 4, 8)).astype("float32")
     before = ops.convert_to_numpy(layer(x))
@@ -210,7 +210,7 @@ class Kept(keras.layers.Layer):
 
 @pytest.mark.parametrize(("shift", "grid"), [(0, False), (1, False), (0, True)])
 def test_cells_are_those_that_a_window_is_made_of(shift, grid):
-    """An attention that hands its input on tells which cells it was given: 0 is padding."""
+    """An attention that hands its input on shows which cells it got: 0 is padding."""
     rows, columns = (5, 6) if not grid else (6, 9)
     layer = WindowAttention(Kept(), 3, shift, grid)
     numbers = np.arange(1, rows * columns + 1, dtype="float32").reshape(1, rows, columns, 1)

@@ -39,7 +39,7 @@ test_contract = contract.check_family(
 )
 
 
-# Of the authors' files: 5.8 M (the shapes' own sum is 5.87 M), 22.9 M and 53.7 M.
+# The authors' files have 5.8 M (the shapes' own sum is 5.87 M), 22.9 M and 53.7 M.
 @pytest.mark.parametrize(
     ("size", "with_1000_classes"), [("T", 5_867_944), ("S", 22_891_432), ("B", 53_691_688)]
 )

@@ -45,7 +45,7 @@ def test_blocks_over_frames_add_the_papers_weights(no_allocation):
 
 
 def test_vectors_of_clips_are_means_of_clips_images(model):
-    """By hand: CLIP's vector of each frame, their mean over those that are there, at unit length."""
+    """By hand: CLIP's vector of each frame, their mean over the frames that are there, at unit length."""
     inputs = draw() | {"frame_mask": np.array([[True, True, False], [False, True, False]])}
     clip = CLIP(test_clip.SMALL)
     for weight in clip.weights:

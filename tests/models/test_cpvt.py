@@ -1,4 +1,4 @@
-"""CPVT: its sizes, and what tells it where a patch stands."""
+"""CPVT: its sizes, and how it knows where a patch stands."""
 
 import dataclasses
 
@@ -26,7 +26,7 @@ IMAGES = {"images": floats(4, 6, 1)}
 test_contract = contract.check_family(Case("CPVT", lambda: CPVT(SMALL), IMAGES, attends=True, convolves=True))
 
 
-# DeiT's (5,717,416 of Ti) without 197 positions, but with 9 weights and a bias for each feature; the latter
+# DeiT's (5,717,416 of Ti) without 197 positions, but with 9 weights and a bias for each feature; GAP sizes
 # have no class token. Chu et al. 2021 say 6 M and 23 M.
 @pytest.mark.parametrize(
     ("size", "with_1000_classes"),
@@ -51,7 +51,7 @@ def test_outputs_and_states():
 
 
 def test_the_edge_of_the_image_tells_the_places():
-    """Of an image of one colour only patches that touch different edges are different, behind block 0."""
+    """In an image of one colour only patches that touch different edges differ, behind block 0."""
     model = CPVT(dataclasses.replace(MEAN, image_size=(8, 10)))
     randomise(model, 1)
     block = model.blocks["encoder"][0]

@@ -13,7 +13,7 @@ from keras_tfm.models.detection.denoising import DenoisingMask, DenoisingQueries
 from tests.contract import randomise
 from tests.models.test_rt_detr import SIDES, SMALL, draw
 
-# Of two images: two objects, and one.
+# Two images: with two objects, and with one.
 OBJECTS = np.array(
     [[[0, 0.5, 0.5, 0.2, 0.4], [1, 0.4, 0.6, 0.1, 0.2]], [[1, 0.5, 0.4, 0.3, 0.2], [-1, 0, 0, 0, 0]]],
     "float32",
@@ -92,8 +92,8 @@ def model():
 
 
 def test_a_learner_gives_the_models_predictions_and_those_of_noisy_queries(model):
-    """The former are the same in training, where the latter follow, of two groups, and alone depend on the
-    objects.
+    """The model's predictions are the same in training, where predictions of noisy queries, of two groups,
+    follow them: only these depend on the objects.
     """
     assert model.takes_objects and not heads.VarifocalDetector(RTDETR(SMALL), 2).takes_objects
     learner, plain = model.learner(), keras_tfm.Model(model.input, model.predictions)

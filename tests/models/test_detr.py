@@ -110,7 +110,7 @@ def test_the_content_of_padded_cells_changes_nothing():
     model = detector(dataclasses.replace(SMALL, image_size=(20, 64)))
     randomise(model, 1)
     shown = np.ones((2, 20, 64), bool)
-    shown[:, :, 8:] = False  # all cells but those of the first column
+    shown[:, :, 8:] = False  # all cells but the first column
     images = np.random.default_rng(0).normal(size=(2, 20, 64, 1)).astype("float32")
     other = images.copy()
     other[:, :, 63] = 9.0  # beyond what the convolutions of the cells that are shown see

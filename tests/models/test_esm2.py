@@ -26,7 +26,7 @@ test_contract = contract.check_family(
 
 @pytest.mark.parametrize(("size", "count"), [("8m", 7_512_474), ("650m", 651_043_254)])
 def test_parameters_of_the_published_sizes(size, count, no_allocation):
-    """Of the released files, with the masked language model's head."""
+    """The released files have as many, with the masked language model's head."""
     assert MaskedLM(ESM2.from_size(size)).count_params() == count
 
 

@@ -69,7 +69,7 @@ def test_where_all_heads_attend_it_is_a_vit():
 
 
 def test_a_convolution_sees_its_neighbours_attention_sees_all():
-    """Of five tokens of four features the first two attend, the last two are convolved, three tokens wide."""
+    """The first two features attend, the last two are convolved, three tokens wide."""
     mixed, gated = GLiT(SMALL).blocks["encoder"][2].attention.branch, GatedConvolution(3, 3)
     contract.randomise(mixed, seed=1)
     x = np.random.default_rng(0).normal(size=(1, 7, 6)).astype("float32")

@@ -21,7 +21,7 @@ IMAGES = {"images": floats(4, 6, 1)}
 test_contract = contract.check_family(Case("KVT", lambda: KVT(SMALL), IMAGES, attends=True))
 
 
-# Those of DeiT (Touvron et al. 2021, table 1): the k nearest keys have no weights.
+# As many as DeiT has (Touvron et al. 2021, table 1): the k nearest keys have no weights.
 @pytest.mark.parametrize(("size", "with_1000_classes"), [("Ti", 5_717_416), ("S", 22_050_664)])
 def test_parameters_of_the_published_sizes(size, with_1000_classes, no_allocation):
     model = Classifier(KVT.from_size(size), 1000)

@@ -65,8 +65,8 @@ test_contract = contract.check_family(
         (Qwen2, "1.5b", 1_543_714_304),
         (Qwen2, "7b", 7_615_616_512),
         (Qwen2, "72b", 72_706_203_648),
-        # Gemma Team 2024, table 2: the numbers without the embedding. Its table has 256,128 rows, and that of
-        # the released folders 256,000.
+        # Gemma Team 2024, table 2: the numbers without the embedding. Its table has 256,128 rows, the
+        # released folders' has 256,000.
         (Gemma2, "2b", 2_024_517_888 + 256_000 * 2_304),
         (Gemma2, "9b", 8_324_201_984 + 256_000 * 3_584),
         (Gemma2, "27b", 26_047_480_320 + 256_000 * 4_608),

@@ -83,7 +83,7 @@ def test_the_class_of_a_pixel_by_hand():
 
 
 def test_a_perfect_prediction_and_none():
-    """Of classes of pixels, or of two segments of one class."""
+    """Targets are classes of pixels, or two segments of one class."""
     semantic = np.array([[[0, 0], [1, 255]]])
     numbered = np.stack([[[[1, 1], [1, 255]]], [[[0, 0], [1, 7]]]], axis=-1)
     masks = 60.0 * np.array([[[1, 1], [-1, -1]], [[-1, -1], [1, -1]], [[-1, -1], [-1, -1]]])

@@ -58,7 +58,7 @@ def test_outputs_and_states():
 
 
 def test_a_feedforward_layer_tells_cells_where_they_are():
-    """Of a map of equal cells the inner ones stay equal; those at an edge see the zeros around it."""
+    """In a map of equal cells the inner ones stay equal; cells at an edge see the zeros around it."""
     model = MiT(SMALL)
     randomise(model, 1)
     part = model.blocks["encoder"][0].feedforward

@@ -204,7 +204,7 @@ def test_refusals(tmp_path):
 
 
 def test_shortcuts_of_a_resnet_vd_average_before_they_project():
-    """A map of odd sides: the last cells are means of those that there are."""
+    """A map of odd sides: the last cells are means of fewer cells, all that there are."""
     model = ResNetVD(ResNetVDConfig((20, 12), 1, **RESNET))
     randomise(model, 1)
     _, block = model.blocks["encoder"]

@@ -68,7 +68,7 @@ def test_blocks_attend_in_windows_and_to_cells_that_lie_apart():
         changed = np.abs(np.asarray(attention(other)) - np.asarray(attention(x)))[0].max(-1) > 1e-6
         np.testing.assert_array_equal(changed, expected)
         changed = np.abs(np.asarray(neighbours(other)) - np.asarray(neighbours(x)))[0].max(-1) > 1e-6
-        assert changed.sum() == 4  # of 3 x 3 those on the map
+        assert changed.sum() == 4  # the part of 3 x 3 cells that lies on the map
 
 
 def test_norms_of_residuals_learn_their_statistics_in_training():

@@ -28,7 +28,7 @@ def module(num_layers=2):
     return StructureModule(num_layers, InvariantPointAttention(2, 3, 2, 3), 1, 5, 1)
 
 
-BIAS = ("attention/pair_bias/bias", "pair_norm/beta")  # the same for all scores; the latter in part
+BIAS = ("attention/pair_bias/bias", "pair_norm/beta")  # the same for all scores; the norm's in part
 test_contract = contract.check_family(
     # All but the states are float32.
     Case("StructureModule", module, INPUTS, attends=True, chooses=True, without_effect=BIAS),

@@ -186,7 +186,7 @@ def test_answers_of_one_class_that_overlap_say_nothing(regions):
 
 @pytest.mark.parametrize("family", ["cells", "regions"])
 def test_the_learner_computes_the_loss_of_what_is_answered(family, regions):
-    """Outside training nothing is lifted or dropped: the boxes that learn are those that are answered."""
+    """Outside training nothing is lifted or dropped: the boxes that learn are the boxes that are answered."""
     if family == "regions":
         model = regions
     else:

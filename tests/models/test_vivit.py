@@ -161,7 +161,7 @@ def test_split_heads_see_their_frame_or_their_place():
 
 
 def test_split_attention_is_multi_head_attention_where_a_head_sees_one_axis():
-    """Its weights side by side are those of plain attention, whose masks hide other frames or places."""
+    """Its weights side by side serve plain attention, whose masks hide other frames or places."""
     layer, plain = SplitAttention(num_heads=4, num_moments=3), MultiHeadAttention(4)
     for each in (layer, plain):
         each.build((None, 12, 8))

@@ -19,8 +19,9 @@ if importlib.util.find_spec("torchvision"):
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses
 def pytest_collection_modifyitems(items):
     """Deal the random models of each file to its tests and their kinds of model, so that each model is
-    compared in one of these ways quickly; the other comparisons are slow, for `make parity`. Of ways that are
-    `alike` but for one parameter, the last is quick: a model is compared as a part of that with its head.
+    compared in one of these ways quickly; the other comparisons are slow, for `make parity`. If ways are
+    `alike` but for one parameter, the last is quick: a model is compared as a part of the model with its
+    head.
     """
     files = collections.defaultdict(lambda: collections.defaultdict(list))
     for item in items:

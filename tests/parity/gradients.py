@@ -1,4 +1,4 @@
-"""Gradients of a language model of ours beside those of theirs, by the names of their weights."""
+"""Gradients of a language model of ours beside theirs, by the names of their weights."""
 
 import numpy as np
 import tensorflow as tf

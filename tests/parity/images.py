@@ -90,7 +90,7 @@ def check_again(again, in_float32):
 
 
 def read_back(theirs, ours, folder, without=()):
-    """What we write, read by transformers: no weight is missing but those whose names end in `without`."""
+    """What we write, read by transformers: no weight is missing unless its name ends in `without`."""
     convert.save_huggingface(ours, folder / "ours")
     back, report = type(theirs).from_pretrained(folder / "ours", output_loading_info=True)
     missing = [key for key in report.pop("missing_keys") if not key.endswith(without)]
@@ -110,7 +110,7 @@ def check_way_back(theirs, ours, folder, family=None, without=()):
 
 
 def assert_same_weights(theirs, back, without=()):
-    """But for those whose names end in one of `without`."""
+    """All weights are equal, but for names that end in one of `without`."""
     weights, again = (
         {name: x for name, x in model.state_dict().items() if not name.endswith(without)}
         for model in (theirs, back)

@@ -24,7 +24,7 @@ def check_maps(ours, theirs, stages, images):
 
 
 def check_gradients(theirs, ours, family, images, labels, folder, loss_of=None):
-    """Those of the loss of a classifier, or of `loss_of(labels, logits)`, beside theirs in float64."""
+    """Gradients of a classifier's loss, or of `loss_of(labels, logits)`, beside theirs in float64."""
     loss_of = loss_of or keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     exact = copy.deepcopy(theirs).double()
     for model in (exact, theirs):

@@ -77,7 +77,7 @@ def write(model, settings, folder, where):
 
 
 def assert_same_tokens(ours, theirs, pad_id, score=None):
-    """Which rows are equal; those that are not must `score` alike, within rounding."""
+    """Which rows are equal; others must `score` alike, within rounding."""
     width = max(ours.shape[1], theirs.shape[1])
     ours, theirs = (
         np.pad(x, ((0, 0), (0, width - x.shape[1])), constant_values=pad_id) for x in (ours, theirs)

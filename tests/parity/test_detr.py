@@ -171,7 +171,7 @@ def test_masks(seed, tmp_path):
 @pytest.mark.parametrize("is_padded", [False, True])
 @pytest.mark.parametrize("seed", CONFIGS)
 def test_the_loss_of_masks_and_its_gradient(seed, is_padded):
-    """Of the predictions of all blocks; images may stand on a canvas, whose padding theirs does not see."""
+    """The loss of all blocks; images may stand on a canvas, whose padding theirs does not see."""
     rng = np.random.default_rng(seed)
     num_classes, num_queries, num_blocks, count = 3, int(rng.integers(4, 9)), int(rng.integers(1, 4)), 4
     grid, size = (4, 5), (9, 11)

@@ -46,7 +46,7 @@ def reference(layer_class, seed):
 
 
 def assert_equal(block, state, inputs, expected):
-    """Of `block`, with the weights `state` of theirs, to what theirs gave; and back."""
+    """The outputs of `block`, with their weights `state`, equal theirs; and the weights go back."""
     symbols = {name: keras.Input(x.shape[1:], dtype=str(x.dtype), name=name) for name, x in inputs.items()}
     model = keras.Model(symbols, block(**symbols))
     assert keymap.load(model, state, rows(), "theirs") == state.keys()

@@ -21,7 +21,7 @@ KINDS = (
 
 
 def draw_config(rng, kind):
-    """Square images: theirs stretches its positions for all others, for those of its configuration too."""
+    """Square images: theirs stretches its positions for all others, even of its own size."""
     patch_size, num_heads = (int(x) for x in rng.integers(1, 5, 2))
     registers = {"num_register_tokens": int(rng.integers(1, 5))} if "Registers" in kind.__name__ else {}
     return kind.config_class(

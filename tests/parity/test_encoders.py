@@ -20,7 +20,7 @@ from tests.parity.encoders import REFERENCES, answer, in_float64
 pytestmark = pytest.mark.parity
 CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "2")))
 HEADS = [(family, head) for family, reference in REFERENCES.items() for head in reference.outputs]
-# Entries that tell of a head, which another one lacks, or of how weights are drawn at first.
+# Entries about a head, which another one lacks, or about how weights are drawn at first.
 OF_HEADS = re.compile("_dropout|^pooler_|^sinusoidal")
 PAIR_LABELS = {  # of pre-training
     "bert": "next_sentence_label",
@@ -105,9 +105,9 @@ def test_contacts_of_esm2(seed, tmp_path):
 @pytest.mark.parametrize("seed", CONFIGS)
 @pytest.mark.parametrize("family", REFERENCES)
 def test_gradients_of_pre_training(family, seed, tmp_path):
-    """Of all losses' sum, masked positions gathered here and ignored labels there, beside theirs in float64:
-    a few of the configurations drawn lose more than the bound in float32, theirs as ours, if not at the same
-    weights: of 20 DeBERTas one loses there four times as much.
+    """Gradients of the sum of all losses, masked positions gathered here and ignored labels there, beside
+    theirs in float64: a few of the configurations drawn lose more than the bound in float32, theirs as ours,
+    if not at the same weights: of 20 DeBERTas one loses there four times as much.
     """
     rng, reference = np.random.default_rng(seed), REFERENCES[family]
     entries = reference.draw(rng)

@@ -64,7 +64,7 @@ LABELS = {
     "multi-label": [["x"], ["y", "z"], [], ["z"]],
     "regression": [1.0, 2.0, 3.0, 4.0],
 }
-# Of all combinations some with every family, texts and pairs, and every problem are quick.
+# The quick combinations have every family, texts and pairs, and every problem.
 QUICK = (("bert", False, "classes"), ("roberta", True, "multi-label"), ("bert", True, "regression"))
 ALL = itertools.product(FAMILIES, (False, True), LABELS)
 

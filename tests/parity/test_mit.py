@@ -83,7 +83,7 @@ def test_gradients_of_classification(seed, tmp_path):
 
 @pytest.mark.parametrize("seed", CONFIGS)
 def test_gradients_of_segmentation(seed, tmp_path):
-    """Of labels of the images' size, some of them ignored; every statistic is as it was read."""
+    """Labels have the images' size, some are ignored; every statistic is as it was read."""
     rng = np.random.default_rng(seed)
     theirs, images = draw_model(rng, KINDS[2], draw_config(rng, 4))
     ours = ours_of(theirs, tmp_path)

@@ -104,7 +104,7 @@ def test_both_directions(seed, tmp_path):
 
 @pytest.mark.parametrize("seed", CONFIGS)
 def test_the_loss_of_a_model(seed, tmp_path):
-    """Of all blocks and of the proposals, on the same images and objects."""
+    """The loss of all blocks and of the proposals, on the same images and objects."""
     rng = np.random.default_rng(seed)
     theirs, ours, images = draw_pair(rng, tmp_path)
     counts = [1, min(2, theirs.config.num_queries)]

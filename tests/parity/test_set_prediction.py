@@ -78,7 +78,7 @@ def test_the_focal_loss_and_its_gradient(seed):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_the_varifocal_loss_and_its_gradient(seed):
-    """Their first block is that of the chosen cells, which they are given apart."""
+    """Their first block is the chosen cells, which they are given apart."""
     rng = np.random.default_rng(seed)
     sizes = [*(int(n) for n in rng.integers(0, 6, 3)), 1]
     targets, predictions = draw(rng, sizes)

@@ -25,7 +25,7 @@ def test_encoder_and_decoder(seed):
 
 @pytest.mark.parametrize("seed", CONFIGS)
 def test_attention_errs_no_more_than_torch_does(seed):
-    """Against float64: our error is at most four times that of torch.nn.MultiheadAttention."""
+    """Against float64: our error is at most four times torch.nn.MultiheadAttention's."""
     rng = np.random.default_rng(seed)
     num_heads, batch = (int(n) for n in rng.integers(1, 5, 2))
     dim, length = num_heads * int(rng.integers(3, 17)), int(rng.integers(2, 20))

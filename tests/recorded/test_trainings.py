@@ -15,7 +15,7 @@ def test_every_task_that_learns_is_recorded():
     assert all(set(PRECISIONS) <= cells.keys() <= set(COLUMNS) for cells in RECORDED.values())
 
 
-# Of a pooler, which pre-training by masked words does not use.
+# A pooler, which pre-training by masked words does not use, gets no gradient.
 @pytest.mark.filterwarnings("ignore:Gradients do not exist for variables")
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def test_a_fit_may_compute_in_another_precision(made, asked):
 
 
 def test_another_model_that_learns_is_on_the_devices_of_the_tasks(asked):
-    """Of a detector the predictions of all blocks learn, by a model that each fit makes."""
+    """The predictions of all blocks of a detector learn, by a model that each fit makes."""
     devices, (make, examples) = tf.distribute.OneDeviceStrategy("CPU:0"), MAKERS["detect"]
     with devices.scope():
         task = make()

@@ -51,7 +51,7 @@ def test_compiled_is_plain(make, monkeypatch):
     losses, answers = [], []
     for value in ("0", "1"):
         monkeypatch.setenv("KERAS_TFM_JIT", value)
-        random.seed(0)  # of which Keras makes the seeds of layers
+        random.seed(0)  # from which Keras draws the seeds of layers
         task, examples, ask = make()
         losses.append(task.fit(examples, examples, epochs=2, learning_rate=1e-3)["loss"])
         assert task.model.jit_compile == (value == "1")

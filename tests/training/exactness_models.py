@@ -187,7 +187,7 @@ def convolutional():
 
 
 def objects(ids, labels):
-    """Those in the place of every third token or so, of class 0 or 1, and padding: (B, T, 5)."""
+    """Objects in the place of every third token or so, of class 0 or 1, and padding: (B, T, 5)."""
     is_object = (ids % 3 == 1)[..., None]
     sides = np.stack([ids, ids[:, ::-1], ids + 3, ids[:, ::-1] + 5], axis=-1) / (2 * V)
     return np.where(is_object, np.concatenate([ids[..., None] % 2, sides], axis=-1), -1).astype("float32")
@@ -231,7 +231,7 @@ def segmenter():
 
 
 def pixels(ids, labels):
-    """Labels of 4 x T pixels, those of padding ignored: their number differs from example to example."""
+    """Labels of 4 x T pixels; padding is ignored: their number differs from example to example."""
     labels = np.where(ids > 0, labels, 255).reshape(-1, 2, T // 2)
     return labels.repeat(2, axis=1).repeat(2, axis=2)
 
@@ -273,7 +273,7 @@ def blocks(dropout=0.0, rematerialize=True, num_experts=0):
 
 
 def paired(**options):
-    """Two vectors of each text, whose products are logits: those of the whole batch are its negatives."""
+    """Two vectors of each text, whose products are logits: the whole batch has its negatives."""
     import keras
 
     import keras_tfm

@@ -97,7 +97,7 @@ def test_a_dataset_without_a_place_begins_its_epoch_anew_and_says_so(tmp_path, s
     caplog.clear()
     _, model, checkpoint = resuming.train(tmp_path / "run", Plan(data="generator", resume=True))
     assert "Epoch 2 starts again from its beginning: the dataset cannot save its position" in caplog.text
-    assert checkpoint.step == int(model.optimizer.iterations) == 8 + 12  # of which two were done twice
+    assert checkpoint.step == int(model.optimizer.iterations) == 8 + 12  # two of them were done twice
 
 
 @pytest.fixture

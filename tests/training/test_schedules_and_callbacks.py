@@ -100,7 +100,7 @@ def test_the_best_averages_stay():
 
 
 def test_the_best_epochs_statistics_stay_too():
-    """Those of batch normalisation are no weights that learn: the model is left with the best epoch's."""
+    """Statistics of batch normalisation do not learn: the model is left with the best epoch's."""
     inputs = keras.Input((1,))
     x = keras.layers.BatchNormalization(name="norm")(inputs)
     model = keras_tfm.Model(inputs, keras.layers.Dense(1)(x))
@@ -115,7 +115,7 @@ def test_the_best_epochs_statistics_stay_too():
 
 
 def test_frozen_weights_are_not_copied():
-    """Of what gets no gradient only that which changes is kept for the best epoch."""
+    """Variables without a gradient are kept for the best epoch only if they change."""
     inputs = keras.Input((1,))
     x = keras.layers.Dense(3, trainable=False)(inputs)
     x = keras.layers.BatchNormalization(name="norm")(x)

@@ -1,8 +1,8 @@
-"""In every family the recorded attention weights are those that the layers average by.
+"""In every family the recorded attention weights are the weights by which the layers average.
 
 They are computed once more, in float64, from the scores that the layers compute. Without attention are BiT,
-FNet, MLPMixer, ResNet, ResNetVD, Recurrent and Autoregressive. tests/layers/test_deformable.py has those of
-DeformableDETR's and RTDETR's points, told by cells; Mask2Former's encoder looks at such points too, and
+FNet, MLPMixer, ResNet, ResNetVD, Recurrent and Autoregressive. tests/layers/test_deformable.py has the
+weights of DeformableDETR's and RTDETR's points by cells; Mask2Former's encoder looks at such points too, and
 tests/models/test_mask2former.py has the weights of its decoder; TransTrack's blocks are DeformableDETR's.
 tests/models/test_tmt.py has what TMT's attention transfers.
 """
@@ -43,7 +43,7 @@ from tests.models import (
 SMALL = {"vocabulary_size": 9, "dim": 8, "num_heads": 2, "intermediate_dim": 6, "num_layers": 2}
 TEXT_FAMILIES = ("ALBERT", "BART", "BERT", "DeBERTa", "DistilBERT", "GPT2", "RoBERTa", "T5", "Transformer")
 WITHOUT_ATTENTION = ("bit", "mlpmixer", "resnet", "resnetvd")
-# {family: (its small model, the shapes of its inputs)} of those that read more than ids, or than images.
+# {family: (its small model, the shapes of its inputs)} for families that read more than ids, or than images.
 OTHERS = {
     "AutoFormerSupernet": (
         lambda: models.AutoFormerSupernet(test_autoformer.SPACE),

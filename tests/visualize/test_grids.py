@@ -1,4 +1,4 @@
-"""Where attention lies on an image: in every family the places are those of the maps that its layers read."""
+"""Where attention lies on an image: in every family the places belong to the maps that its layers read."""
 
 import numpy as np
 import pytest

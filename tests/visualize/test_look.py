@@ -1,4 +1,4 @@
-"""What a task attends to in one raw example: its tokens, and weights that are those of the model itself."""
+"""What a task attends to in one raw example: its tokens, and the model's own weights."""
 
 import numpy as np
 import pytest
@@ -220,7 +220,7 @@ def test_how_much_one_token_attends_to_another():
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_what_a_cell_attends_to_within_its_window(index):
-    """A map of 8 x 8 cells in windows of 4 x 4; those of the second block are shifted by 2."""
+    """A map of 8 x 8 cells in windows of 4 x 4; the second block shifts them by 2."""
     sizes = {"image_size": 16, "patch_size": 2, "dim": 8, "depths": (2,), "num_heads": (2,), "window": 4}
     task = tasks.ImageEncoder(Swin.from_size("T", **sizes))
     view = look(task, np.random.default_rng(0).integers(0, 256, (16, 16, 3)).astype("uint8"))

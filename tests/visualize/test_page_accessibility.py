@@ -79,7 +79,7 @@ def test_every_view_is_reached_and_told(browser, addresses, name):
     for view in views_by_keys(tab):
         seen.add(view)
         if view == "Lines":
-            tab.page.focus(".tokens.query")  # which chooses a token, of which the table tells
+            tab.page.focus(".tokens.query")  # which chooses a token, whose weights the table shows
             tab.drawn(view)
         if view == "Matrix":
             tab.page.focus(".matrix canvas")

@@ -274,7 +274,7 @@ def test_without_matplotlib_the_extra_is_named(run, monkeypatch, capsys):
 
 
 def test_how_far_gradients_reach():
-    """Of linear cells they halve, or double, at every step; one of attention sees all alike."""
+    """With linear cells they halve, or double, at every step; attention sees all alike."""
     x = RNG.normal(size=(9, 3))
     jacobians = {}
     for scale in (0.5, 2.0):

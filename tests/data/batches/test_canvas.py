@@ -13,7 +13,7 @@ NAMES = ["a", "b"]
 
 
 def sets():
-    """Of three images: two segments that overlap, one, none."""
+    """Three images: with two segments that overlap, with one, with none."""
     whole, left = np.ones((4, 4), bool), np.zeros((4, 4), bool)
     left[:, :2] = True
     masks = [np.stack([whole, left]), left[None], np.zeros((0, 4, 4), bool)]

@@ -10,7 +10,7 @@ SHAPE = (16, 24, 1)
 
 
 def bright(images, targets):
-    """Of each image whether the target's box is where its bright pixels are, within a pixel."""
+    """For each image whether the target's box is where its bright pixels are, within a pixel."""
     for image, (_, x, y, width, height) in zip(images[..., 0], targets[:, 0], strict=True):
         rows, columns = np.nonzero(image > 0.5)
         yield (

@@ -65,7 +65,7 @@ def mended(source, target):
 def test_nothing_is_lost(lengths, seed):
     batch = texts(lengths)
     for text, (source, target) in zip(batch.to_list(), rows(CORRUPTION(batch, [seed, 1])), strict=True):
-        if len(text) == 1:  # of which nothing is taken out: the target has the sentinel of what stays
+        if len(text) == 1:  # nothing is taken out of it: the target has the sentinel of what stays
             assert (source, target) == ([*text, 1], [SENTINELS[0], 1])
             continue
         whole, spans = mended(source, target)
@@ -127,7 +127,7 @@ def sentences(text):
 
 
 def test_spans_have_poisson_lengths():
-    """Of a text without repetitions the spans can be told; the last one is cut and left out."""
+    """A text without repetitions shows where the spans were; the last one is cut and left out."""
     denoising = Denoising([TextInfilling(1000, share=0.5)], 1001, 1002, 0)
     batch = tf.RaggedTensor.from_row_lengths(np.tile(np.arange(3, 403, dtype="int32"), 300), [400] * 300)
     lengths = []

@@ -184,7 +184,7 @@ def test_a_forced_span_knows_its_boundaries():
 
 @given(st.data())
 def test_what_is_said_of_each_token_comes_to_be(data):
-    """Masked, replaced, kept or not chosen: the inputs, the labels and their places tell it again."""
+    """Masked, replaced, kept or not chosen: the inputs, the labels and their places agree."""
     num_rows, length = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 12))
     grid = lambda values: np.array(  # noqa: E731
         data.draw(st.lists(values, min_size=num_rows * length, max_size=num_rows * length))

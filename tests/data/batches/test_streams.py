@@ -1,4 +1,5 @@
-"""Batches of streams: those of the same text in memory, in any order, and exactly so after a restart."""
+"""Batches of streams equal batches of the same text in memory, in any order, and exactly so after a
+restart."""
 
 import collections
 import itertools
@@ -152,7 +153,7 @@ def test_epochs_go_on_from_each_other_and_are_the_seed_s(files, tokenizers, kind
 
 
 def assert_alike(one, other):
-    """Of one shape and kind."""
+    """Both have one shape and dtype."""
     assert (one.shape, one.dtype) == (tuple(other.shape), other.dtype.as_numpy_dtype)
 
 

@@ -87,8 +87,8 @@ def test_sides_are_those_of_serving():
 
 @pytest.mark.parametrize(("centre", "side"), [((8, 7), 6), ((8.5, 7.5), 7), ((1, 14), 8)])
 def test_a_window_of_whole_pixels_is_the_published_one(centre, side):
-    """Of an odd side around the middle of a pixel, of an even one around its corner; outside is the mean.
-    The published window is a pixel up and to the left.
+    """A window of odd side lies around the middle of a pixel, of even side around its corner; outside is the
+    mean. The published window is a pixel up and to the left.
     """
     image = np.random.default_rng(0).random((16, 18, 3)).astype("float32")
     fill = image.mean((0, 1))

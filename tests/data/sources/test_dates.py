@@ -45,7 +45,7 @@ def test_pairs_are_reproducible():
 
 
 def test_no_string_stands_for_two_dates():
-    """Every day of two years: that of a string is in its digits, whatever the year."""
+    """Every day of two years: the digits of a string say which day it is, whatever the year."""
     seen: dict[str, datetime.date] = {}
     for year in (1912, 2011):
         for day in range(datetime.date(year, 1, 1).toordinal(), datetime.date(year + 1, 1, 1).toordinal()):

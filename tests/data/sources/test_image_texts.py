@@ -34,7 +34,7 @@ def written(folder, rows, name="pairs.tsv"):
 
 def test_tables_name_images_beside_them(folder, monkeypatch, tmp_path):
     table = written(folder, ["a.png\tone", "more/c.png\tthree", "./a.png\tone again"])
-    monkeypatch.chdir(tmp_path)  # paths are those of the table's folder, wherever it is asked for
+    monkeypatch.chdir(tmp_path)  # paths are relative to the table's folder, not to the working one
     found = read_image_texts("data/pairs.tsv", SHAPE)
     assert found.images[:, 0, 0, 0].tolist() == [10, 30, 10] and found.images.shape == (3, *SHAPE)
     assert found.texts == ["one", "three", "one again"]

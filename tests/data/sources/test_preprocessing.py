@@ -13,7 +13,7 @@ FILTERS = {name: PIL.Image.Resampling[name.upper()] for name in ("bilinear", "bi
 
 
 def picture(height, width, has_edges=False):
-    """Of large spots, whose edges make a cubic filter overshoot."""
+    """An image of large spots, whose edges make a cubic filter overshoot."""
     coarse = np.random.default_rng(0).integers(0, 256, (height // 8 + 1, width // 8 + 1, 3), "uint8")
     smooth = FILTERS["bicubic"]
     return PIL.Image.fromarray(coarse).resize(

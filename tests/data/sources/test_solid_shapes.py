@@ -6,7 +6,7 @@ import pytest
 from keras_tfm.data import read_labelled_points
 from keras_tfm.data.sources.solid_shapes import SOLIDS, solid_clouds, solid_mesh, write_solid_clouds
 
-# Of profiles with the radii and heights of SOLIDS; of round ones, of many steps, within 2 %.
+# By hand, from the radii and heights of SOLIDS; round solids have many flat sides, which is within 2 %.
 VOLUMES = {
     "box": 1.41**2 * 2 * 2,
     "cone": np.pi * 2 / 3,

@@ -54,7 +54,7 @@ def bert(added, vocabulary=None, **options):
 
 
 def placed(added, pieces):
-    """Added tokens with ids that follow those of `pieces`."""
+    """Added tokens whose ids follow the ids of `pieces`."""
     ids = {piece: i for i, piece in enumerate(pieces)}
     return [
         AddedToken(content, ids.setdefault(content, len(ids)), **dict.fromkeys(flags, True))
@@ -195,7 +195,7 @@ def test_offsets_are_the_librarys(kind, all_tokens):
         followers = [first for first, _ in expected[1:]] + [len(text)] * bool(expected)
         each = zip(row, starts, ends, expected, followers, strict=True)
         for token_id, start, end, (first, last), follower in each:
-            # Of two tokens that both have a space between them the library counts it to both.
+            # The library counts a space between two tokens to both, if both may hold it.
             if token_id in added and last <= follower:
                 assert (start, end) == (begins[first], begins[last]), (text, ours.tokens[token_id])
                 count += 1

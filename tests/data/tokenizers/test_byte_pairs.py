@@ -71,7 +71,7 @@ def test_every_assigned_character_is_split_alike(ours, theirs):
 
 
 def test_a_long_word_among_many_takes_no_memory(ours, theirs):
-    """Of all words together, not of each as long as the longest."""
+    """Memory grows with all words together, not with their number times the longest one."""
     assert_same(ours, theirs, ["x" * 50_000, "a b " * 50_000, ""])
 
 

@@ -3,8 +3,8 @@
 `read(arguments, weights)` in a family's file returns our model for a reference's constructor arguments and
 PyTorch state, and the outputs by the reference's names, for example `logits` and `features/block_0`. Where
 sizes of inputs are constants of our model and not among the arguments, it also takes the `shapes` of inputs.
-Of functions without weights a `read(arguments, arrays)` takes all stored arrays, and returns the names of
-those that are inputs and what our functions make of them.
+For functions without weights `read(arguments, arrays)` takes all stored arrays, and returns the names of the
+inputs among them and what our functions make of these.
 """
 
 import importlib

@@ -48,7 +48,7 @@ def rows(config):
 
 
 def config_of(arguments):
-    """Our configuration for their constructor's arguments and those of the stem, `hybrid_backbone_args`.
+    """Our configuration for their constructor's arguments and its stem's, `hybrid_backbone_args`.
 
     Raises CheckpointError for a stem of another stride and for feed-forward layers without norms.
     """

@@ -48,9 +48,9 @@ def rows(config):
 def config_of(arguments):
     """Our configuration for the authors' arguments, in which a layer is two numbers.
 
-    `base_arch` has the number of thirds of the heads that attend. `arch` has indices of searched pairs: of
-    kernel size and expansion for a layer without attention, else of two expansions, the second one that of
-    the feed-forward layer.
+    `base_arch` has the number of thirds of the heads that attend. `arch` has indices of searched pairs:
+    (kernel size, expansion) for a layer without attention, else (expansion, expansion of the feed-forward
+    layer).
     """
     layers: list[tuple] = []
     for thirds, choice in zip(arguments["base_arch"], arguments["arch"], strict=True):

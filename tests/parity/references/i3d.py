@@ -20,7 +20,7 @@ BRANCHES = {
 # torch.nn.Conv3d keeps (out, in, frames, height, width), Keras (frames, height, width, in, out).
 CUBES = Transform(lambda x: x.transpose(2, 3, 4, 1, 0), lambda x, _: [x.transpose(4, 3, 0, 1, 2)])
 POINT = Transform(lambda x: x[:, :, 0, 0, 0].T, lambda x, _: [x.T[..., None, None, None]])
-# Arguments of which the outputs hold for one value, and those that do not change them.
+# Arguments that must have one value for these outputs, and arguments that do not change them.
 FIXED = {"final_endpoint": "Logits", "spatial_squeeze": True}
 IGNORED = {"name", "dropout_keep_prob"}
 SIZES = {"num_classes", "in_channels", "average_pool", "width_divisor", "width_minimum", "stem", "mixed"}

@@ -1,7 +1,7 @@
 """PCT (Guo et al. 2021) of Strawberry-Eat-Mango/PCT_Pytorch, and the Point Transformer (Zhao et al. 2021) of
-qq456cvb/Point-Transformers. The latter has blocks and pooling layers other than our family, made here of the
-same bricks; biases before a norm are taken into the norm's mean, and the root by which their scores are
-divided into the last layer of the scores.
+qq456cvb/Point-Transformers. The Point Transformer has blocks and pooling layers other than our family, made
+here of the same bricks; biases before a norm are taken into the norm's mean, and the root by which their
+scores are divided into the last layer of the scores.
 """
 
 import keras

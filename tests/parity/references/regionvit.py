@@ -94,7 +94,7 @@ def block_rows(ours, theirs, window):
 
 
 def config_of(arguments):
-    """The configuration for the authors' arguments; CheckpointError for those of another model."""
+    """The configuration for the authors' arguments; CheckpointError for another model's."""
     for name, value in FIXED.items():
         if arguments.get(name, value) != value:
             raise CheckpointError("RegionViT", name, f"{value}", f"{arguments[name]}")

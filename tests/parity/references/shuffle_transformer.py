@@ -27,7 +27,7 @@ FIELDS = {
     "attn_drop_rate": "attention_dropout",
     "drop_path_rate": "stochastic_depth",
 }
-# Other values are not supported. The last one turns on the bias of the convolution, not that of the queries.
+# Other values are not supported. The last one turns on the bias of the convolution, not of the queries.
 FIXED = {"relative_pos_embedding": True, "shuffle": True, "qkv_bias": True}
 
 

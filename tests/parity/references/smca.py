@@ -47,8 +47,8 @@ def config_of(arguments, **fields):
 
 def read(arguments, weights, shapes):
     """The Transformer for the authors' arguments and weights and inputs of these `shapes`, and its outputs by
-    their names. Their `mask` is True for padding. `sizes_hw`, the images' own, are not read: the mask tells
-    them.
+    their names. Their `mask` is True for padding. `sizes_hw`, the images' own, are not read: they follow
+    from the mask.
     """
     _, rows_, columns, _ = shapes["features_in"]
     config = config_of(

@@ -69,7 +69,7 @@ def rows(config):
 
 def read(arguments, weights, shapes):
     """The model for their arguments and weights and inputs of these `shapes`, and its outputs by their
-    names. Their masks are those of images of the `image_sizes_hw`, resized step by step.
+    names. Their masks are made for images of the `image_sizes_hw`, and resized step by step.
     """
     check_arguments(arguments, {*FIELDS, *OTHERS}, "TSP-FCOS")
     fields = fields_of({name: x for name, x in arguments.items() if name in FIELDS}, FIELDS)

@@ -33,7 +33,7 @@ def config_of(arguments):
         dims=dims,
         num_layers=arguments["layers_per_block"],
         attends=tuple("Attn" in kind for kind in arguments["down_block_types"]),
-        # Of the conditional one their `attention_head_dim` is a number of heads, whatever its name.
+        # In the conditional U-Net their `attention_head_dim` is a number of heads, whatever its name.
         num_heads=heads if context_dim else dims[-1] // heads,
         num_groups=arguments["norm_num_groups"],
         num_classes=arguments.get("num_class_embeds", 1) - 1,

@@ -31,7 +31,7 @@ def rows():
 
 def read(arguments, weights, shapes):
     """The model for the authors' arguments and weights and inputs of these `shapes`, and its outputs by their
-    names. Their `mask` is True for padding. Of fewer patches than in training, the first queries are used.
+    names. Their `mask` is True for padding. For fewer patches than in training, the first queries are used.
 
     Raises CheckpointError for more patches than a patch has queries: theirs hides all keys from some then.
     """

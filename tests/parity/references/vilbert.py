@@ -11,7 +11,7 @@ from tests.parity.references.state import check_arguments
 
 ACTIVATIONS = {"gelu": "gelu", "relu": "relu", "swish": "silu"}  # theirs: ours
 LETTERS = {"image": "v_", "text": ""}  # prefixes of a stream's arguments and layers
-NUMBERS = {"image": (1, 2), "text": (2, 1)}  # {stream: (its number, that of the other one)}
+NUMBERS = {"image": (1, 2), "text": (2, 1)}  # {stream: (its number, the other's)}
 OF_STREAMS = {
     "num_{}_layers": "num_hidden_layers",
     "{}_dim": "hidden_size",

@@ -167,7 +167,7 @@ def test_dead_codes_are_counted_and_revived():
     task = fresh(dead_after=2)
     assert CoderOptions().base().dead_after == 20
     codebook = task.model.quantizer.codebook
-    codebook.assign(tf.concat([codebook[:1], codebook[1:] + 1e3], 0))  # of which one alone is near
+    codebook.assign(tf.concat([codebook[:1], codebook[1:] + 1e3], 0))  # one of them alone is near
     task.fit(pictures(64), pictures(8, 1), epochs=1, batch_size=16, learning_rate=1e-6)
     assert np.abs(codebook).max() < 900  # the averages of the weights remember some
 

@@ -79,7 +79,7 @@ def test_means_over_images_in_percent():
 
 
 def test_mean_lanes():
-    """Of images with two lanes, which are most: in any order, and where half of them have a point."""
+    """Images with two lanes: in any order, and where half of them have a point."""
     first, second, third = straight(100, 400), straight(420, 140)[:, ::1], straight(90, 300, 600)
     second[0, :2] = first[1, :2] = -1
     data = examples(first, second, third)

@@ -42,7 +42,7 @@ def make(**options):
 
 @pytest.fixture(scope="module")
 def learnt(tmp_path_factory):
-    """A segmenter that has learnt to tell greys apart, and the folder of its training."""
+    """A segmenter that has learnt to distinguish greys, and the folder of its training."""
     made, folder = make(), tmp_path_factory.mktemp("run") / "run"
     made.fit(examples(96), 0.25, epochs=6, batch_size=12, learning_rate=1e-2, run=folder)
     return made, folder

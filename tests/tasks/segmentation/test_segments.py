@@ -36,7 +36,8 @@ def test_quality_by_hand():
     truth = np.array([[1, 1, 1, 2, 2, 0]])
     found = np.array([[1, 1, 2, 2, 2, 3]])
     classes = {1: 0, 2: 1}
-    # Of class 0 two of three pixels; of class 1 two of three; the last lies where nothing is true.
+    # Two of three pixels are right for class 0, two of three for class 1; the last lies where nothing is
+    # true.
     result = panoptic_quality([((truth, classes), (found, {**classes, 3: 1}))])
     assert result == pytest.approx({"pq": 200 / 3, "sq": 200 / 3, "rq": 100})
     wrong = panoptic_quality([((truth, classes), (found, {1: 0, 2: 0, 3: 1}))])

@@ -26,7 +26,7 @@ KINDS = {"instances": {}, "panoptic": {"stuff": ["ground"]}}
 
 def examples(count, size=SIZE, seed=0, has_ground=False):
     """Pictures (count, *size) with two rectangles in their halves, bright or dark, and the masks of both;
-    `has_ground` tells that of the rest too.
+    with `has_ground` the mask of the rest too.
     """
     rng = np.random.default_rng(seed)
     images, masks, labels = np.full((count, *size), 128, "uint8"), [], []
@@ -83,7 +83,7 @@ def test_targets_are_sets_of_masks(made):
 
 
 def test_answers_are_consistent(made, tmp_path):
-    """Areas and boxes are those of the masks; pictures of other sizes, files and drawings."""
+    """Areas and boxes fit the masks; pictures of other sizes, files and drawings."""
     kind, sizes = made.config.segments, (SIZE, (40, 30), (9, 50))
     files = [tf.io.encode_png(examples(1, size)[0][0][..., None]).numpy() for size in sizes]
     answers = made.predict(files, draw=tmp_path / "drawn", masks=tmp_path / "masks")

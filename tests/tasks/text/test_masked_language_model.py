@@ -100,7 +100,7 @@ def test_evaluate_stands_beside_what_knows_nothing(learnt):
 
 @pytest.mark.slow
 def test_the_measures_are_those_of_fit(learnt):
-    """On one drawing the accuracy and losses that Keras computes are those that `evaluate` counts."""
+    """On one drawing Keras computes the same accuracy and losses as `evaluate` counts."""
     task = make()
     history = task.fit(DOCUMENTS, DOCUMENTS, epochs=1, learning_rate=1e-9)
     measures = task.evaluate(DOCUMENTS)

@@ -169,7 +169,7 @@ def test_an_answer_is_always_a_part_of_its_context(random, contexts):
 
 
 def test_measures_by_hand():
-    """Those of SQuAD's script: it parts no words at punctuation, and takes articles out after it."""
+    """Words as in SQuAD's script: it parts no words at punctuation, and takes articles out after it."""
     assert normalize_answer("The  U.S.-based\tTeam, an A!") == ["usbased", "team"]
     assert exact_match("the Bob.", "bob") and not exact_match("Bob's", "Bob s")
     assert f1("Ada met Bob", "Bob, met Bob") == pytest.approx(2 / 3)

@@ -60,7 +60,7 @@ def test_a_masked_language_model_learns_from_a_stream(path):
 
 @pytest.mark.parametrize("task", [TextGenerator, pytest.param(MaskedLanguageModel, marks=pytest.mark.slow)])
 def test_large_files_are_read_as_a_stream(task: type[TrainableTask], path, tmp_path, monkeypatch):
-    """Those that patterns and folders name, too; but no tables, and only to train on."""
+    """Files that patterns and folders name, too; but no tables, and only to train on."""
     assert isinstance(task.read_training([path]), list)
     monkeypatch.setattr(streams, "LARGE", 1_000)
     for paths in ([path], [path.parent / "*.txt"]):

@@ -90,7 +90,7 @@ def test_sentences_are_tagged(learnt):
 
 
 def test_entities_are_counted_whole(learnt):
-    """Of six true entities one is cut short, another missed: 4 are right, of 5 found."""
+    """One of six true entities is cut short, another missed: 4 of 5 answers are right."""
     truth = [["B-PER", "I-PER", "I-PER", "B-PER"], *TAGS[1:3], ["B-PER", "B-PER", "B-PER"]]
     measures = learnt.evaluate((WORDS, truth))
     assert (measures["precision"], measures["recall"]) == (0.8, 0.6667)

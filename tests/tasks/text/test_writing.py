@@ -37,7 +37,7 @@ def test_each_prompt_becomes_tokens_once(name, monkeypatch):
 
 
 def test_prompts_begin_as_in_a_graph():
-    """The rows that the host pads behind are those that `encode_prompts` pads in front."""
+    """The host pads the same rows behind that `encode_prompts` pads in front."""
     task, texts = generator(), words(6, longest=9)
     begun = task.signature(max_new_tokens=4).function.begun(task.answerer.read(texts))
     for key, x in encode_prompts(tf.constant(texts), task.tokenizer).items():

@@ -97,7 +97,7 @@ def test_many_objects_are_measured_beside_what_true_boxes_give(many, folder):
 
 
 def test_a_state_goes_from_frame_to_frame(many, tmp_path):
-    """The tracks of `predict` are those of the exported step in a loop of a process without this package."""
+    """`predict` gives the same tracks as the exported step in a loop of a process without this package."""
     (video,), _ = tracked_clips(1, num_frames=4)
     answer = many.predict([video])[0]
     many.export(tmp_path / "served")
