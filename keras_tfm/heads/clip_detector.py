@@ -55,7 +55,7 @@ class ClipSegmenter(SetPredictor):
 
     >>> backbone = keras_tfm.models.VisTR.from_size("tiny", image_size=32)
     >>> keras_tfm.heads.ClipSegmenter(backbone, num_classes=3, num_maps=2).output["masks"].shape
-    (None, 24, 4, 4)
+    (None, 24, 8, 8)
     """
 
     def __init__(

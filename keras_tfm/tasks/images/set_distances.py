@@ -59,7 +59,7 @@ def precision_and_recall(real: np.ndarray, made: np.ndarray, num_neighbours: int
     "Improved Precision and Recall Metric for Assessing Generative Models", eq. 2).
 
     >>> from keras_tfm.tasks.images.set_distances import precision_and_recall
-    >>> real, made = np.array([[0.0], [1], [8], [9]]), np.array([[0.2], [0.4], [0.6], [5]])
+    >>> real, made = np.array([[0.0], [1], [8], [9]]), np.array([[0.1], [0.5], [0.9], [3]])
     >>> precision_and_recall(real, made, num_neighbours=1)
     (0.75, 0.5)
     """
