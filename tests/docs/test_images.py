@@ -13,7 +13,7 @@ pytestmark = pytest.mark.skipif(not PAGE.exists(), reason="the page is not part 
 def test_the_page_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     found = run(PAGE)
-    assert sum(line.startswith('{"lying"') for line in capsys.readouterr().out.splitlines()) == 60
+    assert sum('\t{"lying"' in line for line in capsys.readouterr().out.splitlines()) == 60
     assert tasks.load("runs/fine").image_shape == (48, 48, 3)
     assert "distilled_output" in tasks.load("runs/student").model.backbone.output
     assert found["vectors"].shape == (120, 32) and found["cosines"].shape == (1, 119)
