@@ -139,7 +139,7 @@ FIELDS: dict[Any, dict[str, Any]] = {
 
 # The fields of videos' families, each for those that have it. ViViT was measured with them, see
 # examples/moving_shapes_actions.py.
-OF_VIDEOS = {
+VIDEO = {
     "num_frames": 8,
     "image_size": 64,
     "tubelet_size": (4, 8, 8),
@@ -162,5 +162,5 @@ def tiny_config(family: type[ConfiguredModel]) -> Any:
         return family.sizes["tiny"]
     names = kinds_of(family.config_class).keys()
     if "num_frames" in names:
-        return family.config_class(**{name: value for name, value in OF_VIDEOS.items() if name in names})
+        return family.config_class(**{name: value for name, value in VIDEO.items() if name in names})
     return family.config_class(**{"image_size": 32} | FIELDS[family])

@@ -25,16 +25,12 @@ WEIGHTS = {"hard": 0.5, "soft": 0.1}  # from section 3, and from the authors' co
 
 
 class Teacher(NamedTuple):
-    """A function from a student's prepared images to logits (B, C), in two steps: XLA has no kernel for the
-    first, which resizes images.
+    """`prepare` makes a student's prepared images the teacher's, `logits` answers these in the order of the
+    student's classes: two steps, for XLA has no kernel for the first, which resizes images.
     """
 
     prepare: Callable[[tf.Tensor], tf.Tensor]
     logits: Callable[[tf.Tensor], tf.Tensor]
-
-    def __call__(self, images: tf.Tensor) -> tf.Tensor:
-        """The logits in the order of the student's classes."""
-        return self.logits(self.prepare(images))
 
 
 def teacher_of(task: Any, student: Any) -> Teacher:

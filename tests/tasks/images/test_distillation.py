@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from keras_tfm import tasks
 from keras_tfm.heads import DistilledClassifier
@@ -64,9 +65,12 @@ def teacher(tmp_path_factory):
 def test_the_teacher_sees_the_raw_images_and_answers_in_the_student_s_order(teacher):
     student = ImageClassifier.from_size("tiny", NAMES, **SMALL)
     images, _ = examples(5)
-    answers = teacher_of(teacher, student)(student.prepare(images[..., None]))
+    learned = teacher_of(teacher, student)
+    seen = learned.prepare(student.prepare(images[..., None]))
     expected = teacher(images.astype("float32") / 255)  # 8 bits would be resized in 8 bits
-    np.testing.assert_allclose(answers, np.asarray(expected)[:, [1, 2, 0]], atol=1e-5)
+    for is_compiled in (False, True):
+        answers = tf.function(learned.logits, jit_compile=is_compiled, autograph=False)(seen)
+        np.testing.assert_allclose(answers, np.asarray(expected)[:, [1, 2, 0]], atol=1e-5)
     for names, channels, message in (
         (["x", "top"], 1, "lacks \\['x'\\]"),
         (NAMES, 3, "must read 3 channels; it reads 1"),
