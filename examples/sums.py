@@ -25,6 +25,7 @@ TASKS = {
     "steps": functools.partial(sum_pairs, form="steps"),
     "marked": functools.partial(sum_pairs, form="steps", mark_places=True),
     "words": functools.partial(word_problem_pairs, form="direct"),
+    "words-lines": functools.partial(word_problem_pairs, form="lines"),
     "words-steps": functools.partial(word_problem_pairs, form="steps"),
 }
 

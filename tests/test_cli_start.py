@@ -187,16 +187,14 @@ def test_a_run_imports_its_own_family_and_task(name, family, its_tasks):
 
 
 def test_the_table_of_sizes_is_of_the_families():
-    """What was counted was counted for the configurations of now, all sizes of a family; a few are counted
-    anew.
-    """
+    """All published sizes were counted, for the configurations of now; a few are counted anew."""
     here = {}
     for name, size, family in sizes.published():
         here.setdefault(name, {})[size] = sizes.digest_of(family.sizes[size])
     kept = {
         name: {size: entry["config"] for size, entry in some.items()} for name, some in sizes.table().items()
     }
-    assert kept == {name: here[name] for name in kept}, "python -m keras_tfm.cli.sizes counts anew"
+    assert kept == here, "python -m keras_tfm.cli.sizes counts anew"
     for name in ("BERT:tiny", "ViT:Ti/16", "RecurrentSeq2Seq:tiny"):
         assert_counted(name)
 

@@ -6,10 +6,12 @@
 The file lets `info` answer without TensorFlow. A family that it lacks is counted each time.
 """
 
+import concurrent.futures
 import dataclasses
 import functools
 import hashlib
 import json
+import multiprocessing
 import pathlib
 import sys
 from collections.abc import Iterator, Sequence
@@ -47,39 +49,49 @@ def digest_of(config: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def entry_of(family: Any, size: str) -> dict[str, Any]:
-    """The entry of one size, counted."""
+def entries_of(name: str, chosen: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """{size: its entry} of the `chosen` sizes of a family, counted."""
+    from keras_tfm.models.families import families
     from keras_tfm.private.keras import shapes_alone
     from keras_tfm.visualize.size import size_of
 
-    with shapes_alone():
-        model = family.from_size(size)
-    counted = size_of(model)
-    return {
-        "config": digest_of(model.config),
-        "max_length": getattr(model.config, "max_length", None),
-        "parts": {name: [part.parameters, part.multiply_adds] for name, part in counted.parts.items()},
-        "length": counted.length,
-        "activations": counted.activations,
-        "largest": counted.largest,
-    }
+    entries = {}
+    for size in chosen:
+        with shapes_alone():
+            model = families()[name].from_size(size)
+        counted = size_of(model)
+        entries[size] = {
+            "config": digest_of(model.config),
+            "max_length": getattr(model.config, "max_length", None),
+            "parts": {part: [each.parameters, each.multiply_adds] for part, each in counted.parts.items()},
+            "length": counted.length,
+            "activations": counted.activations,
+            "largest": counted.largest,
+        }
+    return entries
 
 
 def write(chosen: Sequence[str] = ()) -> None:
-    """Bring the file up to date, or count the `chosen` families anew; a family is written once it is
-    counted.
+    """Bring the file up to date, or count the `chosen` families anew.
+
+    Each family is counted in a process of its own, whose memory ends with it, and written once it is counted.
     """
-    made: dict[str, dict[str, Any]] = {}
+    known = dict(table())
+    sizes: dict[str, list[str]] = {}
+    missing: dict[str, list[str]] = {}
     for name, size, family in published():
-        known = json.loads(FILE.read_text("utf-8"))
-        old = known.get(name, {}).get(size)
-        is_right = old is not None and old["config"] == digest_of(family.sizes[size])
-        if (name not in chosen) if chosen else is_right:
-            continue
-        made.setdefault(name, known.get(name, {}))[size] = entry_of(family, size)
-        print(f"{name}:{size}", flush=True)
-        if made[name].keys() >= family.sizes.keys():
-            _save(known | {name: {size: made[name][size] for size in family.sizes}})
+        sizes.setdefault(name, []).append(size)
+        entry = known.get(name, {}).get(size)
+        is_right = entry is not None and entry["config"] == digest_of(family.sizes[size])
+        if (name in chosen) if chosen else not is_right:
+            missing.setdefault(name, []).append(size)
+    spawn = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=spawn, max_tasks_per_child=1) as pool:
+        for name, counted in zip(missing, pool.map(entries_of, missing, missing.values()), strict=True):
+            print(name, *counted, flush=True)
+            counted = known.get(name, {}) | counted
+            known[name] = {size: counted[size] for size in sizes[name]}
+            _save(known)
 
 
 def _save(content: dict[str, dict[str, Any]]) -> None:

@@ -194,6 +194,15 @@ def initialize(variables):
             variable._deferred_initialize()
 
 
+def change_value(variable, function):
+    """Assign `function` of its value to a variable; where it has none yet, the initial one is changed so."""
+    if variable._value is not None:
+        variable.assign(function(variable.value))
+        return
+    first = variable._initializer
+    variable._initializer = lambda *args, **options: function(first(*args, **options))
+
+
 def set_value(variable, array):
     """Assign an `array` to a variable; one without a value gets no other before."""
     if variable._value is not None:

@@ -3,6 +3,7 @@
 import json
 
 import keras
+import numpy as np
 import pytest
 
 import keras_tfm
@@ -11,7 +12,7 @@ from keras_tfm.cli import main
 from keras_tfm.cli.measure import measured_bytes
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.models import BERT, RecurrentSeq2Seq, ResNet, ViT
-from keras_tfm.private.keras import shapes_alone
+from keras_tfm.private.keras import initialize, shapes_alone
 from keras_tfm.visualize import size_of
 from tests import contract
 
@@ -46,6 +47,23 @@ def test_larger_blocks_of_full_width_heads(dim, heads, width, count):
         assert size_of(block(dim, heads, width, key_dim=dim)).parameters == count
 
 
+@pytest.mark.parametrize("family", ["GPT2", "T5", "Imagen"])
+def test_initial_values_that_a_model_changes_are_not_drawn_for_shapes_alone(family):
+    """They would take the time and the memory of weights, and a folder's replace them. Drawn later, they are
+    changed alike.
+    """
+    family = getattr(keras_tfm.models, family)
+    keras.utils.set_random_seed(1)
+    expected = family.from_size("tiny")
+    keras.utils.set_random_seed(1)
+    with shapes_alone(), keras.StatelessScope(initialize_variables=False) as scope:
+        model = family.from_size("tiny")
+    assert not scope.state_mapping
+    for weight, other in zip(model.weights, expected.weights, strict=True):
+        initialize([weight])
+        np.testing.assert_array_equal(weight, other)
+
+
 def test_multiply_adds_of_self_attention():
     """Four projections of T d^2 each; the scores and the averages take T^2 d each, whatever the heads."""
     for heads in (1, 4):
@@ -63,7 +81,7 @@ def test_multiply_adds_of_self_attention():
 @pytest.mark.parametrize(("family", "size", "billions"), [(ResNet, "50", 4.1), (ViT, "B/16", 17.6)])
 def test_published_multiply_adds(family, size, billions):
     with shapes_alone():
-        found = size_of(family.from_size(size))
+        found = size_of(family.from_size("tiny"))
     assert found.length is None
     assert found.multiply_adds / 1e9 == pytest.approx(billions, rel=0.02)
 

@@ -8,7 +8,8 @@ An answer is written in one of three forms:
     "steps", a scratch-pad    2+9+0=11 1+8+1=10 0+0+1=1: 101
 
 A line of the scratch-pad adds the digits of one place and what is carried into it, or subtracts: "41-13"
-has 11-3-0=8 4-1-1=2, whose first digit borrows the 1 before it. Letters may mark the places, "k1j2+k8j9",
+has 11-3-0=8 4-1-1=2, whose first digit borrows the 1 before it. A word problem has a line for each of its
+operations, "lines", or a scratch-pad for each, "steps". Letters may mark the places, "k1j2+k8j9",
 from any letter on (the "index hints" of Zhou et al. 2024, "What Algorithms Can Transformers Learn?"): a model
 that looks digits up by their letters has nothing new to learn for longer numbers.
 """
@@ -23,6 +24,7 @@ from keras_tfm.data.sources.files import Pairs
 
 Part = Literal["train", "test"]
 Form = Literal["direct", "reversed", "steps"]
+WordProblemForm = Literal["direct", "lines", "steps"]
 LETTERS = string.ascii_lowercase
 TESTED = 0.1  # share of all questions that are for testing
 
@@ -88,7 +90,7 @@ def sum_pairs(
 def word_problem_pairs(
     num_pairs: int,
     largest: int = 99,
-    form: Literal["direct", "steps"] = "direct",
+    form: WordProblemForm = "direct",
     part: Part = "train",
     seed: int = 0,
 ) -> Pairs:
@@ -99,12 +101,14 @@ def word_problem_pairs(
     numbers and operations of a problem in one `part` for some seed are in the other for none, in any wording.
     ValueError for another form or part, or a `largest` below 2.
 
-    >>> keras_tfm.data.word_problem_pairs(1, form="steps", seed=3).targets
+    >>> keras_tfm.data.word_problem_pairs(1, form="lines", seed=3).targets
     ['9+80=89 89+43=132: 132']
+    >>> keras_tfm.data.word_problem_pairs(1, form="steps", seed=3).targets
+    ['9+80: 9+0+0=9 0+8+0=8: 89; 89+43: 9+3+0=12 8+4+1=13 0+0+1=1: 132']
     """
     if largest < 2:
         raise ValueError(f"largest: expected 2 or more, got {largest}")
-    _check(form, "form", Literal["direct", "steps"])
+    _check(form, "form", WordProblemForm)
     _check(part, "part", Part)
     pairs, rows = Pairs([], []), _rows(seed)
     while len(pairs.sources) < num_pairs:
@@ -117,7 +121,7 @@ def word_problem_pairs(
             change = _between(1, largest if is_gain else number, next(row))
             operation, verbs = ("+", GAINS) if is_gain else ("-", LOSSES)
             result = number + change if is_gain else number - change
-            steps.append(f"{number}{operation}{change}={result}")
+            steps.append((number, operation, change))
             clauses.append(_among(verbs, next(row)).format(change))
             key += [operation, change]
             number = result
@@ -127,7 +131,7 @@ def word_problem_pairs(
             pairs.sources.append(
                 wording.format(name=name, things=things, start=start, first=first, second=second)
             )
-            pairs.targets.append(f"{' '.join(steps)}: {number}" if form == "steps" else str(number))
+            pairs.targets.append(_answers(steps, number, form))
     return pairs
 
 
@@ -169,6 +173,16 @@ def _answer(one, operation, other, form, marks):
     if form == "steps":
         return f"{_steps(one, operation, other, marks)}: {_marked(number, marks)}"
     return _marked(number, marks, is_reversed=form == "reversed")
+
+
+def _answers(operations, result, form):
+    """A word problem's answer, to `operations` (number, "+" or "-", number)."""
+    if form == "direct":
+        return str(result)
+    if form == "lines":
+        lines = [f"{''.join(map(str, each))}={_answer(*each, 'direct', None)}" for each in operations]
+        return f"{' '.join(lines)}: {result}"
+    return "; ".join(f"{''.join(map(str, each))}: {_answer(*each, form, None)}" for each in operations)
 
 
 def _steps(one, operation, other, marks):

@@ -45,6 +45,7 @@ from keras_tfm.models.pictures.imagen_layers import (
     scaling_norm,
 )
 from keras_tfm.models.vision.images import Side, image_input
+from keras_tfm.private.keras import change_value
 
 MIDDLE = (8, 64)  # heads, and the width of a head, of the attention to the context between the two ways
 
@@ -211,8 +212,8 @@ class ImagenUNet(ConfiguredModel):
         if config.patch_size > 1:
             x = combine_patches(flatten_map(x), config.patch_size, images.shape[1:3])
         outputs = {"prediction": x}
-        kernel = last.convolution.kernel
-        kernel.assign(ops.zeros_like(kernel))  # training begins with the prediction 0, as in the re-creation
+        # Training begins with the prediction 0, as in the re-creation.
+        change_value(last.convolution.kernel, ops.zeros_like)
         super().__init__(config, inputs, outputs, trace, name=name, **kwargs)
 
 

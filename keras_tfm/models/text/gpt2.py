@@ -20,6 +20,7 @@ from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.text.decoder import DecoderModel
 from keras_tfm.models.text.seq2seq import Stack
+from keras_tfm.private.keras import change_value
 
 INITIALIZER = keras.initializers.RandomNormal(stddev=0.02)  # as in the released code
 
@@ -90,7 +91,7 @@ def shrink_residuals(blocks):
     for block in blocks:
         for part in block.parts.values():
             kernel = part.branch.output_projection.kernel
-            kernel.assign(kernel / (2 * len(blocks)) ** 0.5)
+            change_value(kernel, lambda value: value / (2 * len(blocks)) ** 0.5)
 
 
 def _block(config, name, cross_attention, norm):

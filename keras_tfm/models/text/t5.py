@@ -13,6 +13,7 @@ from typing import Any
 
 import keras
 import numpy as np
+from keras import ops
 
 from keras_tfm.configs import Config, Depth, Length, Rate, Size, TokenId
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
@@ -23,6 +24,7 @@ from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import RMSNormalization
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.text.seq2seq import Seq2SeqModel, Stack
+from keras_tfm.private.keras import change_value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,10 +99,10 @@ class T5(Seq2SeqModel):
         scale[0] = config.key_dim**-0.5
         for block in (*encoder.blocks, *decoder.blocks):
             kernel = block.attention.branch.projections.query_key_value.kernel
-            kernel.assign(kernel * scale.reshape(-1))
+            change_value(kernel, lambda value: value * ops.cast(scale.reshape(-1), value.dtype))
         for block in decoder.blocks:
             kernel = block.context_attention.branch.projections.query.kernel
-            kernel.assign(kernel * config.key_dim**-0.5)
+            change_value(kernel, lambda value: value * config.key_dim**-0.5)
 
 
 INITIALIZER = keras.initializers.VarianceScaling(1.0, "fan_in", "untruncated_normal")

@@ -68,18 +68,32 @@ def test_marks_name_the_places_and_change_nothing_else(longest, seed, form):
 
 
 @given(st.integers(2, 10_000), PARTS, SEEDS)
-def test_word_problems_are_true(largest, part, seed):
+def test_word_problems_are_true_in_every_form(largest, part, seed):
     sources, answers = word_problem_pairs(3, largest, part=part, seed=seed)
-    other_sources, steps = word_problem_pairs(3, largest, "steps", part, seed)
-    assert other_sources == sources and [final_answer(text) for text in steps] == answers
-    for source, answer, text in zip(sources, answers, steps, strict=True):
-        lines = text.partition(": ")[0]
-        check_lines(lines)
-        first, second = lines.split()
+    other_sources, lines = word_problem_pairs(3, largest, "lines", part, seed)
+    assert other_sources == sources and [final_answer(text) for text in lines] == answers
+    for source, answer, text in zip(sources, answers, lines, strict=True):
+        text = text.partition(": ")[0]
+        check_lines(text)
+        first, second = text.split()
         assert re.split("[+-]", second)[0] == first.split("=")[1] and second.split("=")[1] == answer
-        start, one, _, _, other, _ = (int(number) for number in re.findall(r"\d+", lines))
+        start, one, _, _, other, _ = (int(number) for number in re.findall(r"\d+", text))
         assert sorted(int(n) for n in re.findall(r"\d+", source)) == sorted([start, one, other])
         assert 1 <= start <= largest
+
+
+@given(st.integers(2, 10_000), SEEDS)
+def test_each_operation_of_a_word_problem_has_a_scratch_pad_of_its_own(largest, seed):
+    lines = word_problem_pairs(3, largest, "lines", seed=seed).targets
+    for text, steps in zip(lines, word_problem_pairs(3, largest, "steps", seed=seed).targets, strict=True):
+        questions = []
+        for operation in steps.split("; "):
+            question, scratch_pad, answer = operation.split(": ")
+            check_lines(scratch_pad)
+            units_first = "".join(line[-1] for line in scratch_pad.split())
+            assert int(units_first[::-1]) == int(answer) == value(question)
+            questions.append(f"{question}={answer}")
+        assert text == f"{' '.join(questions)}: {final_answer(steps)}"
 
 
 def read_problem(text):
@@ -118,7 +132,7 @@ def test_parts_never_overlap_whatever_the_seeds():
     assert len(train) > 1_000 and len(test) > 100 and not train & test
 
     def problems(part, seed):
-        texts = word_problem_pairs(2_000, 6, "steps", part, seed).targets
+        texts = word_problem_pairs(2_000, 6, "lines", part, seed).targets
         return {re.sub(r"=\d+", "", text.partition(": ")[0]) for text in texts}
 
     train, test = problems("train", 1), problems("test", 1)
@@ -154,7 +168,7 @@ def test_what_is_refused(refused, message):
 def test_what_is_refused_of_word_problems():
     with pytest.raises(ValueError, match="largest: expected 2 or more, got 1"):
         word_problem_pairs(1, 1)
-    with pytest.raises(ValueError, match="form: expected direct, steps, got 'reversed'"):
+    with pytest.raises(ValueError, match="form: expected direct, lines, steps, got 'reversed'"):
         word_problem_pairs(1, form="reversed")
     with pytest.raises(ValueError, match="part: expected"):
         word_problem_pairs(1, part="valid")
