@@ -19,7 +19,7 @@ def lane_targets(heights: Sequence[np.ndarray], lanes: Sequence[np.ndarray]) -> 
     >>> from keras_tfm.data.batches.lanes import lane_targets
     >>> heights, lanes = [np.array([0.5, 0.75, 1.0])], [np.array([[-1.0, 0.5, 0.25]])]
     >>> lane_targets(heights, lanes).tolist()
-    [[[1.0, 0.75, 1.0, 0.5, 0.75, 1.0, -1.0, 0.5, 0.25]]]
+    [[[1.0, 0.625, 1.125, 0.5, 0.75, 1.0, -1.0, 0.5, 0.25]]]
     """
     most, points = (max(1, *map(len, column)) for column in (lanes, heights))
     targets = np.zeros((len(lanes), most, ENDS + 2 * points), "float32")
@@ -34,14 +34,19 @@ def lane_targets(heights: Sequence[np.ndarray], lanes: Sequence[np.ndarray]) -> 
 def with_ends(targets: tf.Tensor) -> tf.Tensor:
     """The `targets` (N, M, 3 + 2 P) with the ends that follow from their points; lanes of fewer than two
     points become padding.
+
+    A lane ends somewhere between the last height at which it is and the next, so half a step between its
+    points is added. With ends at its last points themselves, every second answer would lack one of them.
     """
     targets = tf.convert_to_tensor(targets)
     heights, x = tf.split(targets[..., ENDS:], 2, axis=-1)  # (N, M, P)
     is_there = x >= 0
-    is_lane = (targets[..., 0] > 0) & (tf.reduce_sum(tf.cast(is_there, tf.int32), -1) >= LEAST_POINTS)
+    count = tf.reduce_sum(tf.cast(is_there, targets.dtype), axis=-1)
+    is_lane = (targets[..., 0] > 0) & (count >= LEAST_POINTS)
     upper = tf.reduce_min(tf.where(is_there, heights, np.inf), axis=-1)
     lower = tf.reduce_max(tf.where(is_there, heights, -np.inf), axis=-1)
-    ends = tf.stack([tf.where(is_lane, end, 0.0) for end in (upper, lower)], axis=-1)
+    half = (lower - upper) / (count - 1) / 2
+    ends = tf.stack([tf.where(is_lane, end, 0.0) for end in (upper - half, lower + half)], axis=-1)
     kind = tf.where(is_lane, targets[..., 0], 0.0)[..., None]
     return tf.concat([kind, ends, targets[..., ENDS:]], axis=-1)
 

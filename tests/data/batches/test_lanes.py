@@ -11,12 +11,12 @@ HEIGHTS = np.float32([0.25, 0.5, 0.75, 1.0])
 LANES = np.float32([[-1, 0.25, 0.5, 0.75], [0.5, 0.5, -1, -1]])
 
 
-def test_targets_have_ends_and_padding():
+def test_targets_have_padding_and_ends_half_a_step_beyond_their_points():
     short = np.float32([[0.1, 0.2]])
     found = lane_targets([HEIGHTS, HEIGHTS[1:3], np.empty(0)], [LANES, short, np.empty((0, 0))])
     assert found.shape == (3, 2, 3 + 2 * 4)
-    np.testing.assert_allclose(found[0, :, :3], [[1, 0.5, 1], [1, 0.25, 0.5]])
-    np.testing.assert_allclose(found[1], [[1, 0.5, 0.75, 0.5, 0.75, 0, 0, 0.1, 0.2, -1, -1], found[1, 1]])
+    np.testing.assert_allclose(found[0, :, :3], [[1, 0.375, 1.125], [1, 0.125, 0.625]])
+    np.testing.assert_allclose(found[1], [[1, 0.375, 0.875, 0.5, 0.75, 0, 0, 0.1, 0.2, -1, -1], found[1, 1]])
     np.testing.assert_allclose(found[[1, 2, 2], [1, 0, 1], :3], 0)
     assert (found[2, :, 7:] == -1).all()
 
@@ -31,7 +31,7 @@ def test_lanes_of_views():
     )
     lower, mirrored = lanes_in(views, targets).numpy()
     np.testing.assert_allclose(
-        lower[0], [1, 0, 0.5, -0.5, 0, 0.5, 1, -1, 0.25 / 0.7, 0.5 / 0.7, -1], atol=1e-6
+        lower[0], [1, -0.25, 0.75, -0.5, 0, 0.5, 1, -1, 0.25 / 0.7, 0.5 / 0.7, -1], atol=1e-6
     )
     assert lower[1, 0] == 0  # a single point is left
     np.testing.assert_allclose(mirrored[:, 7:], np.where(LANES < 0, -1, 1 - LANES))
