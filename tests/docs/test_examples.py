@@ -200,6 +200,12 @@ def test_instance_digits(example, tmp_path):
 
 
 @pytest.mark.slow
+def test_find_digits(example, capsys, tmp_path):
+    example("find_digits").main("tsp-rcnn", minutes=0.02, pictures=40, out=tmp_path / "drawn")
+    assert "'ap50'" in capsys.readouterr().out and len(list((tmp_path / "drawn").iterdir())) == 20
+
+
+@pytest.mark.slow
 def test_find_lanes(example, capsys, tmp_path):
     example("find_lanes").main(tmp_path / "run", epochs=1, roads=64)
     assert "'accuracy'" in capsys.readouterr().out
