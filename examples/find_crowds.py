@@ -9,6 +9,10 @@ Each picture, 96 x 96, is made here: at most six pairs of scikit-learn's handwri
 also learns from the boxes of what is visible. The pictures that judge show other digits, in places that
 another seed drew. Printed are COCO's average precisions and MR^-2, the share of digits missed, all from 0
 to 100.
+
+November 2026, 90 seconds of one core of an AMD EPYC with AVX-512 each, one seed, ap, ap75 and MR^-2: PED
+80.4, 94.5 and 6.4, without visible boxes 84.8, 95.2 and 6.4, Deformable DETR 86.0, 97.9 and 5.4; ap50 is 98
+for all. So soon the visible boxes cost PED exactness. Longer runs have not been compared.
 """
 
 import argparse
@@ -76,7 +80,7 @@ def measure(family, train, test, minutes, seed=0, **options):
     keras.utils.set_random_seed(seed)
     queries = {"num_queries": 64}  # as many for all
     detector = Detector(FAMILIES[family].from_size("tiny", num_channels=1, **queries), ["digit"])
-    options = {"epochs": 200, "batch_size": 16, "learning_rate": 1e-3, "minutes": minutes} | options
+    options = {"epochs": 200, "batch_size": 16, "learning_rate": 2e-3, "minutes": minutes} | options
     detector.fit(train if family == "ped" else train[:3], 0.03, seed=seed, **options)
     return detector.evaluate(test)
 

@@ -249,7 +249,7 @@ def _boxes_of(place: str, given: Any, names: Sequence[Any], size: Size) -> Check
 
 def _visible_box(box: Any, whole: list[float], size: Size, place: str) -> list[float] | str:
     """A visible box, clipped at the edges of the `whole` one, relative to the sides, or why it is invalid."""
-    visible = _box(box, size[1], size[0], place)
+    visible = _box(box, size[1], size[0], f"{place}, visible box")
     if isinstance(visible, str):
         return f"its visible box is {visible}"
     left, top = (max(visible[axis], whole[axis]) for axis in (0, 1))

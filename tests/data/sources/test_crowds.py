@@ -125,7 +125,7 @@ def test_visible_boxes_are_turned_with_the_image(tmp_path):
         (row(PERSON, {"fbox": [0, 0, 1, 1]}), 'box 2: expected "person" or "mask" as "tag", got None'),
         (row(PERSON | {"fbox": [1, 2, 3]}), "line 1: expected a box of four numbers, got"),
         (row(PERSON | {"fbox": None}), "line 1: expected a box of four numbers, got None"),
-        (row(PERSON | {"vbox": "here"}), "line 1: expected a box of four numbers, got 'here'"),
+        (row(PERSON | {"vbox": "here"}), "line 1, visible box: expected a box of four numbers, got 'here'"),
         (row(PERSON | {"extra": 1}), 'line 1, box 1: expected an object as "extra", got 1'),
         (row(PERSON, id=7), 'line 1: expected an object with a text as "ID"'),
         (row(PERSON, id="../a"), "expected a path within"),
@@ -152,7 +152,7 @@ def test_lines_of_crowd_human_that_are_refused(content, message, tmp_path):
             'line 1: expected a list of 1 as "visible", one for each label, got',
         ),
         ({"visible": 3}, 'line 1: expected a list of 1 as "visible"'),
-        ({"visible": [3]}, "line 1: expected a box of four numbers, got 3"),
+        ({"visible": [3]}, "line 1, visible box: expected a box of four numbers, got 3"),
         ({"iscrowd": []}, 'line 1: expected a list of 1 as "iscrowd"'),
     ],
 )

@@ -143,7 +143,7 @@ def test_examples_that_are_refused():
     task = make(PED, SMALL)
     for further, message in (
         (([[VISIBLE], [VISIBLE]],), 'image 1: expected a list of 2 as "visible", one for each label'),
-        (([[VISIBLE], [VISIBLE, 3]],), "image 1: expected a box of four numbers, got 3"),
+        (([[VISIBLE], [VISIBLE, 3]],), "image 1, visible box: expected a box of four numbers, got 3"),
         (([[VISIBLE]],), "one length, got 2, 2, 2 and 1"),
         (([[None], [None] * 2], [[0], [1]]), 'image 1: expected a list of 2 as "iscrowd"'),
     ):
@@ -174,3 +174,5 @@ def test_the_command_line_learns_and_measures_crowds(tmp_path, capsys, caplog):
     main(["evaluate", run, "--data", data])
     measures = json.loads(capsys.readouterr().out)
     assert measures.keys() == {"ap", "ap50", "ap75", "mr", "images"} and 0 <= measures["mr"] <= 100
+    main(["predict", run, "--data", data])
+    assert len(capsys.readouterr().out.splitlines()) == 12
