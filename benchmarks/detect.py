@@ -39,10 +39,11 @@ def main():
     import keras
 
     from keras_tfm.data import read_objects
+    from keras_tfm.data.sources.objects import objects_in
     from keras_tfm.tasks.images.average_precision import average_precision
 
     shape = (options.side, options.side, 3)
-    train, test = (read_objects(path, shape) for path in (options.train, options.test))
+    train, test = (objects_in(read_objects(path, shape)) for path in (options.train, options.test))
     print(f"{len(train.images):,} pictures to learn from, {len(test.images):,} to answer")
     for peer in options.peers:
         keras.utils.set_random_seed(0)

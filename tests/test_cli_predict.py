@@ -350,6 +350,23 @@ def test_the_columns_of_the_training_are_those_of_tables_with_their_names(folder
     assert json.loads(capsys.readouterr().out)["examples"] == 2
 
 
+@pytest.mark.parametrize(
+    ("trained", "header"), [(None, "text;label"), (None, "Label ; Text"), ("said,felt", "said;felt"),
+                            ("said,felt", "number;said")]
+)  # fmt: skip
+def test_another_separator_is_noticed_before_the_first_answer(trained, header, folder, tmp_path, capsys):
+    shutil.copytree(folder / "classes", tmp_path / "run")
+    write_record(tmp_path / "run", {"command": {"columns": trained}})
+    (tmp_path / "a.csv").write_text(f"{header}\n" + "good film;x\n" * 20 + "good, or bad;y\n")
+    assert run("predict", tmp_path / "run", "--data", tmp_path / "a.csv") == 2
+    output = capsys.readouterr()
+    expected = f"a.csv, line 1: expected ',' between the cells of a .csv file, got ';' in {header!r}"
+    assert f"{expected}: write the table with ','" in output.err and not output.out
+    (tmp_path / "b.csv").write_text(f"{header}\ngood film;x\n")
+    assert run("predict", tmp_path / "run", "--data", tmp_path / "b.csv", "--no-header") == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2  # as is said
+
+
 def test_no_more_is_read_than_is_answered():
     taken = []
     for number, portion in enumerate(portions(map(lambda x: taken.append(x) or x, range(10)), 4)):

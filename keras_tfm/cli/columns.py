@@ -55,16 +55,23 @@ def columns_of(task: Any, options: argparse.Namespace, file: str, may_lack_label
     if options.columns is not None or "header" in layout or not trained or file == "-":
         return options.columns
     from keras_tfm.data.sources.lines import DataError, files_of
-    from keras_tfm.data.sources.rows import Layout, names_in_first_row
+    from keras_tfm.data.sources.rows import Layout, names_in_first_row, refuse_separator
+
+    names = trained.split(",")
+    kinds = [names, names[:-1]] if may_lack_label and len(names) > 1 else [names]
+
+    def chosen_in(row: list[str]) -> list[str] | None:
+        return next((some for some in kinds if {*row}.issuperset(some)), None)
 
     try:
-        names, held = trained.split(","), {*names_in_first_row(files_of(file)[0], Layout(**layout))}
+        path = files_of(file)[0]
+        row = names_in_first_row(path, Layout(**layout))
     except DataError:  # the task says what is wrong with the file, if it does not read it in another way
         return None
-    if held.issuperset(names):
-        return trained
-    is_without_label = may_lack_label and len(names) > 1 and held.issuperset(names[:-1])
-    return ",".join(names[:-1]) if is_without_label else None
+    if chosen := chosen_in(row):
+        return ",".join(chosen)
+    refuse_separator(path, 1, row, chosen_in)
+    return None
 
 
 def check_columns(task: Any, text: str | None, counts: tuple[int, ...] | None = None) -> None:

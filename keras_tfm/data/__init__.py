@@ -90,7 +90,7 @@ if TYPE_CHECKING:
     from keras_tfm.data.sources.mask_files import MaskFiles
     from keras_tfm.data.sources.masks import Masks, read_masks
     from keras_tfm.data.sources.mot import MOTBoxes, read_mot, write_mot
-    from keras_tfm.data.sources.objects import Objects, read_objects
+    from keras_tfm.data.sources.objects import CrowdedObjects, Objects, read_objects
     from keras_tfm.data.sources.points import (
         LabelledPoints,
         PointClouds,

@@ -81,6 +81,7 @@ class SetPredictor(ModelWithHead):
     num_classes: int
     predictions: Any
     takes_objects = False  # whether the `learner` has the true `objects` for an input too
+    takes_visible = False  # whether its loss takes boxes of visible parts, and regions to ignore
 
     def loss_of_training(self) -> keras.losses.Loss:
         """The loss of what `learner` gives."""

@@ -125,6 +125,8 @@ class CrowdDetector(ReferencedDetector):
     'CrowdSetPredictionLoss'
     """
 
+    takes_visible = True
+
     def loss_of_training(self):
         """The loss of what `learner` gives."""
         return CrowdSetPredictionLoss()

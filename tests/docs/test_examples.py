@@ -52,11 +52,14 @@ def test_image_data(example, capsys, tmp_path):
 
 def test_cards_in_crowds_hide_half_of_each_other(example):
     module, digits = example("find_crowds"), np.ones((3, 8, 8))
-    (images, boxes, labels), (others, *_) = (module.crowds(digits, 20, seed) for seed in (0, 1))
+    (images, boxes, labels, visible), (others, *_) = (module.crowds(digits, 20, seed) for seed in (0, 1))
     assert images.shape == (20, 96, 96) and (images != others).any()
     assert [len(each) for each in boxes] == [len(each) for each in labels]
-    for each in boxes:
-        pairs = np.array(each).reshape(-1, 2, 4)
+    for each, shown in zip(boxes, visible, strict=True):
+        pairs, parts = (np.array(x).reshape(-1, 2, 4) for x in (each, shown))
+        ends = np.where(pairs[:, 1, :2] > pairs[:, 0, :2], pairs[:, 1, :2], pairs[:, 0, 2:])
+        assert (parts[:, 0, 2:] <= ends).all()  # where the second card begins, or another pair before
+        assert (parts[..., :2] >= pairs[..., :2]).all() and (parts[..., 2:] <= pairs[..., 2:]).all()
         assert len(pairs) and pairs.min() >= 0 and pairs.max() <= 96
         common = np.minimum(pairs[:, 0, 2:], pairs[:, 1, 2:]) - np.maximum(pairs[:, 0, :2], pairs[:, 1, :2])
         shares = common.prod(-1) / (pairs[:, 0, 2:] - pairs[:, 0, :2]).prod(-1)

@@ -19,8 +19,9 @@ class CanvasBatches(ImageBatches):
 
     Args:
         sizes: the images' own (height, width), (N, 2).
-        targets: objects (N, M, 5), float32; or masks of the canvas's size, 8-bit, (N, H, W) or, of sets,
-            (N, M, H, W), or of each image a PNG with its masks one below the other. See `batches.targets`.
+        targets: objects (N, M, 5 or more), float32; or masks of the canvas's size, 8-bit, (N, H, W) or, of
+            sets, (N, M, H, W), or of each image a PNG with its masks one below the other. See
+            `batches.targets`.
         shape: the canvas's, (H, W, C).
         seed: shuffles and changes the images of each epoch, always in the same way; None does neither.
         flips: whether half of the images are mirrored.

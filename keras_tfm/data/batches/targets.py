@@ -1,8 +1,9 @@
 """What is where in images, as `CanvasBatches` and the losses of detectors and segmenters take it.
 
 Objects are (class, x, y, width, height): the centre and the sizes of a box as shares of the image's sides.
-The class `NO_OBJECT` fills up the row. Behind them may stand relations, (row of the subject, row of the
-object, predicate), `NO_OBJECT` for none.
+The class `NO_OBJECT` fills up the row. Behind them may stand the box of what is visible of the object, (x, y,
+width, height); then the class `IGNORED` stands for a region whose objects nobody has marked. Or relations,
+(row of the subject, row of the object, predicate), `NO_OBJECT` for none.
 
 Masks are 8-bit: one of the classes of all pixels, or a set with one for each segment. Losses and metrics
 ignore pixels of the value `NONE`: there is no image, or the class is unknown. In a set a mask has 1 + the
@@ -22,22 +23,30 @@ from keras_tfm.data.sources.segments import SegmentSets
 from keras_tfm.data.sources.stated_sizes import resized
 
 NO_OBJECT = -1.0
+IGNORED = -2.0
 NONE = 255
 
 
-def object_targets(boxes: Sequence[np.ndarray], classes: Sequence[Sequence[int]]) -> np.ndarray:
-    """Targets (N, M, 5) of boxes (left, top, right, bottom), (m, 4) as shares of the sides, and classes.
+def object_targets(
+    boxes: Sequence[np.ndarray],
+    classes: Sequence[Sequence[float]],
+    visible: Sequence[np.ndarray] | None = None,
+) -> np.ndarray:
+    """Targets (N, M, 5) of boxes (left, top, right, bottom), (m, 4) as shares of the sides, and classes; or
+    (N, M, 9), with the boxes of what is `visible`.
 
     M is the largest number of boxes in an image, at least 1.
     """
     most = max(1, *map(len, boxes)) if boxes else 1
-    targets = np.zeros((len(boxes), most, 5), "float32")
+    parts = [boxes] if visible is None else [boxes, visible]
+    targets = np.zeros((len(boxes), most, 1 + 4 * len(parts)), "float32")
     targets[..., 0] = NO_OBJECT
-    for target, corners, numbers in zip(targets, boxes, classes, strict=True):
+    for target, numbers, *corners in zip(targets, classes, *parts, strict=True):
         count = len(numbers)
         target[:count, 0] = numbers
-        target[:count, 1:3] = (corners[:, :2] + corners[:, 2:]) / 2
-        target[:count, 3:] = corners[:, 2:] - corners[:, :2]
+        for first, box in zip((1, 5), corners, strict=False):
+            target[:count, first : first + 2] = (box[:, :2] + box[:, 2:]) / 2
+            target[:count, first + 2 : first + 4] = box[:, 2:] - box[:, :2]
     return targets
 
 

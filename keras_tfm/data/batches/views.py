@@ -2,8 +2,8 @@
 
 Pixels: the centre of pixel i is at i, so an image of N pixels spans -1/2 to N - 1/2. Shares: an edge of the
 image is 0, the opposite one 1; pixel i lies at (i + 1/2) / N. Pairs are (y, x), as the axes of arrays; boxes
-are (left, top, right, bottom), and targets (class, x, y, width, height), in shares of the image without the
-padding of its canvas.
+are (left, top, right, bottom), and targets (class, x, y, width, height, ...), in shares of the image without
+the padding of its canvas.
 """
 
 import math
@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 
 import tensorflow as tf
 
-from keras_tfm.data.batches.targets import NO_OBJECT
+from keras_tfm.data.batches.targets import IGNORED, NO_OBJECT
 
 ASPECTS = (3 / 4, 4 / 3)  # the least and largest width of a crop, divided by its height
 _EDGES = ((0, 0), (1, 1), (1, 1), (0, 0))
@@ -75,22 +75,42 @@ class Views(NamedTuple):
         return between_pixels(images, self.places(images.shape[1:3], size, size), owners)
 
     def of_boxes(self, targets: tf.Tensor) -> tf.Tensor:
-        """Targets (n, M, 5 or more) of objects in these views; a target whose centre is in none is no object.
-        What stands behind the boxes stays as it is.
+        """Targets (n, M, 5 or more) of objects in these views; a target whose centre is in none is no object,
+        nor is one whose visible part is in none. Of a region to ignore stays what is in the view. Other
+        numbers than a visible box behind the boxes stay as they are.
         """
-        targets, others = targets[..., :5], targets[..., 5:]
-        start, sides = (x[:, None, ::-1] for x in (self.start, self.sides))  # x, y
-        centre, half = targets[..., 1:3], targets[..., 3:] / 2
-        is_inside = tf.reduce_all((centre >= start) & (centre <= start + sides), axis=-1, keepdims=True)
+        labels, boxes, others = targets[..., :1], targets[..., 1:5], targets[..., 5:]
+        start, sides = self._start_and_sides()
+        is_inside = (boxes[..., :2] >= start) & (boxes[..., :2] <= start + sides)
+        stays = tf.reduce_all(is_inside, axis=-1, keepdims=True) & (labels >= 0)
+        boxes = self._moved(boxes)
+        if others.shape[-1] == 4:
+            others = self._moved(others)
+            stays &= _have_area(others)
+            stays |= (labels == IGNORED) & _have_area(boxes)
+        none = tf.constant([NO_OBJECT, 0.0, 0.0, 0.0, 0.0])
+        objects = tf.where(stays, tf.concat([labels, boxes], axis=-1), none)
+        return tf.concat([objects, others], axis=-1)
+
+    def _start_and_sides(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """The views as (x, y), (n, 1, 2) both."""
+        return self.start[:, None, ::-1], self.sides[:, None, ::-1]
+
+    def _moved(self, boxes: tf.Tensor) -> tf.Tensor:
+        """Boxes (n, M, 4), (x, y, width, height), in these views, clipped at their edges."""
+        start, sides = self._start_and_sides()
+        centre, half = boxes[..., :2], boxes[..., 2:] / 2
         least, most = (
             tf.clip_by_value((x - start) / sides, 0.0, 1.0) for x in (centre - half, centre + half)
         )
         x, y = tf.split((least + most) / 2, 2, axis=-1)
         x = tf.where(self.is_mirrored[:, None, None], 1 - x, x)
-        moved = tf.concat([targets[..., :1], x, y, most - least], axis=-1)
-        none = tf.constant([NO_OBJECT, 0.0, 0.0, 0.0, 0.0])
-        objects = tf.where(is_inside & (targets[..., :1] >= 0), moved, none)
-        return tf.concat([objects, others], axis=-1)
+        return tf.concat([x, y, most - least], axis=-1)
+
+
+def _have_area(boxes: tf.Tensor) -> tf.Tensor:
+    """(n, M, 1), whether boxes (n, M, 4) have an area."""
+    return tf.reduce_all(boxes[..., 2:] > 0, axis=-1, keepdims=True)
 
 
 def are_inside(places: Places, content: tf.Tensor) -> tf.Tensor:

@@ -6,20 +6,22 @@ as well.
 
 import json
 import logging
+import math
 import os
 import pathlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from keras_tfm.configs import brief, parse_json
+import numpy as np
+
+from keras_tfm.configs import brief, number_in, parse_json
 from keras_tfm.data.sources.ids import Id, as_id, known_id
 from keras_tfm.data.sources.lines import DataError, refuse_utf_16
 from keras_tfm.data.sources.stated_sizes import Size, stated_size
 
 LOG = logging.getLogger(__name__)
 MAX_JSON_BYTES = 1 << 29  # COCO's own training set has 450 MB
-BOXES_OF_CROWDS = "boxes around crowds"
 KINDS_OF_FILES = ("instances_", "panoptic_")  # how the names of COCO's files begin, before the folder's name
 
 
@@ -61,14 +63,17 @@ class Coco(NamedTuple):
         """The name of an annotation's category, which is not `unknown`."""
         return self.names[known_id(annotation["category_id"], self.names)]
 
-    def objects(self, skipped: str = "crowds") -> Iterator[tuple[str, str, list[dict], Size | None]]:
-        """(Path, place, annotations other than crowds, stated size) of each image; a warning counts what is
-        `skipped`.
-        """
+    def objects(self) -> Iterator[tuple[str, str, list[dict], Size | None]]:
+        """(Path, place, annotations, stated size) of each image, crowds among the annotations."""
         by_image = self.by_image()
-        tell_crowds(self.path, sum(map(is_crowd, self.annotations)), skipped)
         for id, path, place in self.paths():
-            yield path, place, [item for item in by_image[id] if not is_crowd(item)], self.sizes[id]
+            yield path, place, by_image[id], self.sizes[id]
+
+    def separate_objects(self) -> Iterator[tuple[str, str, list[dict], Size | None]]:
+        """`objects` without crowds; a warning counts these."""
+        tell_crowds(self.path, sum(map(is_crowd, self.annotations)))
+        for path, place, items, stated in self.objects():
+            yield path, place, [item for item in items if not is_crowd(item)], stated
 
     def paths(self) -> Iterator[tuple[Id, str, str]]:
         """(Id, path, place) of each image; DataError for a path that leads out of its folder."""
@@ -117,6 +122,42 @@ def tell_crowds(path: str, count: int, skipped: str = "crowds") -> None:
     """Warn that so many of what is `skipped` are left out of a file."""
     if count:
         LOG.warning("%s: %s %s are skipped", path, f"{count:,}", skipped)
+
+
+def corners_of(box: Any) -> Any:
+    """COCO's (left, top, width, height), numbers or their texts, as corners; anything else unchanged."""
+    if isinstance(box, list) and len(box) == 4:
+        try:
+            numbers = [number_in(side) if isinstance(side, str) else side for side in box]
+        except ValueError:
+            return box
+        if all(map(is_number, numbers)):
+            left, top, width, height = map(as_float, numbers)
+            return [left, top, left + width, top + height]
+    return box
+
+
+def corners_of_polygons(polygons: Any) -> list[float] | None:
+    """The corners of the box around COCO's polygons, x, y, x, y, ...; None for anything else."""
+    is_one = isinstance(polygons, list) and all(isinstance(x, list) and len(x) % 2 == 0 for x in polygons)
+    points = [number for polygon in polygons for number in polygon] if is_one else []
+    if not points or not all(map(is_number, points)):
+        return None
+    across, down = ([as_float(x) for x in points[axis::2]] for axis in (0, 1))
+    return [min(across), min(down), max(across), max(down)]
+
+
+def as_float(number: Any) -> float:
+    """A number in float64; infinite for an integer that is too large."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, Python's or NumPy's, and neither True nor False."""
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
 def _name(value: Any) -> Any:
@@ -169,6 +210,7 @@ def paths_of(path: str, first: str) -> Callable[[str, str], str]:
         named = named.removeprefix(start)
     homes = [home, home / "images", home.parent / "images", home / named, home.parent / named]
     homes += [folder / "JPEGImages" for folder in homes]  # YouTube-VIS's
+    homes += [home / "Images", home.parent / "Images"]  # CrowdHuman's
     first = with_slashes(first)
     inside = [folder for folder in homes if _is_plain(first) and (folder / first).is_file()]
     folder = (inside or homes)[0]

@@ -1,12 +1,14 @@
-"""Images with boxes around objects: COCO's JSON, folders in Pascal VOC's layout, JSON lines, or sets of TFDS.
+"""Images with boxes around objects: COCO's JSON, CrowdHuman's .odgt, folders in Pascal VOC's layout, JSON
+lines, or sets of TFDS.
 
 COCO (Lin et al. 2014): {"images": [{"id", "file_name"}], "annotations": [{"image_id", "category_id", "bbox":
-[left, top, width, height]}], "categories": [{"id", "name"}]}; boxes around crowds are skipped. VOC
+[left, top, width, height]}], "categories": [{"id", "name"}]}, perhaps with "vis_bbox", the box of what is
+visible, as CityPersons has it, and with "iscrowd": 1 for a region to ignore. CrowdHuman: see `crowds`. VOC
 (Everingham et al. 2010): a folder with Annotations/*.xml and JPEGImages/, or one of its lists,
 ImageSets/Main/train.txt; difficult objects are skipped. JSON lines: {"image": path, "boxes": [[left, top,
-right, bottom]], "labels": [name]}, and perhaps "width" and "height". Boxes are in pixels. Paths are
-relative to the file's folder, or to a folder of images near it, and must stay inside. Sets of TFDS have
-"image" and "objects", a sequence of {"bbox", "label"}.
+right, bottom]], "labels": [name]}, and perhaps "width" and "height", and for each box "visible", a box or
+null, and "iscrowd". Boxes are in pixels. Paths are relative to the file's folder, or to a folder of images
+near it, and must stay inside. Sets of TFDS have "image" and "objects", a sequence of {"bbox", "label"}.
 """
 
 import math
@@ -17,9 +19,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_tfm.configs import brief, number_in
+from keras_tfm.configs import brief
 from keras_tfm.data.sources.canvas import Canvas
-from keras_tfm.data.sources.coco import BOXES_OF_CROWDS, paths_of, read_coco
+from keras_tfm.data.sources.coco import (
+    as_float,
+    corners_of,
+    corners_of_polygons,
+    is_crowd,
+    is_number,
+    paths_of,
+    read_coco,
+)
+from keras_tfm.data.sources.crowds import Seen, crowd_human, seen_in_coco, seen_of
 from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.lines import (
     LINES,
@@ -36,8 +47,8 @@ from keras_tfm.data.sources.voc import voc_images
 from keras_tfm.serving.image_headers import FLIPPED, MIRRORED, TRANSPOSED, Header, Size
 
 KINDS = (
-    "COCO's .json, a folder with Annotations/ and JPEGImages/, one of its ImageSets/Main/*.txt, a .jsonl, or "
-    "tfds:NAME[/CONFIG][:VERSION]#SPLIT"
+    "COCO's .json, CrowdHuman's .odgt, a folder with Annotations/ and JPEGImages/, one of its "
+    "ImageSets/Main/*.txt, a .jsonl, or tfds:NAME[/CONFIG][:VERSION]#SPLIT"
 )
 STRETCHED = Canvas()
 
@@ -58,12 +69,68 @@ class Objects(NamedTuple):
     labels: list[list[str]]
 
 
-def read_objects(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRETCHED) -> Objects:
-    """The images in one or several files, of this `shape` or decoded when needed, and their objects.
+class CrowdedObjects(NamedTuple):
+    """`Objects` that hide each other: with the `visible` box of each, the whole one where nobody says, and
+    whether a box surrounds a crowd, (M,), a region to ignore. A crowd is no object.
+
+    >>> images, sizes, labels = np.zeros((1, 8, 8, 3), "uint8"), np.array([(8, 8)]), [["cat", "cat"]]
+    >>> whole = np.array([[0.0, 0.0, 0.5, 1.0], [0.5, 0.0, 1.0, 1.0]])
+    >>> visible, is_crowd = whole * [1, 1, 1, 0.5], np.array([False, True])
+    >>> data = keras_tfm.data.CrowdedObjects(images, sizes, [whole], labels, [visible], [is_crowd])
+    >>> data.objects.boxes[0].tolist()
+    [[0.0, 0.0, 0.5, 1.0]]
+    """
+
+    images: np.ndarray | ImageFiles
+    sizes: np.ndarray
+    boxes: list[np.ndarray]
+    labels: list[list[str]]
+    visible: list[np.ndarray]
+    is_crowd: list[np.ndarray]
+
+    @property
+    def hides(self) -> bool:
+        """Whether a visible box is smaller than the whole one."""
+        return any((one != other).any() for one, other in zip(self.visible, self.boxes, strict=True))
+
+    @property
+    def objects(self) -> Objects:
+        """The objects alone, by their whole boxes."""
+        single = [~crowds for crowds in self.is_crowd]
+        boxes = [boxes[rows] for boxes, rows in zip(self.boxes, single, strict=True)]
+        labels = [
+            [name for name, is_one in zip(names, rows, strict=True) if is_one]
+            for names, rows in zip(self.labels, single, strict=True)
+        ]
+        return Objects(self.images, self.sizes, boxes, labels)
+
+
+def objects_of(images: Any, sizes: np.ndarray, parts: Sequence[Sequence[tuple]]) -> Objects | CrowdedObjects:
+    """The objects of images, for each box and its name; `CrowdedObjects` if a name is `Seen`."""
+    boxes = [as_array([box for box, _ in each]) for each in parts]
+    if not any(isinstance(name, Seen) for each in parts for _, name in each):
+        return Objects(images, sizes, boxes, [[name for _, name in each] for each in parts])
+    seen = [[(box, name if isinstance(name, Seen) else Seen(name)) for box, name in each] for each in parts]
+    return CrowdedObjects(
+        images,
+        sizes,
+        boxes,
+        [[name.name for _, name in each] for each in seen],
+        [as_array([box if name.visible is None else name.visible for box, name in each]) for each in seen],
+        [np.array([name.is_crowd for _, name in each], "bool") for each in seen],
+    )
+
+
+def read_objects(
+    paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRETCHED
+) -> Objects | CrowdedObjects:
+    """The images in one or several files, of this `shape` or decoded when needed, and their objects;
+    `CrowdedObjects` where a file says what is visible of one, or has boxes around crowds.
 
     Skipped, with a warning that counts them and names some, are images that cannot be decoded, and boxes that
-    lie outside their image, are empty, have no area, are reversed or not finite. Boxes are clipped at the
-    edges of the image. Where files state another size than the image has, boxes are scaled if one number is
+    lie outside their image, are empty, have no area, are reversed or not finite, or whose visible box is so,
+    or lies outside of the whole one. Boxes are clipped at the edges of the image, visible ones at the edges
+    of the whole box. Where files state another size than the image has, boxes are scaled if one number is
     the ratio of both sides; otherwise the image is skipped. Where the EXIF of an image turns it, the stated
     size says whether boxes are turned too; where it does not, the image is skipped.
 
@@ -82,8 +149,15 @@ def read_objects(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRET
     pictures = [image for file in files for image in found_in(file)]
     checked = checked_pictures(pictures, files[0], checked_objects)
     images, sizes, parts = read_pictures(pictures, checked, files[0], shape, canvas, "boxes")
-    boxes = [as_array([box for box, _ in each]) for each in parts]
-    return Objects(images, sizes, boxes, [[name for _, name in each] for each in parts])
+    found = objects_of(images, sizes, parts)
+    if not any(objects_in(found).labels):
+        raise DataError(files[0], None, "expected boxes around single objects, there are none")
+    return found
+
+
+def objects_in(examples: Any) -> Any:
+    """The examples without crowds; others than `CrowdedObjects` unchanged."""
+    return examples.objects if isinstance(examples, CrowdedObjects) else examples
 
 
 def checked_objects(picture: Picture, header: Header) -> Checked | str:
@@ -94,7 +168,15 @@ def checked_objects(picture: Picture, header: Header) -> Checked | str:
     boxes, names = picture.annotation
     relative = _boxes_of(picture.place, boxes, names, picture.stated or header.size)
     turned = turned_boxes(as_array([box for box, _ in relative.parts]), drawn.orientation)
-    return relative._replace(parts=list(zip(turned, [name for _, name in relative.parts], strict=True)))
+    turned_names = [_turned(name, drawn.orientation) for _, name in relative.parts]
+    return relative._replace(parts=list(zip(turned, turned_names, strict=True)))
+
+
+def _turned(name: Any, orientation: int) -> Any:
+    """The name of a box, with its visible box, if it has one, turned as `turned_boxes` does."""
+    if not isinstance(name, Seen) or name.visible is None:
+        return name
+    return name._replace(visible=turned_boxes(as_array([name.visible]), orientation)[0])
 
 
 def as_array(boxes: Sequence) -> np.ndarray:
@@ -112,13 +194,19 @@ def turned_boxes(boxes: np.ndarray, orientation: int) -> np.ndarray:
 
 
 def found_in(path: str) -> list[Picture]:
-    """The images in a file, a folder or a data set of TFDS, each with (boxes in pixels, their names)."""
+    """The images in a file, a folder or a data set of TFDS, each with (boxes in pixels, their names); see
+    `Seen` for more than a name.
+    """
     if path.startswith(PREPARED):
         return list(prepared_objects(path))
     if path.lower().endswith(".json"):
         return _coco(path)
     if path.lower().endswith(LINES):
-        return pictures_of_lines(path)
+        return pictures_of_lines(
+            path, lambda row, place: seen_of(place, row["labels"], row.get("visible"), row.get("iscrowd"))
+        )
+    if path.lower().endswith(".odgt"):
+        return list(crowd_human(path))
     folder = pathlib.Path(path)
     if path.lower().endswith(".txt") and folder.parent.parent.name == "ImageSets":
         names = [text.split()[0] for _, text in numbered_lines(path) if text.strip()]
@@ -130,18 +218,15 @@ def found_in(path: str) -> list[Picture]:
     return list(voc_images(folder, sorted(file.stem for file in (folder / "Annotations").glob("*.xml"))))
 
 
-def checked_boxes(
-    found: Sequence[tuple[str, Any, Sequence[Any]]], sizes: np.ndarray
-) -> tuple[list[np.ndarray], list[list[Any]]]:
-    """(Boxes relative to the sides of images of these `sizes`, their names), for (place, boxes in pixels,
-    names) of each image.
+def checked_boxes(found: Sequence[tuple[str, Any, Sequence[Any]]], sizes: np.ndarray) -> list[list[tuple]]:
+    """The boxes relative to the sides of images of these `sizes`, each with its name, for (place, boxes in
+    pixels, names) of each image.
 
     Invalid boxes are skipped, with a warning. DataError for anything but lists of numbers.
     """
     checked = [_boxes_of(*each, size) for each, size in zip(found, sizes.tolist(), strict=True)]
     tell_parts(checked, "boxes")
-    boxes = [as_array([box for box, _ in each.parts]) for each in checked]
-    return boxes, [[name for _, name in each.parts] for each in checked]
+    return [each.parts for each in checked]
 
 
 def _boxes_of(place: str, given: Any, names: Sequence[Any], size: Size) -> Checked:
@@ -151,11 +236,27 @@ def _boxes_of(place: str, given: Any, names: Sequence[Any], size: Size) -> Check
     parts, problems = [], {}
     for number, (box, name) in enumerate(zip(given, names, strict=True), 1):
         result = _box(box, size[1], size[0], place)
+        if isinstance(name, Seen) and name.visible is not None and not isinstance(result, str):
+            visible = _visible_box(name.visible, result, size, place)
+            name = name._replace(visible=visible)
+            result = visible if isinstance(visible, str) else result
         if isinstance(result, str):
             problems[f"{place}, box {number}"] = result
         else:
             parts.append((result, name))
     return Checked(parts, problems)
+
+
+def _visible_box(box: Any, whole: list[float], size: Size, place: str) -> list[float] | str:
+    """A visible box, clipped at the edges of the `whole` one, relative to the sides, or why it is invalid."""
+    visible = _box(box, size[1], size[0], f"{place}, visible box")
+    if isinstance(visible, str):
+        return f"its visible box is {visible}"
+    left, top = (max(visible[axis], whole[axis]) for axis in (0, 1))
+    right, bottom = (min(visible[axis], whole[axis]) for axis in (2, 3))
+    return (
+        [left, top, right, bottom] if left < right and top < bottom else "its visible box lies outside of it"
+    )
 
 
 def _box(box: Any, width: int, height: int, place: str) -> list[float] | str:
@@ -165,9 +266,9 @@ def _box(box: Any, width: int, height: int, place: str) -> list[float] | str:
     box = box.tolist() if isinstance(box, np.ndarray) else box
     if box == []:
         return "empty"
-    if not isinstance(box, list | tuple) or len(box) != 4 or not all(map(_is_number, box)):
+    if not isinstance(box, list | tuple) or len(box) != 4 or not all(map(is_number, box)):
         raise DataError(place, None, f"expected a box of four numbers, got {brief(box)}")
-    left, top, right, bottom = box = list(map(_as_float, box))
+    left, top, right, bottom = box = list(map(as_float, box))
     if not all(map(math.isfinite, box)):
         return "not finite"
     if right < left or bottom < top:
@@ -179,24 +280,8 @@ def _box(box: Any, width: int, height: int, place: str) -> list[float] | str:
     return [left, top, right, bottom] if left < right and top < bottom else "outside of the image"
 
 
-def _as_float(number: Any) -> float:
-    """A number in float64; infinite for an integer that is too large."""
-    try:
-        return float(number)
-    except OverflowError:
-        return math.inf
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
-
-
-def pictures_of_lines(
-    path: str, names_of: Callable[[dict[str, Any], str], list] | None = None
-) -> list[Picture]:
-    """The images in JSON lines, each with (boxes in pixels, their names, or what `names_of` makes of a line
-    and its place).
-    """
+def pictures_of_lines(path: str, names_of: Callable[[dict[str, Any], str], Sequence]) -> list[Picture]:
+    """The images in JSON lines, each with its boxes in pixels and what `names_of` makes of (line, place)."""
     pictures = []
     base: Callable | None = None
     for line, row in json_lines(path):
@@ -211,40 +296,28 @@ def pictures_of_lines(
             raise DataError(place, None, f'expected names as "labels", got {brief(labels)}')
         base = base or paths_of(path, row["image"])
         stated = stated_size(row.get("width"), row.get("height"), place)
-        names = labels if names_of is None else names_of({**row, "labels": labels}, place)
+        names = names_of({**row, "labels": labels}, place)
         pictures.append(Picture(base(row["image"], place), place, (boxes, names), stated))
     return pictures
 
 
 def _coco(path: str) -> list[Picture]:
     content = read_coco(path)
+
+    def seen(annotation: dict[str, Any]) -> Any:
+        return seen_in_coco(annotation, content.name_of(annotation))
+
     return [
-        Picture(image, place, (list(map(_corners, objects)), list(map(content.name_of, objects))), stated)
-        for image, place, objects, stated in content.objects(BOXES_OF_CROWDS)
+        Picture(image, place, (list(map(_corners, items)), list(map(seen, items))), stated)
+        for image, place, items, stated in content.objects()
     ]
 
 
 def _corners(annotation: dict[str, Any]) -> Any:
-    """COCO's (left, top, width, height), numbers or their texts, as corners; without a box, the corners of
-    the polygons; anything else unchanged.
+    """The corners of an annotation's box or, without one, of the box around its polygons; of a crowd without
+    both an empty box.
     """
     box = annotation.get("bbox")
-    if not box and (points := _points(annotation.get("segmentation"))):
-        across, down = points[::2], points[1::2]
-        return [min(across), min(down), max(across), max(down)]
-    if isinstance(box, list) and len(box) == 4:
-        try:
-            numbers = [number_in(side) if isinstance(side, str) else side for side in box]
-        except ValueError:
-            return box
-        if all(map(_is_number, numbers)):
-            left, top, width, height = map(_as_float, numbers)
-            return [left, top, left + width, top + height]
-    return box
-
-
-def _points(polygons: Any) -> list[float]:
-    """The numbers x, y, x, y, ... of COCO's polygons; none for anything else."""
-    is_one = isinstance(polygons, list) and all(isinstance(x, list) and len(x) % 2 == 0 for x in polygons)
-    points = [number for polygon in polygons for number in polygon] if is_one else []
-    return list(map(_as_float, points)) if all(map(_is_number, points)) else []
+    if not box and (around := corners_of_polygons(annotation.get("segmentation"))):
+        return around
+    return [] if box is None and is_crowd(annotation) else corners_of(box)

@@ -7,7 +7,8 @@ Objects are the feature "objects", a sequence of {"bbox", "label"} and perhaps "
 from collections.abc import Iterator
 
 from keras_tfm.configs import brief
-from keras_tfm.data.sources.coco import BOXES_OF_CROWDS, tell_crowds
+from keras_tfm.data.sources.coco import tell_crowds
+from keras_tfm.data.sources.crowds import Seen
 from keras_tfm.data.sources.image_files import size_in
 from keras_tfm.data.sources.images import IMAGES, bytes_of
 from keras_tfm.data.sources.pictures import Picture
@@ -15,6 +16,7 @@ from keras_tfm.data.sources.rows import Columns, Row, one_of_each, read_all
 from keras_tfm.data.sources.voc import DIFFICULT
 
 OBJECTS = ("objects",)
+FLAGS = ("is_crowd", "is_difficult")  # of each object
 MASKS = ("segmentation_mask", "segmentation_label", "mask", "annotation")
 PICTURES = (*IMAGES, "image_left")  # of cityscapes
 
@@ -22,30 +24,30 @@ PICTURES = (*IMAGES, "image_left")  # of cityscapes
 def prepared_objects(path: str) -> Iterator[Picture]:
     """The image of each example of "tfds:NAME#SPLIT", with (boxes in pixels, their names).
 
-    TFDS has boxes as (top, left, bottom, right) in parts of the sides. Boxes around crowds, and of difficult
-    objects, are skipped, with a warning.
+    TFDS has boxes as (top, left, bottom, right) in parts of the sides. The names of boxes around crowds are
+    `Seen`. Boxes of difficult objects are skipped, with a warning.
     """
-    skipped = {"is_crowd": 0, "is_difficult": 0}
+    num_difficult = 0
     chosen = Columns(("image", "objects"), one_of_each(PICTURES, OBJECTS))
     for row in read_all(path, chosen, "images and their objects"):
         data, objects = bytes_of(row), row.cells[1]
         if not isinstance(objects, dict) or not {"bbox", "label"} <= objects.keys():
             row.refuse(f'expected a sequence of "bbox" and "label" as {row.names[1]}, got {brief(objects)}')
         height, width = size_in(data) or (1, 1)
-        flags = [objects.get(name) or [False] * len(objects["label"]) for name in skipped]
-        boxes, labels = [], []
-        for box, label, *marks in zip(objects["bbox"], objects["label"], *flags, strict=True):
-            if any(marks):
-                skipped["is_crowd" if marks[0] else "is_difficult"] += 1
+        flags = [objects.get(name) or [False] * len(objects["label"]) for name in FLAGS]
+        boxes: list[list[float]] = []
+        labels: list[str | Seen] = []
+        for box, label, is_crowd, is_difficult in zip(objects["bbox"], objects["label"], *flags, strict=True):
+            if is_difficult and not is_crowd:
+                num_difficult += 1
                 continue
             if label is None:
                 row.refuse("expected a label for each box, one has none")
             top, left, bottom, right = box
             boxes.append([left * width, top * height, right * width, bottom * height])
-            labels.append(str(label))
+            labels.append(Seen(str(label), is_crowd=True) if is_crowd else str(label))
         yield Picture(data, _place(row), (boxes, labels))
-    tell_crowds(path, skipped["is_crowd"], BOXES_OF_CROWDS)
-    tell_crowds(path, skipped["is_difficult"], DIFFICULT)
+    tell_crowds(path, num_difficult, DIFFICULT)
 
 
 def prepared_masks(path: str) -> Iterator[Picture]:

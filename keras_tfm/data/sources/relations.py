@@ -89,8 +89,9 @@ def checked_relations(
     boxes in pixels, names, relations) of each image, as `checked_boxes` has them.
     """
     rows = [(place, boxes, things_of(names, relations, place)) for place, boxes, names, relations in found]
-    boxes, things = checked_boxes(rows, sizes)
-    return boxes, *_split(things)
+    parts = checked_boxes(rows, sizes)
+    boxes = [as_array([box for box, _ in each]) for each in parts]
+    return boxes, *_split([[thing for _, thing in each] for each in parts])
 
 
 def related_in(path: str) -> list[Picture]:

@@ -407,6 +407,8 @@ def _choose_columns(
                 hint = f"; choose {COUNTS[count]} of them by name or position"
             expected = f"{_counted(count)}, {' and '.join(columns.names[:count])}"
             raise DataError(path, line, f"expected {expected}, got {len(cells)}{hint}")
+        if known is None and layout.header is not False:
+            refuse_separator(path, line, first_row, lambda names: columns.known([x.lower() for x in names]))
         return columns.unlabelled(known or range(len(cells))), is_header
     if isinstance(chosen[0], int):
         if max(chosen) >= len(cells):
@@ -418,6 +420,23 @@ def _choose_columns(
             got = ", ".join(cells)[:200] + hint
             raise DataError(path, line, f"expected a column named {name!r}, got {got}")
     return [cells.index(name) for name in chosen], True
+
+
+def refuse_separator(path: str, line: int, row: Sequence[str], holds: Callable[[list[str]], Any]) -> None:
+    """Raise DataError if a table's first `row` is one cell, of names that the table `holds` with another mark
+    between them than a .tsv or .csv file has.
+    """
+    separator = SEPARATORS.get(kind_of(path) or "")
+    if separator is None or len(row) != 1:
+        return
+    for mark in OTHER_SEPARATORS:
+        names = [name.strip() for name in row[0].split(mark)]
+        if len(names) > 1 and holds(names):
+            expected, got = OTHER_SEPARATORS[separator], OTHER_SEPARATORS[mark]
+            problem = f"expected {expected} between the cells of a {kind_of(path)} file, got {got} in"
+            raise DataError(
+                path, line, f"{problem} {brief(row[0])}: write the table with {expected}, or pass --no-header"
+            )
 
 
 def _counted(count: int) -> str:

@@ -210,7 +210,7 @@ def _instances(content: Coco) -> list[Picture]:
     """The pictures of instances, (name, "segmentation")."""
     return [
         Picture(path, place, [(content.name_of(item), item.get("segmentation")) for item in objects], stated)
-        for path, place, objects, stated in content.objects()
+        for path, place, objects, stated in content.separate_objects()
     ]
 
 

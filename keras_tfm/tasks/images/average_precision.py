@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from keras_tfm.data.sources.objects import Objects
+from keras_tfm.data.sources.objects import CrowdedObjects, Objects
 from keras_tfm.data.sources.run_lengths import packed
 from keras_tfm.data.sources.segments import SegmentSets
 from keras_tfm.data.sources.stated_sizes import Size
@@ -16,27 +16,34 @@ MEASURES = {"ap": 0, "ap50": 1, "ap75": 2}  # their places among COCO's twelve
 Entries = list[dict[str, Any]]
 
 
-def average_precision(examples: Objects, found: Sequence[dict[str, Any]]) -> dict[str, float]:
+def average_precision(
+    examples: Objects | CrowdedObjects, found: Sequence[dict[str, Any]]
+) -> dict[str, float]:
     """{"ap", "ap50", "ap75"}, from 0 to 100, of what was `found` in each of the images, boxes in pixels.
 
     "ap" is the mean over overlaps of 0.5, 0.55, ... 0.95, and all over the classes that the examples have; of
-    each image the 100 surest objects count.
+    each image the 100 surest objects count. What fits no object and lies in a crowd of its class is neither
+    right nor wrong: the overlap with a crowd is the intersection over the area of what was found.
     """
+    is_crowd = [np.zeros(len(names), "bool") for names in examples.labels]
+    if isinstance(examples, CrowdedObjects):
+        is_crowd = examples.is_crowd
     truth: list[Entries] = []
-    for size, boxes, labels in zip(examples.sizes, examples.boxes, examples.labels, strict=True):
+    rows = zip(examples.sizes, examples.boxes, examples.labels, is_crowd, strict=True)
+    for size, boxes, labels, crowds in rows:
         height, width = size.tolist()
         pixels = as_coco(boxes.astype("float64") * [width, height, width, height])
         truth.append(
             [
-                {"name": name, "bbox": box, "area": box[2] * box[3]}
-                for box, name in zip(pixels, labels, strict=True)
+                {"name": name, "bbox": box, "area": box[2] * box[3], "iscrowd": int(crowd)}
+                for box, name, crowd in zip(pixels, labels, crowds, strict=True)
             ]
         )
     results = []
     for answer in found:
         corners = as_coco(np.asarray(answer["boxes"], "float64"))
-        rows = zip(corners, answer["labels"], answer["scores"], strict=True)
-        results.append([{"name": name, "bbox": box, "score": float(score)} for box, name, score in rows])
+        guesses = zip(corners, answer["labels"], answer["scores"], strict=True)
+        results.append([{"name": name, "bbox": box, "score": float(score)} for box, name, score in guesses])
     return _precision(examples.sizes.tolist(), truth, results, "bbox")
 
 
@@ -86,7 +93,7 @@ def _precision(
 
     annotations = [{"id": place, "iscrowd": 0, **entry} for place, entry in enumerate(numbered(truth), 1)]
     results = numbered(found)
-    if not results or not annotations:
+    if not results or all(entry["iscrowd"] for entry in annotations):
         return dict.fromkeys(MEASURES, 0.0)
     known = COCO(
         {

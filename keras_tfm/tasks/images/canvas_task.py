@@ -141,7 +141,7 @@ class CanvasTask(ImageTask, FineTunedTask):
 
     def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
         path = os.fspath(path)
-        if not path.lower().endswith((".json", ".jsonl", ".jsonl.gz", ".jsonl.xz")):
+        if not path.lower().endswith((".json", ".jsonl", ".jsonl.gz", ".jsonl.xz", ".odgt")):
             return super().read_inputs(path, columns)
         refuse_columns(columns, f"{self.name!r} reads no tables: {self.files}")
         return ((picture.source, picture.place) for picture in type(self).annotations(path))

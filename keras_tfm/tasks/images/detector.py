@@ -1,18 +1,30 @@
 """Detecting objects in images: a set of boxes, their names and scores, for each."""
 
 import dataclasses
+import logging
 import types
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Self
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from keras_tfm.configs import Between, FieldError, Option, Size
 from keras_tfm.data.batches.canvas import CanvasBatches
-from keras_tfm.data.batches.targets import object_targets
+from keras_tfm.data.batches.targets import IGNORED, object_targets
 from keras_tfm.data.sources.canvas import Canvas
-from keras_tfm.data.sources.objects import KINDS, Objects, checked_boxes, found_in, read_objects
+from keras_tfm.data.sources.crowds import seen_of
+from keras_tfm.data.sources.objects import (
+    KINDS,
+    CrowdedObjects,
+    Objects,
+    checked_boxes,
+    found_in,
+    objects_in,
+    objects_of,
+    read_objects,
+)
 from keras_tfm.heads.base import SetPredictor
 from keras_tfm.heads.candidate_detectors import CandidateDetector
 from keras_tfm.heads.detectors import detector_around
@@ -33,12 +45,15 @@ from keras_tfm.tasks.images.canvas_task import (
 from keras_tfm.tasks.images.decoded import listed_images
 from keras_tfm.tasks.images.drawing import Pictures, draw_objects
 from keras_tfm.tasks.images.image_task import check_reads_images
+from keras_tfm.tasks.images.miss_rate import miss_rate
 from keras_tfm.tasks.learning import ModelOptions, family_among, with_side
 from keras_tfm.tasks.records import rounded_line
 from keras_tfm.tasks.signatures import Signature
 from keras_tfm.tasks.task import label_entries
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import ImagesInBatch, LeastArea, PartlyTrained
+
+LOG = logging.getLogger(__name__)
 
 FAMILIES: dict[str, type[ModelAroundBackbone]] = {
     "deformable-detr": DeformableDETR,
@@ -114,8 +129,9 @@ class Detector(CanvasTask):
     """Images, as `ImageTask` has them, to the objects in them, by a `backbone`, a `DETR`, or one with a head.
 
     Examples are (images, boxes, labels): of each image its boxes, (left, top, right, bottom) in its own
-    pixels, and their names. An answer is {"boxes": (M, 4) in pixels, "labels": M names, "scores": (M,)}, the
-    surest first. `fields` are fields of `DetectorConfig`.
+    pixels, and their names; perhaps also, for each box, the box of what is visible, None for the whole, and
+    1 where it surrounds a crowd, a region to ignore. An answer is {"boxes": (M, 4) in pixels, "labels": M
+    names, "scores": (M,)}, the surest first. `fields` are fields of `DetectorConfig`.
 
     >>> backbone = keras_tfm.models.DETR.from_size("tiny", image_size=32, num_layers=1, num_decoder_layers=1)
     >>> task = keras_tfm.tasks.Detector(backbone, ["cat", "dog"])
@@ -169,8 +185,9 @@ class Detector(CanvasTask):
         return cls(make(family.config_class.from_json(config)), names, **fields)
 
     @classmethod
-    def describe(cls, examples: Objects) -> str:
-        return f"{len(examples.images):,} images with {sum(map(len, examples.boxes)):,} objects"
+    def describe(cls, examples: Objects | CrowdedObjects) -> str:
+        count = sum(map(len, objects_in(examples).boxes))
+        return f"{len(examples.images):,} images with {count:,} objects"
 
     @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
@@ -239,28 +256,40 @@ class Detector(CanvasTask):
             writers.append(preprocessor_writer(self.preprocessing, self.image_shape, kind))
         save_huggingface(self.model, folder, overwrite, label_entries(self.class_names), writers=writers)
 
-    def check_examples(self, examples: Any, /) -> Objects:
+    def check_examples(self, examples: Any, /) -> Objects | CrowdedObjects:
         """Images with their sizes, boxes as parts of their sides, and names that the task knows."""
-        if not isinstance(examples, Objects):
-            images, sizes, boxes, labels = self.columns_in(examples, boxes=not_list, labels=not_texts)
-            places = [f"image {row}" for row in range(len(images))]
-            given = [[*map(list, found)] for found in boxes]
-            found = checked_boxes(list(zip(places, given, labels, strict=True)), sizes)
-            examples = Objects(images, sizes, *found)
+        if not isinstance(examples, Objects | CrowdedObjects):
+            examples = self._relative(examples)
         refuse_empty(examples.images, "images")
         refuse_unknown(names_of(examples), self.class_names, "labels")
         most = self.model.backbone.config.num_queries
-        refuse_many("boxes", map(len, examples.labels), most)
+        refuse_many("boxes", map(len, objects_in(examples).labels), most)
         return examples
 
+    def _relative(self, examples: Any) -> Objects | CrowdedObjects:
+        """Examples with boxes in pixels as `check_examples` gives them."""
+        kinds = {"boxes": not_list, "labels": not_texts, "visible": not_list, "iscrowd": not_list}
+        count = len(examples) - 1 if isinstance(examples, tuple | list) else 0
+        kinds = {name: kinds[name] for name in list(kinds)[: max(2, count)]}
+        images, sizes, *columns = self.columns_in(examples, **kinds)
+        found = []
+        for row, (boxes, *names) in enumerate(zip(*columns, strict=True)):
+            found.append((f"image {row}", [*map(list, boxes)], seen_of(f"image {row}", *names)))
+        return objects_of(images, sizes, checked_boxes(found, sizes))
+
     def batches(
-        self, examples: Objects, training: DetectionTraining, is_validation: bool = False
+        self,
+        examples: Objects | CrowdedObjects,
+        training: DetectionTraining,
+        is_validation: bool = False,
     ) -> CanvasBatches:
-        number = {name: place for place, name in enumerate(self.class_names)}
-        classes = [[number[name] for name in names] for names in examples.labels]
-        targets = object_targets(examples.boxes, classes)
+        if isinstance(examples, CrowdedObjects) and not self.model.takes_visible:
+            if not is_validation:
+                tell_whole(examples, type(self.model.backbone).__name__)
+            examples = examples.objects
         inputs = ("images", "pixel_mask", *(["objects"] if self.model.takes_objects else []))
         places = (self.preprocessing, self.image_shape, training, is_validation)
+        targets = targets_of(examples, self.class_names)
         return canvas_batches(examples, targets, *places, inputs=inputs, are_objects=True)
 
     def detect(self, images: tf.Tensor, sizes: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -303,9 +332,16 @@ class Detector(CanvasTask):
     def as_line(self, answer: dict[str, Any]) -> str:
         return rounded_line(answer, {"boxes": 2, "scores": 4})
 
-    def measure(self, examples: Objects) -> dict[str, Any]:
-        """COCO's average precision, from 0 to 100: "ap" over overlaps from 0.5 to 0.95, "ap50" and "ap75"."""
-        return average_precision(examples, self.predict(sized(examples), 0.0))
+    def measure(self, examples: Objects | CrowdedObjects) -> dict[str, Any]:
+        """COCO's average precision, from 0 to 100: "ap" over overlaps from 0.5 to 0.95, "ap50" and "ap75".
+
+        Where the examples say what is visible, also "mr", MR^-2, from 100 down to 0; see `miss_rate`.
+        """
+        found = self.predict(sized(examples), 0.0)
+        measures = average_precision(examples, found)
+        if isinstance(examples, CrowdedObjects) and examples.hides:
+            measures["mr"] = miss_rate(examples, found)
+        return measures
 
     def signature(self) -> Signature:
         """All objects that the model gives, of scores down to 0: the caller chooses."""
@@ -313,9 +349,32 @@ class Detector(CanvasTask):
         return self.signature_of(lambda inputs: self.detect(**inputs), answers)
 
 
-def names_of(examples: Objects) -> list[str]:
+def names_of(examples: Any) -> list[str]:
     """The names of the classes of examples, in order."""
-    return sorted({name for names in examples[-1] for name in names})
+    examples = objects_in(examples)
+    labels = examples.labels if hasattr(examples, "labels") else examples[2]
+    return sorted({name for names in labels for name in names})
+
+
+def targets_of(examples: Objects | CrowdedObjects, class_names: Sequence[str]) -> np.ndarray:
+    """`object_targets` of the examples, whose classes are places among the `class_names`."""
+    number = {name: float(place) for place, name in enumerate(class_names)}
+    if isinstance(examples, Objects):
+        classes = [[number[name] for name in names] for names in examples.labels]
+        return object_targets(examples.boxes, classes)
+    classes = [
+        [IGNORED if is_crowd else number[name] for name, is_crowd in zip(names, crowds, strict=True)]
+        for names, crowds in zip(examples.labels, examples.is_crowd, strict=True)
+    ]
+    return object_targets(examples.boxes, classes, examples.visible)
+
+
+def tell_whole(examples: CrowdedObjects, family: str) -> None:
+    """Warn that a model of the `family` learns whole objects alone, if examples have more."""
+    count = sum(int(crowds.sum()) for crowds in examples.is_crowd)
+    unused = [f"{count:,} boxes around crowds"] * (count > 0) + ["visible boxes"] * examples.hides
+    if unused:
+        LOG.warning("%s are skipped: %s learns whole objects alone", " and ".join(unused), family)
 
 
 def copy_heads(source: keras.Model, target: keras.Model, names: str | tuple[str, ...]) -> None:

@@ -50,6 +50,11 @@ def test_targets_are_padded():
     assert targets.shape == (3, 2, 5) and targets[:, 1, 0].tolist() == [4, -1, -1]
     assert max(np.abs(x).max() for x in bright(images, targets)) < 1e-4
     assert object_targets([np.zeros((0, 4), "float32")], [[]]).tolist() == [[[-1, 0, 0, 0, 0]]]
+    boxes, visible = [[[0, 0, 1, 0.5]], [[0, 0, 1, 1]]], [[[0, 0, 0.5, 0.5]], [[0, 0.5, 1, 1]]]
+    boxes, visible = ([np.array(box, "float32") for box in each] for each in (boxes, visible))
+    targets = object_targets(boxes, [[2], [-2]], visible)
+    assert targets[0].tolist() == [[2, 0.5, 0.25, 1, 0.5, 0.25, 0.25, 0.5, 0.5]]
+    assert targets[1].tolist() == [[-2, 0.5, 0.5, 1, 1, 0.5, 0.75, 1, 0.5]]
 
 
 @pytest.mark.parametrize("change", ["mirror", "cut out"])

@@ -72,3 +72,20 @@ def test_a_whole_view_changes_nothing_and_boxes_follow_the_others():
     moved = view([0.0, 0.0], [1.0, 0.75], is_mirrored=True).of_boxes(boxes).numpy()
     none = [-1, 0, 0, 0, 0]
     np.testing.assert_allclose(moved[0], [[2, 2 / 3, 0.5, 2 / 3, 1], none, none], atol=1e-6)
+
+
+def test_visible_boxes_move_with_the_whole_ones():
+    """The left three quarters, mirrored: an object whose left half is visible; one whose visible part is cut
+    off; a region whose centre is in the view, and one whose centre is not.
+    """
+    whole = [[0, 0.375, 0.5, 0.3, 1], [0, 0.7, 0.5, 0.3, 1], [-2, 0.6, 0.5, 0.3, 1], [-2, 0.8, 0.5, 0.4, 1]]
+    visible = [[0.3, 0.5, 0.15, 1], [0.8, 0.5, 0.1, 1], *(box[1:] for box in whole[2:])]
+    targets = np.concatenate([[whole] * 2, [visible] * 2], axis=-1).astype("float32")
+    crop = view([0.0, 0.0], [1.0, 0.75], is_mirrored=True)
+    moved = crop.of_boxes(targets).numpy()[0]
+    assert moved[:, 0].tolist() == [0, -1, -2, -2]
+    np.testing.assert_allclose(moved[0, 1:], [0.5, 0.5, 0.4, 1, 0.6, 0.5, 0.2, 1], atol=1e-6)
+    np.testing.assert_allclose(moved[2, 1:5], [0.2, 0.5, 0.4, 1], atol=1e-6)
+    np.testing.assert_allclose(moved[3, 1:5], [1 / 10, 0.5, 1 / 5, 1], atol=1e-6)
+    np.testing.assert_array_equal(moved[2:, 5:], moved[2:, 1:5])
+    np.testing.assert_array_equal(crop.of_boxes(targets[..., :5])[0, 0], moved[0, :5])

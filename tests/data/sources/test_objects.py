@@ -10,7 +10,7 @@ import pytest
 
 from keras_tfm.data import Canvas, DataError, read_objects
 from keras_tfm.data.sources import coco as coco_file
-from keras_tfm.data.sources import objects
+from keras_tfm.data.sources import crowds, objects
 
 SHAPE = (8, 8, 3)
 
@@ -94,9 +94,10 @@ def test_sets_of_tfds(tmp_path, prepared, caplog):
     path = prepared("tiny_objects", features, examples)
     with caplog.at_level(logging.WARNING):
         found = read_objects(path, SHAPE)
-    np.testing.assert_allclose(found.boxes[0], [[0.2, 0.1, 0.9, 0.6]], atol=1e-6)  # left, top, right, bottom
-    assert found.labels == [["cat"], []]
-    assert "1 boxes around crowds are skipped" in caplog.text
+    np.testing.assert_allclose(found.boxes[0], [[0.2, 0.1, 0.9, 0.6]] * 2, atol=1e-6)  # left, top, ...
+    assert found.labels == [["cat", "dog"], []]
+    assert [crowds.tolist() for crowds in found.is_crowd] == [[False, True], []]
+    assert found.objects.labels == [["cat"], []]
     assert "2 boxes of difficult objects are skipped" in caplog.text
     assert objects.found_in(path)[1].place == f"{path}, example 2"
     features = {"image": features["image"], "objects": tfds.features.Sequence({"area": np.int64})}
@@ -113,9 +114,8 @@ def test_coco_beside_a_folder_of_its_name(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         found = read_objects([coco(tmp_path)], SHAPE)
     check(found)
-    assert found.labels == [["cat", "dog"], []]
-    (said,) = caplog.messages
-    assert said.endswith("1 boxes around crowds are skipped")
+    assert found.labels == [["cat", "dog", "dog"], []] and not caplog.messages
+    assert [crowds.tolist() for crowds in found.is_crowd] == [[False, False, True], []]
 
 
 def test_voc_and_one_of_its_lists(tmp_path):
@@ -359,7 +359,7 @@ def test_crowds_of_coco(iscrowd, count, tmp_path):
     changes = typed(1, 3)
     changes["annotations"][0]["iscrowd"] = iscrowd
     (found,) = objects.found_in(str(coco(tmp_path, **changes)))
-    assert len(found.annotation[0]) == count
+    assert found.annotation[1] == (["cat"] if count else [crowds.Seen("cat", is_crowd=True)])
 
 
 @pytest.mark.parametrize(
@@ -431,7 +431,7 @@ def test_other_files_are_refused(tmp_path, monkeypatch):
         ("b.json", 'expected a list of objects as "images", got None'),
         ("c.json", "expected UTF-8"),
         ("wide.json", "got UTF-16; to convert: iconv"),
-        ("a.csv", "expected COCO's .json, a folder"),
+        ("a.csv", "expected COCO's .json, CrowdHuman's .odgt, a folder"),
         ("none", "cannot be read: No such file"),
         ("none.json", "cannot be read: No such file"),
     ):
