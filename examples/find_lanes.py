@@ -24,7 +24,7 @@ from keras_tfm.tasks import LaneFinder
 from keras_tfm.tasks.images.lane_finder import LaneOptions
 from keras_tfm.tasks.images.lane_measures import mean_accuracy
 
-ROADS, TESTED, EMPTY = 8_000, 500, 0.03
+ROADS, TESTED, EMPTY = 24_000, 500, 0.03
 
 
 def main(folder: pathlib.Path, epochs: int, resume: bool = False, roads: int = ROADS) -> None:
@@ -42,7 +42,7 @@ def main(folder: pathlib.Path, epochs: int, resume: bool = False, roads: int = R
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("build/find_lanes"))
-    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--epochs", type=int, default=18)
     parser.add_argument("--resume", action="store_true", help="go on with a training that was stopped")
     arguments = parser.parse_args()
     main(arguments.out, arguments.epochs, arguments.resume)
