@@ -21,7 +21,7 @@ from keras_tfm.data.sources.voc import SUFFIXES
 PERSON, MASK = "person", "mask"  # tags
 
 
-class Seen(NamedTuple):
+class BoxDetails(NamedTuple):
     """The name of a box's class, with the box around what is visible, None for the whole; and whether the box
     surrounds a crowd, a region to ignore.
     """
@@ -31,8 +31,8 @@ class Seen(NamedTuple):
     is_crowd: bool = False
 
 
-def seen_of(place: str, names: Sequence[str], visible: Any = None, iscrowd: Any = None) -> Sequence[Any]:
-    """The names of an image's boxes, as `Seen` where the `visible` box of each, None for the whole, or
+def details_of(place: str, names: Sequence[str], visible: Any = None, iscrowd: Any = None) -> Sequence[Any]:
+    """The names of an image's boxes, as `BoxDetails` where the `visible` box of each, None for the whole, or
     `iscrowd`, 0 or 1 for each, is given; DataError unless these are as many.
     """
     if visible is None and iscrowd is None:
@@ -45,20 +45,21 @@ def seen_of(place: str, names: Sequence[str], visible: Any = None, iscrowd: Any 
             raise DataError(place, None, f"{expected}, got {brief(values)}")
         columns.append(values)
     return [
-        Seen(name, box, is_crowd({"iscrowd": mark})) for name, box, mark in zip(names, *columns, strict=True)
+        BoxDetails(name, box, is_crowd({"iscrowd": mark}))
+        for name, box, mark in zip(names, *columns, strict=True)
     ]
 
 
-def seen_in_coco(annotation: dict[str, Any], name: str) -> Any:
-    """The name of COCO's annotation, as `Seen` where it is a crowd or has CityPersons' "vis_bbox"."""
+def details_in_coco(annotation: dict[str, Any], name: str) -> Any:
+    """The name of COCO's annotation, as `BoxDetails` where it is a crowd or has CityPersons' "vis_bbox"."""
     visible = annotation.get("vis_bbox")
     if visible is None and not is_crowd(annotation):
         return name
-    return Seen(name, None if visible is None else corners_of(visible), is_crowd(annotation))
+    return BoxDetails(name, None if visible is None else corners_of(visible), is_crowd(annotation))
 
 
 def crowd_human(path: str) -> Iterator[Picture]:
-    """The image of each line, with (boxes in pixels, their names as `Seen`)."""
+    """The image of each line, with (boxes in pixels, their names as `BoxDetails`)."""
     for line, row in json_lines(path):
         place = f"{path}, line {line}"
         if not isinstance(row, dict) or not isinstance(row.get("ID"), str):
@@ -66,20 +67,20 @@ def crowd_human(path: str) -> Iterator[Picture]:
         marks = row.get("gtboxes")
         if not isinstance(marks, list) or not all(isinstance(mark, dict) for mark in marks):
             raise DataError(place, None, f'expected a list of objects as "gtboxes", got {brief(marks)}')
-        names = [_seen(mark, f"{place}, box {number}") for number, mark in enumerate(marks, 1)]
+        names = [_details(mark, f"{place}, box {number}") for number, mark in enumerate(marks, 1)]
         boxes = [corners_of(mark.get("fbox")) for mark in marks]
         yield Picture(_image(path, row["ID"], place), place, (boxes, names))
 
 
-def _seen(mark: dict[str, Any], place: str) -> Seen:
+def _details(mark: dict[str, Any], place: str) -> BoxDetails:
     tag, extra = mark.get("tag"), mark.get("extra", {})
     if tag not in (PERSON, MASK):
         raise DataError(place, None, f'expected "{PERSON}" or "{MASK}" as "tag", got {brief(tag)}')
     if not isinstance(extra, dict):
         raise DataError(place, None, f'expected an object as "extra", got {brief(extra)}')
     if tag == MASK or extra.get("ignore") not in (None, 0):
-        return Seen(PERSON, is_crowd=True)
-    return Seen(PERSON, corners_of(mark.get("vbox")))
+        return BoxDetails(PERSON, is_crowd=True)
+    return BoxDetails(PERSON, corners_of(mark.get("vbox")))
 
 
 def _image(path: str, id: str, place: str) -> str:

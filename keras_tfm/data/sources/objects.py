@@ -30,7 +30,7 @@ from keras_tfm.data.sources.coco import (
     paths_of,
     read_coco,
 )
-from keras_tfm.data.sources.crowds import Seen, crowd_human, seen_in_coco, seen_of
+from keras_tfm.data.sources.crowds import BoxDetails, crowd_human, details_in_coco, details_of
 from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.lines import (
     LINES,
@@ -89,7 +89,7 @@ class CrowdedObjects(NamedTuple):
     is_crowd: list[np.ndarray]
 
     @property
-    def hides(self) -> bool:
+    def has_hidden_parts(self) -> bool:
         """Whether a visible box is smaller than the whole one."""
         return any((one != other).any() for one, other in zip(self.visible, self.boxes, strict=True))
 
@@ -106,18 +106,21 @@ class CrowdedObjects(NamedTuple):
 
 
 def objects_of(images: Any, sizes: np.ndarray, parts: Sequence[Sequence[tuple]]) -> Objects | CrowdedObjects:
-    """The objects of images, for each box and its name; `CrowdedObjects` if a name is `Seen`."""
+    """The objects of images, for each box and its name; `CrowdedObjects` if a name is `BoxDetails`."""
     boxes = [as_array([box for box, _ in each]) for each in parts]
-    if not any(isinstance(name, Seen) for each in parts for _, name in each):
+    if not any(isinstance(name, BoxDetails) for each in parts for _, name in each):
         return Objects(images, sizes, boxes, [[name for _, name in each] for each in parts])
-    seen = [[(box, name if isinstance(name, Seen) else Seen(name)) for box, name in each] for each in parts]
+    details = [
+        [(box, name if isinstance(name, BoxDetails) else BoxDetails(name)) for box, name in each]
+        for each in parts
+    ]
     return CrowdedObjects(
         images,
         sizes,
         boxes,
-        [[name.name for _, name in each] for each in seen],
-        [as_array([box if name.visible is None else name.visible for box, name in each]) for each in seen],
-        [np.array([name.is_crowd for _, name in each], "bool") for each in seen],
+        [[name.name for _, name in each] for each in details],
+        [as_array([box if name.visible is None else name.visible for box, name in each]) for each in details],
+        [np.array([name.is_crowd for _, name in each], "bool") for each in details],
     )
 
 
@@ -174,7 +177,7 @@ def checked_objects(picture: Picture, header: Header) -> Checked | str:
 
 def _turned(name: Any, orientation: int) -> Any:
     """The name of a box, with its visible box, if it has one, turned as `turned_boxes` does."""
-    if not isinstance(name, Seen) or name.visible is None:
+    if not isinstance(name, BoxDetails) or name.visible is None:
         return name
     return name._replace(visible=turned_boxes(as_array([name.visible]), orientation)[0])
 
@@ -195,7 +198,7 @@ def turned_boxes(boxes: np.ndarray, orientation: int) -> np.ndarray:
 
 def found_in(path: str) -> list[Picture]:
     """The images in a file, a folder or a data set of TFDS, each with (boxes in pixels, their names); see
-    `Seen` for more than a name.
+    `BoxDetails` for more than a name.
     """
     if path.startswith(PREPARED):
         return list(prepared_objects(path))
@@ -203,7 +206,7 @@ def found_in(path: str) -> list[Picture]:
         return _coco(path)
     if path.lower().endswith(LINES):
         return pictures_of_lines(
-            path, lambda row, place: seen_of(place, row["labels"], row.get("visible"), row.get("iscrowd"))
+            path, lambda row, place: details_of(place, row["labels"], row.get("visible"), row.get("iscrowd"))
         )
     if path.lower().endswith(".odgt"):
         return list(crowd_human(path))
@@ -236,7 +239,7 @@ def _boxes_of(place: str, given: Any, names: Sequence[Any], size: Size) -> Check
     parts, problems = [], {}
     for number, (box, name) in enumerate(zip(given, names, strict=True), 1):
         result = _box(box, size[1], size[0], place)
-        if isinstance(name, Seen) and name.visible is not None and not isinstance(result, str):
+        if isinstance(name, BoxDetails) and name.visible is not None and not isinstance(result, str):
             visible = _visible_box(name.visible, result, size, place)
             name = name._replace(visible=visible)
             result = visible if isinstance(visible, str) else result
@@ -304,11 +307,11 @@ def pictures_of_lines(path: str, names_of: Callable[[dict[str, Any], str], Seque
 def _coco(path: str) -> list[Picture]:
     content = read_coco(path)
 
-    def seen(annotation: dict[str, Any]) -> Any:
-        return seen_in_coco(annotation, content.name_of(annotation))
+    def details(annotation: dict[str, Any]) -> Any:
+        return details_in_coco(annotation, content.name_of(annotation))
 
     return [
-        Picture(image, place, (list(map(_corners, items)), list(map(seen, items))), stated)
+        Picture(image, place, (list(map(_corners, items)), list(map(details, items))), stated)
         for image, place, items, stated in content.objects()
     ]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from keras_tfm.configs import brief
 from keras_tfm.data.sources.coco import tell_crowds
-from keras_tfm.data.sources.crowds import Seen
+from keras_tfm.data.sources.crowds import BoxDetails
 from keras_tfm.data.sources.image_files import size_in
 from keras_tfm.data.sources.images import IMAGES, bytes_of
 from keras_tfm.data.sources.pictures import Picture
@@ -25,7 +25,7 @@ def prepared_objects(path: str) -> Iterator[Picture]:
     """The image of each example of "tfds:NAME#SPLIT", with (boxes in pixels, their names).
 
     TFDS has boxes as (top, left, bottom, right) in parts of the sides. The names of boxes around crowds are
-    `Seen`. Boxes of difficult objects are skipped, with a warning.
+    `BoxDetails`. Boxes of difficult objects are skipped, with a warning.
     """
     num_difficult = 0
     chosen = Columns(("image", "objects"), one_of_each(PICTURES, OBJECTS))
@@ -36,7 +36,7 @@ def prepared_objects(path: str) -> Iterator[Picture]:
         height, width = size_in(data) or (1, 1)
         flags = [objects.get(name) or [False] * len(objects["label"]) for name in FLAGS]
         boxes: list[list[float]] = []
-        labels: list[str | Seen] = []
+        labels: list[str | BoxDetails] = []
         for box, label, is_crowd, is_difficult in zip(objects["bbox"], objects["label"], *flags, strict=True):
             if is_difficult and not is_crowd:
                 num_difficult += 1
@@ -45,7 +45,7 @@ def prepared_objects(path: str) -> Iterator[Picture]:
                 row.refuse("expected a label for each box, one has none")
             top, left, bottom, right = box
             boxes.append([left * width, top * height, right * width, bottom * height])
-            labels.append(Seen(str(label), is_crowd=True) if is_crowd else str(label))
+            labels.append(BoxDetails(str(label), is_crowd=True) if is_crowd else str(label))
         yield Picture(data, _place(row), (boxes, labels))
     tell_crowds(path, num_difficult, DIFFICULT)
 

@@ -14,7 +14,7 @@ from keras_tfm.configs import Between, FieldError, Option, Size
 from keras_tfm.data.batches.canvas import CanvasBatches
 from keras_tfm.data.batches.targets import IGNORED, object_targets
 from keras_tfm.data.sources.canvas import Canvas
-from keras_tfm.data.sources.crowds import seen_of
+from keras_tfm.data.sources.crowds import details_of
 from keras_tfm.data.sources.objects import (
     KINDS,
     CrowdedObjects,
@@ -259,14 +259,14 @@ class Detector(CanvasTask):
     def check_examples(self, examples: Any, /) -> Objects | CrowdedObjects:
         """Images with their sizes, boxes as parts of their sides, and names that the task knows."""
         if not isinstance(examples, Objects | CrowdedObjects):
-            examples = self._relative(examples)
+            examples = self._as_objects(examples)
         refuse_empty(examples.images, "images")
         refuse_unknown(names_of(examples), self.class_names, "labels")
         most = self.model.backbone.config.num_queries
         refuse_many("boxes", map(len, objects_in(examples).labels), most)
         return examples
 
-    def _relative(self, examples: Any) -> Objects | CrowdedObjects:
+    def _as_objects(self, examples: Any) -> Objects | CrowdedObjects:
         """Examples with boxes in pixels as `check_examples` gives them."""
         kinds = {"boxes": not_list, "labels": not_texts, "visible": not_list, "iscrowd": not_list}
         count = len(examples) - 1 if isinstance(examples, tuple | list) else 0
@@ -274,7 +274,7 @@ class Detector(CanvasTask):
         images, sizes, *columns = self.columns_in(examples, **kinds)
         found = []
         for row, (boxes, *names) in enumerate(zip(*columns, strict=True)):
-            found.append((f"image {row}", [*map(list, boxes)], seen_of(f"image {row}", *names)))
+            found.append((f"image {row}", [*map(list, boxes)], details_of(f"image {row}", *names)))
         return objects_of(images, sizes, checked_boxes(found, sizes))
 
     def batches(
@@ -339,7 +339,7 @@ class Detector(CanvasTask):
         """
         found = self.predict(sized(examples), 0.0)
         measures = average_precision(examples, found)
-        if isinstance(examples, CrowdedObjects) and examples.hides:
+        if isinstance(examples, CrowdedObjects) and examples.has_hidden_parts:
             measures["mr"] = miss_rate(examples, found)
         return measures
 
@@ -372,7 +372,7 @@ def targets_of(examples: Objects | CrowdedObjects, class_names: Sequence[str]) -
 def tell_whole(examples: CrowdedObjects, family: str) -> None:
     """Warn that a model of the `family` learns whole objects alone, if examples have more."""
     count = sum(int(crowds.sum()) for crowds in examples.is_crowd)
-    unused = [f"{count:,} boxes around crowds"] * (count > 0) + ["visible boxes"] * examples.hides
+    unused = [f"{count:,} boxes around crowds"] * (count > 0) + ["visible boxes"] * examples.has_hidden_parts
     if unused:
         LOG.warning("%s are skipped: %s learns whole objects alone", " and ".join(unused), family)
 

@@ -63,7 +63,7 @@ def test_lines_of_crowd_human(tmp_path):
     )
     np.testing.assert_allclose(pixels(found.boxes[1]), [[0, 2, 4, 10]], atol=1e-5)  # cut off at the edges
     np.testing.assert_allclose(pixels(found.visible[1]), [[0, 2, 4, 10]], atol=1e-5)
-    assert found.hides and [len(x) for x in found.objects.boxes] == [1, 1]
+    assert found.has_hidden_parts and [len(x) for x in found.objects.boxes] == [1, 1]
 
 
 def test_visible_boxes_and_crowds_of_coco_and_json_lines(tmp_path):
@@ -88,9 +88,9 @@ def test_visible_boxes_and_crowds_of_coco_and_json_lines(tmp_path):
         assert found.labels == [["cat", "dog", "dog"]] and found.is_crowd[0].tolist() == [False, False, True]
         np.testing.assert_allclose(pixels(found.boxes[0]), boxes, atol=1e-5)
         np.testing.assert_allclose(pixels(found.visible[0]), [visible[0], *boxes[1:]], atol=1e-5)
-        assert found.objects.labels == [["cat", "dog"]] and found.hides
+        assert found.objects.labels == [["cat", "dog"]] and found.has_hidden_parts
     assert type(read_objects(tmp_path / "plain.jsonl", SHAPE)) is Objects
-    assert not read_objects(tmp_path / "marks.jsonl", SHAPE).hides
+    assert not read_objects(tmp_path / "marks.jsonl", SHAPE).has_hidden_parts
 
 
 def test_visible_boxes_are_clipped_at_the_whole_one_or_skipped_with_it(tmp_path, caplog):

@@ -359,7 +359,7 @@ def test_crowds_of_coco(iscrowd, count, tmp_path):
     changes = typed(1, 3)
     changes["annotations"][0]["iscrowd"] = iscrowd
     (found,) = objects.found_in(str(coco(tmp_path, **changes)))
-    assert found.annotation[1] == (["cat"] if count else [crowds.Seen("cat", is_crowd=True)])
+    assert found.annotation[1] == (["cat"] if count else [crowds.BoxDetails("cat", is_crowd=True)])
 
 
 @pytest.mark.parametrize(
