@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_tfm.heads.base import SetPredictor
@@ -33,7 +34,8 @@ class RelationDetector(SetPredictor):
     `predicate_logits` (B, T, num_predicates + 1), the last one for none. The predicate is read from the
     states of both and from the maps of where they look, through which no gradient passes. `predictions` are
     the same of all L blocks, (B, L, ., .). Train the `learner`, which packs them, with the loss of
-    `loss_of_training`.
+    `loss_of_training`. Deviates from the authors' training in that each cell of the encoded map predicts an
+    entity too, by the entities' heads: a map learns what it shows long before a decoder learns to look.
 
     Args:
         map_filters: the channels of the two convolutions of the maps.
@@ -87,11 +89,18 @@ class RelationDetector(SetPredictor):
 
     def loss_of_training(self):
         """The loss of what `learner` gives."""
-        return RelationSetLoss(self.num_classes, self.num_predicates, self.predictions["logits"].shape[2])
+        num_queries, num_cells = self.backbone.config.num_queries, math.prod(self.grid)
+        return RelationSetLoss(self.num_classes, self.num_predicates, num_queries, num_cells=num_cells)
+
+    @property
+    def grid(self):
+        """(Rows, columns) of the encoded map."""
+        return tuple(self.backbone.output["triplet_maps"].shape[-2:])
 
     def learner(self):
         """The model to train, which gives the predictions of all blocks in rows: the logits and boxes of the
-        entities, of the subjects and of the objects, and the logits of predicates, (B, L, .).
+        entities, of the subjects and of the objects, the logits of predicates and, alike in each block, the
+        predictions and the centres of the cells of the encoded map, (B, L, .).
         """
         parts = [
             ops.concatenate([self.predictions[f"{prefix}{kind}"] for kind in ("logits", "boxes")], axis=-1)
@@ -99,9 +108,24 @@ class RelationDetector(SetPredictor):
         ]
         parts.append(self.predictions["predicate_logits"])
         num_blocks = parts[0].shape[1]
+        parts.append(ops.repeat(self._cells()[:, None], num_blocks, axis=1))
         rows = [ops.reshape(x, (-1, num_blocks, math.prod(x.shape[2:]))) for x in parts]
         rows = [ops.cast(x, "float32") for x in rows]
         return FunctionalModel(self.input, ops.concatenate(rows, axis=-1), name=self.name)
+
+    def _cells(self):
+        """The logits, the boxes and the centres (x, y) of the cells, both as parts of the image's sides,
+        padding apart: (B, N, C + 7).
+        """
+        context = self.backbone.output["encoder_sequence_output"]
+        mask = ops.cast(self.input["pixel_mask"], "float32")
+        sides = mask[:, 0], mask[:, :, 0]
+        shares = ops.stack([ops.mean(side, axis=1) for side in sides], axis=-1)  # (B, 2), of the canvas
+        down, across = np.indices(self.grid).reshape(2, -1) + 0.5
+        places = np.stack([across / self.grid[1], down / self.grid[0]], axis=-1).astype("float32")  # (N, 2)
+        centres = ops.divide(places, ops.maximum(shares, 1e-6)[:, None])  # (B, N, 2)
+        heads = [self.get_layer(f"{kind}_head")(context) for kind in ("class", "box")]
+        return ops.concatenate([*(ops.cast(x, "float32") for x in heads), centres], axis=-1)
 
     @staticmethod
     def probabilities(logits):

@@ -4,13 +4,14 @@ Cong et al. 2023, "RelTR: Relation Transformer for Scene Graph Generation", sect
 denominators as in the authors' code.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 from keras import ops
 
 from keras_tfm.heads.matching import match
-from keras_tfm.heads.set_prediction import SetPredictionLoss, focal_costs, taken
+from keras_tfm.heads.set_prediction import IGNORED, SetPredictionLoss, focal_costs, taken
 from keras_tfm.layers.boxes import box_iou
 from keras_tfm.registry import register
 
@@ -30,6 +31,11 @@ class RelationSetLoss(SetPredictionLoss):
     the number of objects and relations, and the cross-entropy of predicates, in which a triplet without
     relation weighs `no_object`. A subject or an object that is matched to none, but whose class is right and
     whose IoU with an object is `good_overlap` or more, is not taught that nothing is there.
+
+    With `num_cells` the numbers of each block end with the entities that the cells of the encoded map predict
+    and with the cells' centres (x, y), (B, num_cells, C + 7). The loss then has the same terms of the cells,
+    averaged by themselves, once for each block: a cell learns the smallest object around its centre, or that
+    there is none; a cell at padding, where a coordinate is 1 or more, learns nothing.
 
     Args:
         weights: what multiplies the terms of classes, differences and overlaps and, by default, their costs.
@@ -52,6 +58,7 @@ class RelationSetLoss(SetPredictionLoss):
         weights: Sequence[float] = (1.0, 5.0, 2.0),
         predicate_weights: Sequence[float] = (1.0, 0.5),
         good_overlap: float = 0.7,
+        num_cells: int = 0,
         **kwargs: Any,
     ) -> None:
         super().__init__(weights, **kwargs)
@@ -60,10 +67,12 @@ class RelationSetLoss(SetPredictionLoss):
         self.num_queries = num_queries
         self.predicate_weights = tuple(predicate_weights)
         self.good_overlap = good_overlap
+        self.num_cells = num_cells
 
     def means(self, targets, predictions):
         targets = ops.cast(targets, "float32")
         num_blocks = predictions.shape[1]
+        of_cells = self.cell_means(targets[..., :5], predictions) if self.num_cells else []
         entities, sides, predicates = self.parts_of(predictions)
         targets = ops.repeat(targets, num_blocks, axis=0)  # (B L, N, 8)
         objects = targets[..., :5]
@@ -81,21 +90,37 @@ class RelationSetLoss(SetPredictionLoss):
         num_targets = (ops.sum(ops.cast(objects[..., 0] >= 0, "float32")) + num_relations) / num_blocks
         badness, weight = self.class_terms(predicates, taken(triplets[..., 10:], of_triplet)[..., 0])
         of_predicates = (self.predicate_weights[0] * ops.sum(badness), ops.sum(weight) / num_blocks)
-        return [(self.weights[0] * total, count), (boxes, num_targets), of_predicates]
+        return [(self.weights[0] * total, count), (boxes, num_targets), of_predicates, *of_cells]
+
+    def cell_means(self, objects, predictions):
+        """[(total, count)] of the classes and of the boxes of cells, once for each block of `predictions`."""
+        _, num_blocks, length = predictions.shape
+        width = self.num_classes + 7
+        row = ops.cast(predictions[:, 0, length - self.num_cells * width :], "float32")
+        cells, centres = ops.split(ops.reshape(row, (-1, self.num_cells, width)), [width - 2], axis=-1)
+        own = taken(objects, smallest_around(centres, objects))  # (B, N, 5)
+        classes = ops.where(ops.all(centres < 1, axis=-1), own[..., 0], IGNORED)
+        badness, weight = self.class_terms(cells[..., :-4], classes)
+        count = ops.sum(ops.cast(own[..., 0] >= 0, "float32")) / num_blocks
+        of_classes = (self.weights[0] * ops.sum(badness), ops.sum(weight) / num_blocks)
+        return [of_classes, (self.box_total(cells, own), count)]
 
     def parts_of(self, predictions):
-        """Packed predictions (B, L, .) taken apart: the entities (B L, Q, C + 5), the subjects and the
-        objects of the triplets (B L, T, C + 5) each, and the logits of their predicates (B L, T, P + 1).
+        """Packed predictions (B, L, .) taken apart, but for cells: the entities (B L, Q, C + 5), the subjects
+        and the objects of the triplets (B L, T, C + 5) each, and the logits of their predicates (B L, T, P +
+        1).
         """
-        width, length = self.num_classes + 5, predictions.shape[2]
+        width = self.num_classes + 5
+        length = predictions.shape[2] - self.num_cells * (width + 2)
         last = self.num_predicates + 1
         num_triplets = (length - self.num_queries * width) // (2 * width + last)
         if length != self.num_queries * width + num_triplets * (2 * width + last):
             raise ValueError(
-                f"`predictions` must hold {self.num_queries} queries with {self.num_classes} classes and "
-                f"triplets with {self.num_predicates} predicates; they are {length} numbers wide."
+                f"`predictions` must hold {self.num_queries} queries and {self.num_cells} cells with "
+                f"{self.num_classes} classes and triplets with {self.num_predicates} predicates; they are "
+                f"{predictions.shape[2]} numbers wide."
             )
-        predictions = ops.reshape(ops.cast(predictions, "float32"), (-1, length))
+        predictions = ops.reshape(ops.cast(predictions[..., :length], "float32"), (-1, length))
         sizes = [
             (self.num_queries, width),
             (num_triplets, width),
@@ -129,7 +154,8 @@ class RelationSetLoss(SetPredictionLoss):
         return ops.any(ops.logical_and(is_right, overlaps >= self.good_overlap), axis=-1)
 
     def get_config(self):
-        names = ("num_classes", "num_predicates", "num_queries", "predicate_weights", "good_overlap")
+        sizes = ("num_classes", "num_predicates", "num_queries", "num_cells")
+        names = (*sizes, "predicate_weights", "good_overlap")
         return super().get_config() | {name: getattr(self, name) for name in names}
 
 
@@ -141,3 +167,15 @@ def triplets_of(targets):
     exist = ops.logical_and(subjects[..., 0] >= 0, others[..., 0] >= 0)
     predicates = ops.where(exist, targets[..., 7], -1.0)
     return ops.concatenate([subjects, others, predicates[..., None]], axis=-1)
+
+
+def smallest_around(points, objects):
+    """The row of the smallest of `objects` (B, M, 5), as `SetPredictionLoss` has them, whose box has each of
+    `points` (B, N, 2) inside, -1 for none: (B, N).
+    """
+    centres, sides = objects[:, None, :, 1:3], objects[:, None, :, 3:]
+    is_inside = ops.all(ops.abs(points[:, :, None] - centres) < sides / 2, axis=-1)  # (B, N, M)
+    is_inside = ops.logical_and(is_inside, objects[:, None, :, 0] >= 0)
+    areas = ops.where(is_inside, ops.prod(sides, axis=-1), math.inf)
+    row = ops.cast(ops.argmin(areas, axis=-1), "int32")
+    return ops.where(ops.any(is_inside, axis=-1), row, -1)

@@ -212,3 +212,9 @@ def test_find_digits(example, capsys, tmp_path):
 def test_find_lanes(example, capsys, tmp_path):
     example("find_lanes").main(tmp_path / "run", epochs=1, roads=64)
     assert "'accuracy'" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_relate_shapes(example, capsys, tmp_path):
+    example("relate_shapes").main(tmp_path / "run", epochs=1, pictures=64)
+    assert "'r20'" in capsys.readouterr().out

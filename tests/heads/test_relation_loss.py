@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from keras_tfm.heads import RelationSetLoss, SetPredictionLoss, best_pairs, pair_overlaps
-from keras_tfm.heads.relation_loss import triplets_of
+from keras_tfm.heads.relation_loss import smallest_around, triplets_of
 
 LEFT, RIGHT = [0.25, 0.5, 0.2, 0.2], [0.75, 0.5, 0.2, 0.2]
 NOWHERE = [0.5, 0.1, 0.1, 0.1]
@@ -124,6 +124,34 @@ def test_relations_to_padding_are_none():
     assert float(loss_of()(targets, predictions)) == pytest.approx(0, abs=1e-5)
 
 
+def test_cells_learn_the_objects_around_them_by_hand():
+    """Cells in both objects, beside them and beside the image; the loss of the blocks is 0."""
+    centres = [[0.25, 0.5], [0.72, 0.5], [0.5, 0.9], [0.25, 1.0]]
+    right = [side(0, LEFT), side(1, RIGHT), side(2, NOWHERE), side(0, RIGHT)]
+    block = packed(ENTITIES, [RIGHT_TRIPLET, NO_TRIPLET])
+    weight = 1 + 1 + 0.1  # the last one has none
+    for row, wrong, expected in (
+        (3, None, 0.0),
+        (0, side(1, LEFT), 80 / weight),
+        (2, side(0, NOWHERE), 0.1 * 80 / weight),
+        (1, side(1, [0.85, *RIGHT[1:]]), (5 * 0.1 + 2 * 2 / 3) / 2),
+    ):
+        cells = [[*(wrong if wrong and i == row else cell), *centres[i]] for i, cell in enumerate(right)]
+        row_of_cells = np.array(cells, "float32").reshape(1, 1, -1)
+        predictions = np.concatenate([block, row_of_cells], axis=-1)
+        for num_blocks in (1, 2):
+            found = float(loss_of(num_cells=4)(TARGETS, np.repeat(predictions, num_blocks, axis=1)))
+            assert found == pytest.approx(num_blocks * expected, rel=1e-4, abs=1e-5), row
+    with pytest.raises(ValueError, match="3 queries and 5 cells with 2 classes"):
+        loss_of(num_cells=5)(TARGETS, predictions)
+
+
+def test_the_smallest_object_around_a_point():
+    objects = np.array([[[0, 0.5, 0.5, 0.8, 0.8], [1, 0.3, 0.5, 0.2, 0.2], [-1, 0.7, 0.5, 0.1, 0.1]]])
+    points = np.array([[[0.3, 0.5], [0.7, 0.5], [0.05, 0.5]]])
+    np.testing.assert_array_equal(smallest_around(points, objects), [[1, 0, -1]])
+
+
 def test_entities_alone_learn_as_those_of_detr_but_for_the_cost_of_classes():
     rng = np.random.default_rng(0)
     targets = np.full((2, 3, 8), -1.0, "float32")
@@ -154,7 +182,7 @@ def test_blocks_add_up_and_nothing_at_all_is_finite():
     with tf.GradientTape() as tape:
         nothing = loss(np.full((2, 1, 8), -1.0, "float32"), variable)
     assert np.isfinite(float(nothing)) and np.isfinite(tape.gradient(nothing, variable)).all()
-    with pytest.raises(ValueError, match="`predictions` must hold 3 queries with 2 classes"):
+    with pytest.raises(ValueError, match="`predictions` must hold 3 queries and 0 cells with 2 classes"):
         loss(targets, predictions[..., :-1])
     clone = keras.losses.deserialize(keras.losses.serialize(loss_of(good_overlap=0.5)))
     assert clone.get_config()["good_overlap"] == 0.5

@@ -99,6 +99,36 @@ def test_sides_change_places_with_their_queries(model):
     assert np.abs(before - after).max() > 0.01
 
 
+def test_fresh_states_copy_what_they_attend_to():
+    """Of a context that is the same in all cells, attention gives just that, whatever the weights."""
+    backbone, value = RelTR(SMALL), np.random.default_rng(0).normal(size=(1, 1, 8)).astype("float32")
+    context, x = np.repeat(value, 9, axis=1), np.ones((1, 3, 8), "float32")
+    last = backbone.get_layer("triplet_block_1")
+    for block, names in (
+        (backbone.get_layer("decoder_block_0"), ["context_attention"]),
+        (last.subject_block, ["context_attention", "entity_attention"]),
+        (last.object_block, ["context_attention", "entity_attention"]),
+    ):
+        for name in names:
+            seen = block.parts[name].branch(x, context=context, context_position=context)
+            np.testing.assert_allclose(seen, np.repeat(value, 3, axis=1), atol=1e-5)
+
+
+def test_the_learner_reads_cells_as_entities_beside_their_centres(model):
+    shown = np.ones((2, 20, 24), bool)
+    shown[1, :, 12:] = False
+    inputs = {"images": draw(), "pixel_mask": shown}
+    rows = np.asarray(model.learner()(inputs))
+    assert model.loss_of_training().num_cells == 9
+    cells = rows[..., -9 * 9 :].reshape(2, 2, 9, 9)
+    np.testing.assert_array_equal(cells[:, 0], cells[:, 1])
+    context = model.backbone(inputs)["encoder_sequence_output"]
+    np.testing.assert_allclose(cells[:, 0, :, :3], model.get_layer("class_head")(context), atol=1e-5)
+    np.testing.assert_allclose(cells[:, 0, :, 3:7], model.get_layer("box_head")(context), atol=1e-5)
+    np.testing.assert_allclose(cells[0, 0, 5, 7:], [2.5 / 3, 1.5 / 3], rtol=1e-6)
+    np.testing.assert_allclose(cells[1, 0, 5, 7:], [2 * 2.5 / 3, 1.5 / 3], rtol=1e-6)  # in padding: above 1
+
+
 def test_refusals():
     with pytest.raises(ValueError, match="`num_predicates` must be at least 1; it is 0"):
         RelationDetector(RelTR(SMALL), 2, 0)

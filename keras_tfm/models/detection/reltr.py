@@ -8,12 +8,14 @@ finds triplets of a subject, a predicate and an object.
 
 A triplet is a pair of states, which share a position. Where both look in the image is an output: by these
 maps and the states a `heads.RelationDetector` predicts the predicate. Neither stack ends with a norm.
-Architecture only: there are no weights to read.
+Architecture only: there are no weights to read. Deviates from the authors' code in the first values of some
+kernels, see `copy_contexts`.
 """
 
 import dataclasses
 from typing import Any
 
+import numpy as np
 from keras import ops
 
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
@@ -95,6 +97,25 @@ class RelTR(SetDetector):
             "triplet_maps": ops.swapaxes(maps, 2, 3),  # (B, L, T, 2, rows, columns)
         }
         super().__init__(config, backbone, pixel_mask, outputs, trace, name=name, **kwargs)
+        for block in trace.blocks["decoder"]:
+            copy_contexts(block)
+        for block in blocks:
+            copy_contexts(block.subject_block)
+            copy_contexts(block.object_block)
+
+
+def copy_contexts(block):
+    """Set the kernels of values and outputs to the identity in the attention of `block` to the image and to
+    entities.
+
+    What fresh attention adds to a state is then the mean of the cells or entities that it looks at, and the
+    first steps learn where to look alone, not how to carry what is there as well.
+    """
+    for name, part in block.parts.items():
+        if name.endswith("_attention"):
+            attention = part.branch.attention
+            for kernel in (attention.projections.value.kernel, attention.output_projection.kernel):
+                kernel.assign(np.eye(*kernel.shape))
 
 
 class TripletBlock(Layer):
@@ -161,10 +182,10 @@ def triplet_block(config, index):
 
 
 # Cong et al. 2023, section 4.1, around the ResNet-50 of DETR. tiny is this package's own, for images of some
-# 96 x 96.
+# 96 x 96; a cell of its map is 8 x 8 pixels.
 RelTR.sizes = {
     "tiny": RelTRConfig(
-        **TINY,
+        **{**TINY, "backbone_config": {**TINY["backbone_config"], "last_stride": 1}},
         num_triplets=16,
         dim=128,
         num_layers=2,

@@ -109,7 +109,7 @@ class SceneGraphGenerator(CanvasTask):
     files = KINDS
     examples_class = RelatedObjects
     training = SceneGraphTraining(
-        epochs=50, patience=None, learning_rate=3e-4, schedule="cosine", weight_decay=1e-4
+        epochs=50, patience=None, learning_rate=1e-3, schedule="cosine", weight_decay=1e-4
     )
     optimizer_options = {"global_clipnorm": 1.0}
     model_options = SceneGraphOptions
