@@ -47,7 +47,7 @@ def test_larger_blocks_of_full_width_heads(dim, heads, width, count):
         assert size_of(block(dim, heads, width, key_dim=dim)).parameters == count
 
 
-@pytest.mark.parametrize("family", ["GPT2", "T5", "Imagen"])
+@pytest.mark.parametrize("family", ["GPT2", "T5", "Imagen", "RelTR"])
 def test_initial_values_that_a_model_changes_are_not_drawn_for_shapes_alone(family):
     """They would take the time and the memory of weights, and a folder's replace them. Drawn later, they are
     changed alike.

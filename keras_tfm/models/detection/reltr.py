@@ -15,7 +15,6 @@ kernels, see `copy_contexts`.
 import dataclasses
 from typing import Any
 
-import numpy as np
 from keras import ops
 
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
@@ -36,6 +35,7 @@ from keras_tfm.models.detection.base import (
     encoded_map,
     start_of,
 )
+from keras_tfm.private.keras import change_value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +115,7 @@ def copy_contexts(block):
         if name.endswith("_attention"):
             attention = part.branch.attention
             for kernel in (attention.projections.value.kernel, attention.output_projection.kernel):
-                kernel.assign(np.eye(*kernel.shape))
+                change_value(kernel, lambda value: ops.eye(*value.shape, dtype=value.dtype))
 
 
 class TripletBlock(Layer):
