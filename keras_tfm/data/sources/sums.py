@@ -168,7 +168,7 @@ def _among(choices, fraction):
     return choices[int(fraction * len(choices))]
 
 
-def _answer(one, operation, other, form, marks):
+def _answer(one, operation, other, form, marks=None):
     number = one + other if operation == "+" else one - other
     if form == "steps":
         return f"{_steps(one, operation, other, marks)}: {_marked(number, marks)}"
@@ -176,13 +176,13 @@ def _answer(one, operation, other, form, marks):
 
 
 def _answers(operations, result, form):
-    """A word problem's answer, to `operations` (number, "+" or "-", number)."""
+    """A word problem's answer, from its `operations` (number, "+" or "-", number)."""
     if form == "direct":
         return str(result)
     if form == "lines":
-        lines = [f"{''.join(map(str, each))}={_answer(*each, 'direct', None)}" for each in operations]
+        lines = [f"{a}{sign}{b}={_answer(a, sign, b, 'direct')}" for a, sign, b in operations]
         return f"{' '.join(lines)}: {result}"
-    return "; ".join(f"{''.join(map(str, each))}: {_answer(*each, form, None)}" for each in operations)
+    return "; ".join(f"{a}{sign}{b}: {_answer(a, sign, b, form)}" for a, sign, b in operations)
 
 
 def _steps(one, operation, other, marks):
