@@ -1,16 +1,15 @@
 """An LSTR finds the lines of drawn roads, as curves.
 
-    python examples/find_lanes.py             # some 20 minutes of one core
+    python examples/find_lanes.py             # half an hour of one core
     python examples/find_lanes.py --resume    # goes on where it was stopped
 
 The roads are drawn by `keras_tfm.data.sources.drawn_roads`, with another seed for testing than for training.
 It prints TuSimple's measures of 500 roads, in percent: the accuracy, and the lanes that are false or missing.
-The mean lanes of the training have an accuracy of 36.3.
 
-November 2026, one core of an AMD EPYC with AVX-512: after 16 of 28 epochs 77.4, with the right number of
-lanes in 97 % of the roads, by curves whose f began at 0 and stayed there, too far above the lanes to bend
-with them. f begins at 0.2 since then, with which the first epoch has a validation loss of 1.22 in the place
-of 1.81; a whole training has not been measured yet.
+November 2026, one core of an AMD EPYC with AVX-512, 1,672 seconds: accuracy 91.1, fp 22.9, fn 21.1, where the
+mean lanes of the training have an accuracy of 36.3; the right number of lanes in 98 % of the roads. Of
+the points in the middle of the road's height 90 % are right, of the farthest, where lines are less than a
+pixel wide, 46 %. On 8,000 roads, with lanes that ended at their last points, the accuracy was 83.3.
 """
 
 import argparse
