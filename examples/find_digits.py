@@ -5,8 +5,9 @@
     python examples/find_digits.py --minutes 3 --pictures 1000
 
 The pictures come from `digit_pictures.py`. A Deformable DETR ends after seven minutes on two cores at ap50
-99.3 and ap 89.6 on 300 pictures of other digits, and after 900 steps, 196 seconds of one core, at ap50 95.7.
-DETR in its place stood at ap50 0.3 after 61 steps of 32.
+99.3 and ap 89.6 on 300 pictures of other digits, and after 900 steps, 196 seconds of one core, at ap50 95.7;
+a TSP-RCNN after 1,200 steps, ten minutes of a busy core, at ap50 99.4 and ap 90.5. DETR stood at ap50 0.3
+after 61 steps of 32.
 """
 
 import argparse
