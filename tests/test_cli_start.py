@@ -4,7 +4,6 @@ import json
 import math
 import random
 
-import keras
 import numpy as np
 import pytest
 from PIL import Image
@@ -211,4 +210,3 @@ def assert_counted(name):
     with shapes_alone():
         model = model_of(name)
     assert sizes.size_in(sizes.table()[family][size]) == size_of(model), name
-    keras.backend.clear_session()

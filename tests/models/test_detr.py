@@ -3,7 +3,6 @@
 import dataclasses
 import json
 
-import keras
 import numpy as np
 import pytest
 
@@ -13,6 +12,7 @@ from keras_tfm.convert import save_huggingface
 from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.models import DETR, DETRConfig
 from keras_tfm.models.detection.backbones import BACKBONES
+from keras_tfm.private.keras import shapes_alone
 from tests import contract
 from tests.contract import Case, floats, mask, randomise
 from tests.models.folders import check_both_ways, check_refusal
@@ -152,9 +152,8 @@ def test_any_backbone_with_maps(name):
     tiny = models.tiny_config(BACKBONES[name])
     fields = {x: y for x, y in dataclasses.asdict(tiny).items() if x not in ("image_size", "num_channels")}
     config = dataclasses.replace(SMALL, image_size=32, num_channels=3, backbone=name, backbone_config=fields)
-    with keras.StatelessScope(initialize_variables=False):
+    with shapes_alone():
         model = DETR(config)
-    keras.utils.clear_session(free_memory=False)
     assert model.output["decoder_sequence_output"].shape == (None, 3, 8)
     assert DETRConfig.from_json(json.loads(json.dumps(dataclasses.asdict(config)))) == config
 

@@ -12,6 +12,7 @@ from keras_tfm.convert import save_huggingface
 from keras_tfm.heads import LanguageModel
 from keras_tfm.models import BART, GPT2, VisionEncoderDecoder, VisionEncoderDecoderConfig, ViT
 from keras_tfm.models.multimodal.vision_encoder_decoder import ENCODERS, OF_ENCODER
+from keras_tfm.private.keras import shapes_alone
 from tests import contract
 from tests.contract import Case, floats, ids, mask, randomise
 from tests.models.folders import check_both_ways, check_refusal
@@ -97,9 +98,8 @@ def test_any_encoder_of_images(name):
     fields = dataclasses.asdict(models.tiny_config(ENCODERS[name]))
     own = {field: fields.pop(field) for field in OF_ENCODER}
     config = dataclasses.replace(SMALL, **own, encoder=name, encoder_config=fields)
-    with keras.StatelessScope(initialize_variables=False):
+    with shapes_alone():
         model = VisionEncoderDecoder(config)
-    keras.utils.clear_session(free_memory=False)
     assert model.output["encoder_sequence_output"].shape[2] == 6 and "encoder" in model.blocks
     assert VisionEncoderDecoderConfig.from_json(json.loads(json.dumps(dataclasses.asdict(config)))) == config
 

@@ -81,7 +81,7 @@ def test_multiply_adds_of_self_attention():
 @pytest.mark.parametrize(("family", "size", "billions"), [(ResNet, "50", 4.1), (ViT, "B/16", 17.6)])
 def test_published_multiply_adds(family, size, billions):
     with shapes_alone():
-        found = size_of(family.from_size("tiny"))
+        found = size_of(family.from_size(size))
     assert found.length is None
     assert found.multiply_adds / 1e9 == pytest.approx(billions, rel=0.02)
 
