@@ -15,7 +15,13 @@ from keras import ops
 
 from keras_tfm.heads.mask_losses import focal_loss
 from keras_tfm.heads.matching import FREE, match
-from keras_tfm.heads.set_prediction import FocalSetPredictionLoss, MatchingLoss, SetPredictionLoss
+from keras_tfm.heads.set_prediction import (
+    FocalSetPredictionLoss,
+    MatchingLoss,
+    SetPredictionLoss,
+    smallest_of,
+    taken,
+)
 from keras_tfm.layers.boxes import box_iou, corners_of, correction_of
 from keras_tfm.layers.signatures import Tensor
 from keras_tfm.registry import register
@@ -180,14 +186,11 @@ class CellSetPredictionLoss(CandidateLoss, FocalSetPredictionLoss):
 
     def dense_mean(self, targets, dense):
         logits, cells = dense[..., : self.num_classes], dense[..., self.num_classes :]
-        fits = ops.logical_and(cells_fit(cells, targets[..., 1:]), targets[:, None, :, 0] >= 0)  # (B, N, M)
-        areas = ops.where(fits, ops.prod(targets[:, None, :, 3:], axis=-1), math.inf)
-        is_object = ops.any(fits, axis=-1)
-        own = ops.cast(ops.argmin(areas, axis=-1), "int32")  # (B, N)
-        classes = ops.take_along_axis(ops.cast(targets[..., 0], "int32"), own, axis=1)
-        is_own = ops.one_hot(ops.where(is_object, classes, -1), self.num_classes)  # zeros for none
+        own = taken(targets, smallest_of(cells_fit(cells, targets[..., 1:]), targets))  # (B, N, 5)
+        classes = ops.cast(own[..., 0], "int32")
+        is_own = ops.one_hot(classes, self.num_classes)  # zeros for none
         badness = focal_loss(is_own[..., None], logits[..., None], self.alpha)
-        return ops.sum(badness), ops.sum(ops.cast(is_object, "float32"))
+        return ops.sum(badness), ops.sum(ops.cast(classes >= 0, "float32"))
 
 
 @register

@@ -7,7 +7,6 @@ import math
 from typing import Any
 
 import keras
-import numpy as np
 from keras import ops
 
 from keras_tfm.heads.base import SetPredictor
@@ -16,6 +15,7 @@ from keras_tfm.heads.relation_loss import RelationSetLoss
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.grid import centres_of, shares_of
 from keras_tfm.layers.pooling import MaxPooling
 from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.layers.signatures import Backbone
@@ -118,12 +118,7 @@ class RelationDetector(SetPredictor):
         padding apart: (B, N, C + 7).
         """
         context = self.backbone.output["encoder_sequence_output"]
-        mask = ops.cast(self.input["pixel_mask"], "float32")
-        sides = mask[:, 0], mask[:, :, 0]
-        shares = ops.stack([ops.mean(side, axis=1) for side in sides], axis=-1)  # (B, 2), of the canvas
-        down, across = np.indices(self.grid).reshape(2, -1) + 0.5
-        places = np.stack([across / self.grid[1], down / self.grid[0]], axis=-1).astype("float32")  # (N, 2)
-        centres = ops.divide(places, ops.maximum(shares, 1e-6)[:, None])  # (B, N, 2)
+        centres = centres_of([self.grid], shares_of([self.input["pixel_mask"]]))  # (B, N, 2)
         heads = [self.get_layer(f"{kind}_head")(context) for kind in ("class", "box")]
         return ops.concatenate([*(ops.cast(x, "float32") for x in heads), centres], axis=-1)
 

@@ -4,14 +4,13 @@ Cong et al. 2023, "RelTR: Relation Transformer for Scene Graph Generation", sect
 denominators as in the authors' code.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 from keras import ops
 
 from keras_tfm.heads.matching import match
-from keras_tfm.heads.set_prediction import IGNORED, SetPredictionLoss, focal_costs, taken
+from keras_tfm.heads.set_prediction import IGNORED, SetPredictionLoss, focal_costs, smallest_of, taken
 from keras_tfm.layers.boxes import box_iou
 from keras_tfm.registry import register
 
@@ -98,7 +97,9 @@ class RelationSetLoss(SetPredictionLoss):
         width = self.num_classes + 7
         row = ops.cast(predictions[:, 0, length - self.num_cells * width :], "float32")
         cells, centres = ops.split(ops.reshape(row, (-1, self.num_cells, width)), [width - 2], axis=-1)
-        own = taken(objects, smallest_around(centres, objects))  # (B, N, 5)
+        apart = ops.abs(centres[:, :, None] - objects[:, None, :, 1:3])  # (B, N, M, 2)
+        is_inside = ops.all(apart < objects[:, None, :, 3:] / 2, axis=-1)
+        own = taken(objects, smallest_of(is_inside, objects))  # (B, N, 5)
         classes = ops.where(ops.all(centres < 1, axis=-1), own[..., 0], IGNORED)
         badness, weight = self.class_terms(cells[..., :-4], classes)
         count = ops.sum(ops.cast(own[..., 0] >= 0, "float32")) / num_blocks
@@ -167,15 +168,3 @@ def triplets_of(targets):
     exist = ops.logical_and(subjects[..., 0] >= 0, others[..., 0] >= 0)
     predicates = ops.where(exist, targets[..., 7], -1.0)
     return ops.concatenate([subjects, others, predicates[..., None]], axis=-1)
-
-
-def smallest_around(points, objects):
-    """The row of the smallest of `objects` (B, M, 5), as `SetPredictionLoss` has them, whose box has each of
-    `points` (B, N, 2) inside, -1 for none: (B, N).
-    """
-    centres, sides = objects[:, None, :, 1:3], objects[:, None, :, 3:]
-    is_inside = ops.all(ops.abs(points[:, :, None] - centres) < sides / 2, axis=-1)  # (B, N, M)
-    is_inside = ops.logical_and(is_inside, objects[:, None, :, 0] >= 0)
-    areas = ops.where(is_inside, ops.prod(sides, axis=-1), math.inf)
-    row = ops.cast(ops.argmin(areas, axis=-1), "int32")
-    return ops.where(ops.any(is_inside, axis=-1), row, -1)

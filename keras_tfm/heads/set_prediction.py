@@ -6,6 +6,7 @@ Zhu et al. 2021, "Deformable DETR", section 4.2 and appendix A.3; with a varifoc
 """
 
 import abc
+import math
 from collections.abc import Sequence
 
 from keras import ops
@@ -307,6 +308,15 @@ def focal_costs(logits, alpha):
 def _focal(targets, logits, alpha):
     """The focal loss of each logit."""
     return focal_loss(targets[..., None], logits[..., None], alpha)
+
+
+def smallest_of(fits, targets):
+    """The row of the smallest of the objects `targets` (B, M, 5) that `fits` (B, N, M) each of N places, -1
+    where none does: (B, N).
+    """
+    fits = ops.logical_and(fits, targets[:, None, :, 0] >= 0)
+    areas = ops.where(fits, ops.prod(targets[:, None, :, 3:], axis=-1), math.inf)
+    return ops.where(ops.any(fits, axis=-1), ops.cast(ops.argmin(areas, axis=-1), "int32"), -1)
 
 
 def taken(targets, of_query):

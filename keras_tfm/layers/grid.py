@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_tfm.layers.base import Layer, SameShape
@@ -20,6 +21,24 @@ from keras_tfm.layers.patches import flatten_map
 def to_map(x, grid):
     """A sequence of cells as a map: (B, rows columns, D) -> (B, rows, columns, D)."""
     return ops.reshape(x, (-1, *grid, x.shape[-1]))  # (B, rows, columns, D)
+
+
+def shares_of(masks):
+    """The parts of the maps' width and height that are no padding, by their first row and column: (B, L,
+    2).
+    """
+    shares = [[ops.mean(ops.cast(x, "float32"), axis=1) for x in (m[:, 0], m[:, :, 0])] for m in masks]
+    return ops.stack([ops.stack(pair, axis=-1) for pair in shares], axis=1)
+
+
+def centres_of(grids, shares):
+    """The centres (x, y) of all cells as parts of the image's sides, padding apart: (B, N, 2)."""
+    centres = []
+    for level, (rows, columns) in enumerate(grids):
+        x, y = np.meshgrid((np.arange(columns) + 0.5) / columns, (np.arange(rows) + 0.5) / rows)
+        places = np.stack([x.ravel(), y.ravel()], axis=-1).astype("float32")  # (N, 2)
+        centres.append(ops.divide(places, ops.maximum(shares[:, level : level + 1], 1e-6)))
+    return ops.concatenate(centres, axis=1)
 
 
 def every_nth(x, grid, n):

@@ -6,7 +6,8 @@ import pytest
 import tensorflow as tf
 
 from keras_tfm.heads import RelationSetLoss, SetPredictionLoss, best_pairs, pair_overlaps
-from keras_tfm.heads.relation_loss import smallest_around, triplets_of
+from keras_tfm.heads.relation_loss import triplets_of
+from keras_tfm.heads.set_prediction import smallest_of
 
 LEFT, RIGHT = [0.25, 0.5, 0.2, 0.2], [0.75, 0.5, 0.2, 0.2]
 NOWHERE = [0.5, 0.1, 0.1, 0.1]
@@ -146,10 +147,10 @@ def test_cells_learn_the_objects_around_them_by_hand():
         loss_of(num_cells=5)(TARGETS, predictions)
 
 
-def test_the_smallest_object_around_a_point():
+def test_the_smallest_object_that_fits():
     objects = np.array([[[0, 0.5, 0.5, 0.8, 0.8], [1, 0.3, 0.5, 0.2, 0.2], [-1, 0.7, 0.5, 0.1, 0.1]]])
-    points = np.array([[[0.3, 0.5], [0.7, 0.5], [0.05, 0.5]]])
-    np.testing.assert_array_equal(smallest_around(points, objects), [[1, 0, -1]])
+    fits = np.array([[[True, True, True], [True, False, True], [False, False, True]]])
+    np.testing.assert_array_equal(smallest_of(fits, objects), [[1, 0, -1]])
 
 
 def test_entities_alone_learn_as_those_of_detr_but_for_the_cost_of_classes():

@@ -27,6 +27,7 @@ from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.embeddings import LearnedVectors
 from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.grid import centres_of, shares_of
 from keras_tfm.layers.image_positions import SineGridPositionEncoding
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import flatten_map
@@ -47,13 +48,11 @@ from keras_tfm.models.detection.refinement import (
     best_of,
     box_head,
     box_heads,
-    centres_of,
     corrected,
     decoder_block,
     flat_cells,
     on_levels,
     refined,
-    shares_of,
 )
 
 GROUPS = 32  # of features at most, in the normalisation of maps

@@ -33,6 +33,7 @@ from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.embeddings import LearnedVectors
 from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.grid import centres_of
 from keras_tfm.layers.image_positions import SineGridPositionEncoding
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import flatten_map
@@ -43,7 +44,7 @@ from keras_tfm.models.detection.backbones import SWINS, TINY, AroundBackbone
 from keras_tfm.models.detection.base import EPSILON, LearnedQueries, about_queries
 from keras_tfm.models.detection.deformable_detr import LevelPositionEncoding
 from keras_tfm.models.detection.mask_former import NUM_GROUPS, merged, normalized, normalized_maps
-from keras_tfm.models.detection.refinement import centres_of, on_levels
+from keras_tfm.models.detection.refinement import on_levels
 from keras_tfm.models.vision.images import Side
 
 NUM_POINTS = 4  # that a head of the encoder looks at, in each level

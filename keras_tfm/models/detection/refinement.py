@@ -87,24 +87,6 @@ def flat_cells(masks):
     return ops.concatenate([ops.reshape(m, (-1, math.prod(m.shape[1:]))) for m in masks], axis=1)
 
 
-def shares_of(masks):
-    """The parts of the maps' width and height that are no padding, by their first row and column: (B, L,
-    2).
-    """
-    shares = [[ops.mean(ops.cast(x, "float32"), axis=1) for x in (m[:, 0], m[:, :, 0])] for m in masks]
-    return ops.stack([ops.stack(pair, axis=-1) for pair in shares], axis=1)
-
-
-def centres_of(grids, shares):
-    """The centres (x, y) of all cells as parts of the image's sides, padding apart: (B, N, 2)."""
-    centres = []
-    for level, (rows, columns) in enumerate(grids):
-        x, y = np.meshgrid((np.arange(columns) + 0.5) / columns, (np.arange(rows) + 0.5) / rows)
-        places = np.stack([x.ravel(), y.ravel()], axis=-1).astype("float32")  # (N, 2)
-        centres.append(ops.divide(places, ops.maximum(shares[:, level : level + 1], 1e-6)))
-    return ops.concatenate(centres, axis=1)
-
-
 def on_levels(references, shares):
     """`references` (B, T, 2 or 4), parts of images, as parts of the maps of each level: (B, T, L, 2 or 4)."""
     if references.shape[-1] == 4:

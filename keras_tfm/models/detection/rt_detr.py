@@ -29,6 +29,7 @@ from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.embeddings import LearnedVectors
 from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.grid import centres_of, shares_of
 from keras_tfm.layers.image_positions import GridSines
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import flatten_map
@@ -49,12 +50,10 @@ from keras_tfm.models.detection.refinement import (
     best_of,
     box_head,
     box_heads,
-    centres_of,
     corrected,
     decoder_block,
     flat_cells,
     refined,
-    shares_of,
 )
 from keras_tfm.models.vision.images import Side
 

@@ -4,8 +4,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from keras_tfm.serving.tracks import box_iou
 from keras_tfm.tasks.images.drawing import COLOURS, Pictures, drawings
-from keras_tfm.tasks.images.relation_recall import OVERLAP, overlap
+from keras_tfm.tasks.images.relation_recall import OVERLAP
 
 LEAST_SIDE = 480  # pixels of a picture's shorter side, in which several predicates have room
 
@@ -37,7 +40,7 @@ def graph_of(answer: dict[str, Any]) -> tuple[list[tuple[str, Any]], list[tuple[
 
     def row_of(name: str, box: Any) -> int:
         for row, (known, other) in enumerate(nodes):
-            if known == name and overlap(box, other) >= OVERLAP:
+            if known == name and box_iou(np.asarray(box), np.asarray(other)) >= OVERLAP:
                 return row
         nodes.append((name, box))
         return len(nodes) - 1

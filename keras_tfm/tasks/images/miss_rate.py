@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from keras_tfm.data.sources.objects import CrowdedObjects
+from keras_tfm.serving.tracks import box_iou, overlaps
 
 REFERENCES = np.logspace(-2, 0, 9)  # false positives per image
 OVERLAP = 0.5
@@ -48,23 +49,12 @@ def _of_class(name: str, examples: CrowdedObjects, found: Sequence[dict[str, Any
 
 def _verdicts(guesses: np.ndarray, objects: np.ndarray, crowds: np.ndarray) -> np.ndarray:
     """What each of the `guesses` (D, 4) of an image, the surest first, is: right, wrong or ignored."""
-    common, area = _common(guesses, objects), _area(guesses)[:, None]
-    overlaps = common / np.maximum(area + _area(objects) - common, 1e-9)
-    shares = _common(guesses, crowds) / np.maximum(area, 1e-9)
+    guesses = guesses[:, None]  # (D, 1, 4)
+    iou, areas = box_iou(guesses, objects), np.prod(guesses[..., 2:] - guesses[..., :2], axis=-1)
+    shares = overlaps(guesses, crowds)[0] / np.maximum(areas, 1e-9)
     verdicts = np.where((shares >= OVERLAP).any(axis=1), IGNORED, WRONG)
-    for number, row in enumerate(overlaps):  # of an object that is taken, all overlaps are 0
+    for number, row in enumerate(iou):  # of an object that is taken, all are 0
         if row.max(initial=0.0) >= OVERLAP:
             verdicts[number] = RIGHT
-            overlaps[:, row.argmax()] = 0.0
+            iou[:, row.argmax()] = 0.0
     return verdicts
-
-
-def _common(boxes: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """The intersections (D, M) of boxes (D, 4) and (M, 4), (left, top, right, bottom)."""
-    boxes = boxes[:, None]
-    sides = np.minimum(boxes[..., 2:], others[:, 2:]) - np.maximum(boxes[..., :2], others[:, :2])
-    return np.maximum(sides, 0).prod(-1)
-
-
-def _area(boxes: np.ndarray) -> np.ndarray:
-    return (boxes[:, 2:] - boxes[:, :2]).prod(-1)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from keras_tfm.data.sources.relations import RelatedObjects
+from keras_tfm.serving.tracks import box_iou
 
 BOUNDS = (20, 50)
 OVERLAP = 0.5  # the least IoU of both boxes with the true ones
@@ -54,17 +55,9 @@ def _is_found(true: tuple[Any, np.ndarray, np.ndarray], answer: dict[str, Any], 
     for place in range(min(k, len(answer["scores"]))):
         if names == tuple(answer[part][place] for part in ("subjects", "predicates", "objects")):
             boxes = answer["subject_boxes"][place], answer["object_boxes"][place]
-            if all(overlap(box, end) >= OVERLAP for box, end in zip(boxes, ends, strict=True)):
+            if (box_iou(np.array(boxes, "float64"), np.array(ends)) >= OVERLAP).all():
                 return True
     return False
-
-
-def overlap(box: np.ndarray, other: np.ndarray) -> float:
-    """The intersection over union of two boxes (left, top, right, bottom); 0 for empty ones."""
-    box, other = np.asarray(box, "float64"), np.asarray(other, "float64")
-    common = np.prod(np.maximum(np.minimum(box[2:], other[2:]) - np.maximum(box[:2], other[:2]), 0))
-    union = np.prod(box[2:] - box[:2]) + np.prod(other[2:] - other[:2]) - common
-    return float(common / union) if union > 0 else 0.0
 
 
 def _mean(hits: Sequence[Sequence[bool]]) -> float:
