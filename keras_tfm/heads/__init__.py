@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         LanguageModel,
         LanguageModelHead,
         TokenCrossEntropy,
+        TokenMean,
         token_accuracy,
         token_cross_entropy,
     )

@@ -2,6 +2,7 @@
 accuracy.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -166,6 +167,39 @@ class TokenCrossEntropy(keras.losses.Loss):
 
     def get_config(self):
         return {**super().get_config(), "label_smoothing": self.label_smoothing}
+
+
+@register
+class TokenMean(keras.metrics.Mean):
+    """The mean of a `function` of labels (B, T) and logits (B, T, V), one value (B, T) for each token, over
+    the tokens of all batches. Keras averages each row over its length first, so that a token of a batch of
+    short rows would count more than others. The name is the function's.
+
+    >>> metric = keras_tfm.heads.TokenMean(keras_tfm.heads.token_accuracy)
+    >>> metric.update_state(np.array([[1, 0]]), np.array([[[0.1, 0.9], [0.2, 0.8]]]))
+    >>> metric.name, float(metric.result())
+    ('token_accuracy', 0.5)
+    """
+
+    def __init__(
+        self, function: Callable[[Tensor, Tensor], Tensor], name: str | None = None, dtype: Any = None
+    ) -> None:
+        super().__init__(name or function.__name__, dtype)
+        self.function = function
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        """Add the tokens of a batch, weighed by `sample_weight` (B, T) or, for None, alike."""
+        values = self.function(y_true, y_pred)
+        if sample_weight is not None:
+            sample_weight = ops.reshape(ops.broadcast_to(sample_weight, ops.shape(values)), (-1,))  # (B T,)
+        super().update_state(ops.reshape(values, (-1,)), sample_weight)  # values (B T,)
+
+    def get_config(self):
+        return {**super().get_config(), "function": keras.saving.serialize_keras_object(self.function)}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**config | {"function": keras.saving.deserialize_keras_object(config["function"])})
 
 
 @register

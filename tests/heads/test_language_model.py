@@ -7,7 +7,14 @@ import tensorflow as tf
 
 import keras_tfm
 from keras_tfm import layers
-from keras_tfm.heads import LanguageModel, LanguageModelHead, MaskedLMHead, TokenCrossEntropy, token_accuracy
+from keras_tfm.heads import (
+    LanguageModel,
+    LanguageModelHead,
+    MaskedLMHead,
+    TokenCrossEntropy,
+    TokenMean,
+    token_accuracy,
+)
 from keras_tfm.models import Transformer
 from tests import contract
 from tests.contract import Case, floats, ids, mask
@@ -163,6 +170,21 @@ def test_gradient_is_the_formulas(label_smoothing):
 def test_accuracy():
     logits = np.array([[[1, 3, 2], [5, 1, 1], [0, 0, 4.0]]])
     np.testing.assert_array_equal(token_accuracy(np.array([[1, 2, 2]]), logits), [[1, 0, 1]])
+
+
+def test_a_mean_of_tokens_counts_each_token_once_whatever_the_length_of_its_row():
+    rng = np.random.default_rng(0)
+    metric, right, count = TokenMean(token_accuracy), 0.0, 0.0
+    for length in (2, 9):
+        labels, logits = rng.integers(3, size=(4, length)), rng.normal(size=(4, length, 3))
+        weights = rng.uniform(size=(4, length)) * (rng.random((4, length)) < 0.7)
+        metric.update_state(labels, logits, weights)
+        right += np.sum(weights * (logits.argmax(-1) == labels))
+        count += np.sum(weights)
+    np.testing.assert_allclose(metric.result(), right / count, rtol=1e-5)
+    again = TokenMean.from_config(metric.get_config())
+    again.update_state(labels, logits)
+    np.testing.assert_allclose(again.result(), np.mean(logits.argmax(-1) == labels), rtol=1e-5)
 
 
 def test_impossible_smoothing_is_refused():

@@ -26,6 +26,7 @@ from keras_tfm.heads import (
     MaskedLM,
     SpanMaskedLM,
     TokenCrossEntropy,
+    TokenMean,
     classification_loss,
     token_accuracy,
     token_cross_entropy,
@@ -260,7 +261,7 @@ class MaskedLanguageModel(AskedTask, TrainableTask):
     def objective(self, training: MaskedTraining) -> dict[str, Any]:
         """Losses, which are summed, and metrics, for each head."""
         accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
-        of_words = {"loss": TokenCrossEntropy(), "weighted_metrics": [token_accuracy]}
+        of_words = {"loss": TokenCrossEntropy(), "weighted_metrics": [TokenMean(token_accuracy)]}
         of_pairs = {"loss": classification_loss(), "weighted_metrics": [accuracy]}
         if not isinstance(self.model.output, dict):
             return of_words

@@ -32,7 +32,7 @@ from keras_tfm.generation import (
     StopSequences,
 )
 from keras_tfm.generation.options import num_spare
-from keras_tfm.heads import LanguageModel, TokenCrossEntropy, token_accuracy, token_cross_entropy
+from keras_tfm.heads import LanguageModel, TokenCrossEntropy, TokenMean, token_accuracy, token_cross_entropy
 from keras_tfm.serving.answering import ReadExamples
 from keras_tfm.tasks.learning import ROWS, VOCABULARY, ModelOptions, Vocabulary
 from keras_tfm.tasks.measures import sums_over
@@ -244,7 +244,10 @@ class TextGenerator(WritingTask, TrainableTask):
         return self._blocks(texts, **training.batching(is_validation))
 
     def objective(self, training: LanguageModelTraining) -> dict[str, Any]:
-        return {"loss": TokenCrossEntropy(), "weighted_metrics": [token_cross_entropy, token_accuracy]}
+        return {
+            "loss": TokenCrossEntropy(),
+            "weighted_metrics": list(map(TokenMean, (token_cross_entropy, token_accuracy))),
+        }
 
     judged_by = ("val_token_cross_entropy", "min")
 

@@ -24,7 +24,7 @@ from keras_tfm.data.tokenizers.kinds import load_tokenizer, train_tokenizer
 from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 from keras_tfm.generation import CompiledDecoding, DecodingDefaults, DecodingOptions, ScheduledSampling
-from keras_tfm.heads import LanguageModel, TokenCrossEntropy, token_accuracy, token_cross_entropy
+from keras_tfm.heads import LanguageModel, TokenCrossEntropy, TokenMean, token_accuracy, token_cross_entropy
 from keras_tfm.models.families import OnDemand
 from keras_tfm.models.text.decoder import DecoderModel
 from keras_tfm.serving.examples import not_text
@@ -281,7 +281,7 @@ class Translator(WritingTask, TrainableTask):
     def objective(self, training: Seq2SeqTraining) -> dict[str, Any]:
         return {
             "loss": TokenCrossEntropy(training.label_smoothing),
-            "weighted_metrics": [token_cross_entropy, token_accuracy],
+            "weighted_metrics": list(map(TokenMean, (token_cross_entropy, token_accuracy))),
         }
 
     def change_of(self, training: Seq2SeqTraining) -> Change | None:
