@@ -1,5 +1,6 @@
 """What simple rules score on the validation data: the numbers beside which a training is read."""
 
+import collections
 import dataclasses
 import warnings
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from keras_tfm.training.monitor import Mode, Monitor
 
 COMMONEST, MEAN, LAST_VALUE = "the commonest class", "the mean", "the last value"
 TF_IDF = "TF-IDF with logistic regression"
+COMMONEST_OF_WORD = "the commonest tag of each word"
 CODE = {TF_IDF: " (scikit-learn: make_pipeline(TfidfVectorizer(), LogisticRegression()))"}
 # Bounds of TF-IDF, for seconds: rows times classes, and characters. Beyond them it learns from some texts.
 MOST_PRODUCTS, MOST_CHARACTERS = 1_000_000, 10_000_000
@@ -69,6 +71,19 @@ def in_words(entries: Mapping[str, Any]) -> str:
 def of_classes(known: np.ndarray, asked: np.ndarray) -> dict[str, float]:
     """The accuracy of always answering the commonest of the training classes `known` to those `asked`."""
     return {COMMONEST: float(np.mean(asked == np.bincount(known).argmax()))}
+
+
+def of_dictionary(
+    words: Sequence[str], known: np.ndarray, asked_words: Sequence[str], asked: np.ndarray
+) -> dict[str, float]:
+    """The accuracy of giving each word the tag that it had most often, and others the commonest tag."""
+    commonest = np.bincount(known).argmax()
+    counts = collections.defaultdict(collections.Counter)
+    for word, tag in zip(words, known, strict=True):
+        counts[word][tag] += 1
+    dictionary = {word: tags.most_common(1)[0][0] for word, tags in counts.items()}
+    answers = np.array([dictionary.get(word, commonest) for word in asked_words])
+    return {COMMONEST_OF_WORD: float(np.mean(answers == asked))}
 
 
 def of_words(

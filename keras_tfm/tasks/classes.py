@@ -27,11 +27,11 @@ from keras_tfm.tasks.media import MediaTask
 from keras_tfm.tasks.records import records_of
 from keras_tfm.tasks.task import make_backbone
 from keras_tfm.tasks.trainable import FineTunedTask
+from keras_tfm.training.diagnosis import SOME
 from keras_tfm.training.options import ShareOfArea, WeightedClasses
 
 LOG = logging.getLogger(__name__)
 AreaOfCrop = Annotated[ShareOfArea, Option("smallest share of an image's area in a crop of --augment")]
-SOME = 200  # answers, to see whether all are the same
 
 
 @dataclasses.dataclass(frozen=True)

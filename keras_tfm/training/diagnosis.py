@@ -14,6 +14,7 @@ from keras_tfm.training.monitor import Logs
 
 PAGE = "docs/guides/not_learning.md"
 FEW = 20  # validation examples: fewer say nothing about classes
+SOME = 200  # examples are asked, to see whether all answers are the same
 FLAT = 0.01  # the share of the training loss that has to go before it counts as falling
 NO_BETTER = "no better than the baseline"
 EPOCHS = 3  # fewer epochs say nothing about a loss

@@ -340,6 +340,15 @@ def test_every_row_is_answered_or_refused_by_its_number(name, said):
             task.predict([wrong, last, wrong])
 
 
+FINE_TUNED = "TextClassifier", "TokenClassifier", "QuestionAnswerer", "ChoiceAnswerer", "ImageClassifier"
+
+
+@pytest.mark.parametrize("name", [*FINE_TUNED, "Detector", "Segmenter", "Captioner", "ImageTextMatcher"])
+def test_given_weights_are_changed_more_gently_than_fresh_ones(name):
+    fresh, given = map(getattr(tasks, name).training_of, (False, True))
+    assert given.learning_rate < fresh.learning_rate
+
+
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda task: pickle.loads(pickle.dumps(task))])
 @pytest.mark.parametrize("name", ["translate", "classify", "classify-images", "recommend"])
 def test_a_task_is_copied_and_pickled_as_its_files(name, copied):

@@ -14,11 +14,13 @@ from keras_tfm.data.sources.choices import Choices, read_choices, read_unlabelle
 from keras_tfm.data.sources.lines import Inputs
 from keras_tfm.heads import MultipleChoice, classification_loss
 from keras_tfm.serving.examples import not_text, not_texts, not_whole
+from keras_tfm.tasks.baselines import Baselines, of_classes
 from keras_tfm.tasks.learning import ROWS
 from keras_tfm.tasks.measures import cross_entropy
 from keras_tfm.tasks.records import records_of
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.text.encoder_task import EncoderTask, TextLength
+from keras_tfm.training.diagnosis import SOME
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import FineTuning
 
@@ -76,6 +78,16 @@ class ChoiceAnswerer(EncoderTask):
             if not 0 <= label < count:
                 raise ValueError(f"example {number}: expected a label from 0 to {count - 1}, got {label}")
         return np.array(examples.labels, "int32")
+
+    def baselines(self, examples: Choices, validation: Choices, seed: int) -> Baselines | None:
+        known, asked = map(self._encode_labels, (examples, validation))
+        if not (len(known) and len(asked)):
+            return None
+        return Baselines("val_accuracy", "max", of_classes(known, asked), len(asked))
+
+    def some_answers(self, validation: Choices) -> list[int]:
+        texts, choices, _ = (column[:SOME] for column in validation)
+        return self.predict(zip(texts, choices, strict=True))
 
     def objective(self, training: FineTuning) -> dict[str, Any]:
         accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")

@@ -4,6 +4,7 @@ choices.
 
 import abc
 import dataclasses
+import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -91,7 +92,8 @@ class EncoderTask(AskedTask, FineTunedTask):
             model's.
     """
 
-    training = FineTuning(epochs=3, batch_tokens=1_024, learning_rate=5e-5)
+    training = FineTuning(epochs=15, batch_tokens=1_024, learning_rate=1e-3)
+    given_weights = types.MappingProxyType({"epochs": 3, "learning_rate": 5e-5})
     model_options = FamilyOptions
     held_out = HeldOut(0.1, 1_000, least=100)
     examples_class: ClassVar[Any]

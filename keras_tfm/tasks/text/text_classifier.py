@@ -41,6 +41,7 @@ from keras_tfm.tasks.text.encoder_task import (
     published_labels,
     with_parts,
 )
+from keras_tfm.training.diagnosis import SOME
 from keras_tfm.training.folder import Path
 from keras_tfm.training.monitor import Mode
 from keras_tfm.training.options import ClassTraining, FineTuning
@@ -50,7 +51,6 @@ PUBLISHED = dict(
     zip(PROBLEMS, ("single_label_classification", "multi_label_classification", "regression"), strict=True)
 )
 
-SOME = 200  # answers, to see whether all are the same
 LABELS = {"classes": not_text, "multi-label": not_texts, "regression": not_number}
 
 
@@ -106,8 +106,7 @@ class TextClassifier(EncoderTask):
     files = f"a text (or two texts) and its label in {TABLES}"
     columns = (2, 3)
     config_class = TextClassifierConfig
-    training = ClassTraining(epochs=15, batch_tokens=1_024, learning_rate=1e-3)
-    given_weights = types.MappingProxyType({"epochs": 3, "learning_rate": 5e-5})
+    training = ClassTraining(**dataclasses.asdict(EncoderTask.training))
     fresh_fields = types.MappingProxyType({"pooling": "mean"})
     examples_class = LabelledTexts
     column_kinds = types.MappingProxyType({"texts": not_text_or_pair})

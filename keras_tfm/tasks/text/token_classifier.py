@@ -12,9 +12,10 @@ import tensorflow as tf
 from keras_tfm.configs import Config, Option
 from keras_tfm.data.sources.labelled import TaggedWords, read_tagged_words, read_unlabelled_words
 from keras_tfm.data.sources.lines import Inputs
-from keras_tfm.heads import TokenCrossEntropy, TokenTagger, token_accuracy
+from keras_tfm.heads import TokenCrossEntropy, TokenMean, TokenTagger, token_accuracy
 from keras_tfm.serving.examples import listed, not_texts, words_in
 from keras_tfm.serving.reading import Read
+from keras_tfm.tasks.baselines import Baselines, of_classes, of_dictionary
 from keras_tfm.tasks.class_weights import class_weights
 from keras_tfm.tasks.judgements import Judgements, confusion_of, counts_in, counts_of_sets, losses_of
 from keras_tfm.tasks.learning import ROWS
@@ -29,6 +30,7 @@ from keras_tfm.tasks.text.encoder_task import (
     with_parts,
 )
 from keras_tfm.tasks.text.spans import bounds_of, marks_of, repaired, spans_of
+from keras_tfm.training.diagnosis import SOME
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import ClassTraining, FineTuning
 
@@ -80,7 +82,9 @@ class TokenClassifier(EncoderTask):
     )
     columns = (2, 3)
     unit = "sentences"
-    training = ClassTraining(**{**dataclasses.asdict(EncoderTask.training), "epochs": 10})
+    training = ClassTraining(**dataclasses.asdict(EncoderTask.training))
+    given_weights = types.MappingProxyType({**EncoderTask.given_weights, "epochs": 10})
+    judged_by = ("val_token_accuracy", "max")
     config_class = TokenClassifierConfig
     examples_class = TaggedWords
     column_kinds = types.MappingProxyType({"words": not_texts, "tags": not_texts})
@@ -117,12 +121,30 @@ class TokenClassifier(EncoderTask):
         labels[firsts] = label_ids(tags, self.config.labels)
         return tf.RaggedTensor.from_row_lengths(labels, tf.constant(lengths, tf.int64))
 
+    def baselines(self, examples: TaggedWords, validation: TaggedWords, seed: int) -> Baselines | None:
+        counts = [len(row.more.firsts) for (row,), _ in self.answerer.read_all(validation.words)]
+        asked_words = [
+            word for words, count in zip(validation.words, counts, strict=True) for word in words[:count]
+        ]
+        asked_tags = [
+            tag for tags, count in zip(validation.tags, counts, strict=True) for tag in tags[:count]
+        ]
+        words, tags = ([x for row in rows for x in row] for rows in examples)
+        if not (words and asked_words):
+            return None
+        known, asked = (label_ids(each, self.config.labels) for each in (tags, asked_tags))
+        rules = of_classes(known, asked) | of_dictionary(words, known, asked_words, asked)
+        return Baselines("val_token_accuracy", "max", rules, len(asked))
+
+    def some_answers(self, validation: TaggedWords) -> list:
+        return [tag for tags in self.predict(validation.words[:SOME]) for tag in tags]
+
     def _class_weights(self, labels: tf.RaggedTensor, training: Any) -> np.ndarray | None:
         found = labels.flat_values.numpy()
         return class_weights(training, found[found >= 0], self.config.labels)
 
     def objective(self, training: FineTuning) -> dict[str, Any]:
-        return {"loss": TokenCrossEntropy(), "weighted_metrics": [token_accuracy]}
+        return {"loss": TokenCrossEntropy(), "weighted_metrics": [TokenMean(token_accuracy)]}
 
     def predict(
         self, sentences: Iterable[str | Sequence[str]], batch_size: int = 64, repair: bool = False

@@ -75,6 +75,12 @@ def test_a_batch_holds_the_choices_side_by_side():
 ASKED = list(zip(EXAMPLES.texts, EXAMPLES.choices, strict=True))
 
 
+def test_the_commonest_place_stands_beside_a_training(learnt):
+    rules = learnt.baselines(EXAMPLES, EXAMPLES, seed=0).entries()
+    assert rules == {"metric": "val_accuracy", "the commonest class": 0.5}
+    assert learnt.some_answers(EXAMPLES) == EXAMPLES.labels
+
+
 def test_choices_are_learnt(learnt):
     assert learnt.predict(ASKED) == EXAMPLES.labels and learnt.predict([]) == []
     assert learnt.predict(["\t".join([text, *choices]) for text, choices in ASKED]) == EXAMPLES.labels

@@ -62,6 +62,43 @@ def learnt():
     return task
 
 
+@pytest.mark.slow
+def test_a_fresh_tagger_learns_from_few_sentences_by_its_defaults():
+    rng = np.random.default_rng(0)
+    syllables = ["ka", "lo", "mi", "ren", "ta", "sol", "ber", "an", "du", "fi"]
+
+    def name():
+        return "".join(rng.choice(syllables, 3))
+
+    def examples(count):
+        words = [["does", name(), "live", "in", name()] for _ in range(count)]
+        orders = [["buy", "tea", "in", name(), "for", name()] for _ in range(count)]
+        tags = [["O", "B-PER", "O", "O", "B-LOC"]] * count + [["O", "O", "O", "B-LOC", "O", "B-PER"]] * count
+        return words + orders, tags
+
+    train, unseen = examples(150), examples(100)
+    keras.utils.set_random_seed(0)
+    task = TokenClassifier.from_examples(train, "mini")
+    task.fit(train)
+    assert task.evaluate(unseen)["f1"] > 0.95
+
+
+def test_rules_stand_beside_a_training():
+    task = make()
+    known = task.examples_class([*WORDS, ["met", "Bob"]], [*TAGS, ["O", "O"]])
+    long = ["met"] * 20  # the last of these words are not read
+    asked = task.examples_class(
+        [["Paris", "met", "Bob"], ["unknown"], long],
+        [["B-LOC", "O", "B-PER"], ["O"], ["O"] * 14 + ["B-LOC"] * 6],
+    )
+    rules = task.baselines(known, asked, seed=0).entries()
+    assert rules == {
+        "metric": "val_token_accuracy",
+        "the commonest class": round(16 / 18, 6),
+        "the commonest tag of each word": 1.0,
+    }
+
+
 def test_first_pieces_bear_the_tags():
     task = make()
     words = [*WORDS[:1], ["\u200e", "met"]]
