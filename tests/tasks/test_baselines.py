@@ -53,6 +53,7 @@ ERROR = Baselines("val_loss", "min", {MEAN: 1.0, LAST_VALUE: 0.5}, 100)
     ("baselines", "values", "key"),
     [
         (ACCURACY, [0.3, 0.4, 0.2], "no better than the baseline"),
+        (ACCURACY, [float(np.float32(0.4))], "no better than the baseline"),  # a tie but for rounding
         (ACCURACY, [0.5, 0.8], "a simple rule is better"),
         (ACCURACY, [0.5, 0.9], None),
         (ERROR, [1.2, 1.0], "no better than the baseline"),

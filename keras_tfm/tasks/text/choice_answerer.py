@@ -87,7 +87,7 @@ class ChoiceAnswerer(EncoderTask):
 
     def some_answers(self, validation: Choices) -> list[int]:
         texts, choices, _ = (column[:SOME] for column in validation)
-        return self.predict(zip(texts, choices, strict=True))
+        return list(self.predict(zip(texts, choices, strict=True)))
 
     def objective(self, training: FineTuning) -> dict[str, Any]:
         accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
