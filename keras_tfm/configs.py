@@ -337,17 +337,31 @@ def refuse_sizes(config, shapes):
     a width divides some axis of a weight, and that each layer has at least one weight.
     """
     axes = {axis for shape in shapes for axis in shape}
-    for name, rule in rules_of(type(config), InWeights):
-        value = getattr(config, name)
-        for number in value if isinstance(value, tuple) else (value,):
-            if number is None:
-                continue
+    for name, kind in kinds_of(type(config)).items():
+        for number, rule in _sizes(getattr(config, name), kind):
             if rule.is_depth and number > len(shapes):
                 raise ValueError(f"`{name}` is {number:,}, and there are {len(shapes):,} weights.")
             if not rule.is_depth and not any(axis and axis % number == 0 for axis in axes):
                 raise ValueError(f"`{name}` is {number:,}, and no weight has such an axis.")
     for part in getattr(config, "parts", ()):  # configurations inside this one
         refuse_sizes(part, shapes)
+
+
+def _sizes(value, kind):
+    """(Number, rule) for each number in `value` for which the annotation `kind` has an `InWeights`."""
+    if isinstance(value, tuple):
+        for items in (typing.get_args(part) for part in (kind, *_parts(kind)) if _is_tuple(part)):
+            if items[-1] is Ellipsis or len(items) == len(value):
+                items = items[:1] * len(value) if items[-1] is Ellipsis else items
+                for item, part in zip(value, items, strict=True):
+                    yield from _sizes(item, part)
+                return
+    elif value is not None:
+        yield from ((value, part) for part in _parts(kind) if isinstance(part, InWeights))
+
+
+def _is_tuple(kind):
+    return typing.get_origin(kind) is tuple
 
 
 def rules_of(cls, rule_class):

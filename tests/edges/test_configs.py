@@ -12,6 +12,7 @@ import pytest
 from keras_tfm.configs import (
     MAX_DEPTH,
     Config,
+    Count,
     Depth,
     Field,
     FieldError,
@@ -48,6 +49,7 @@ class Sizes(Config):
     pairs: tuple[Pair, Pair] | None = None
     inner: Inner = dataclasses.field(default_factory=Inner)
     anything: Any = None
+    stem: tuple[tuple[Size, Count], ...] = ((4, 5),)  # a width and a stride, which no weight has
 
 
 def test_what_json_gives_is_converted():
@@ -104,6 +106,7 @@ def test_what_is_missing_is_named():
         ({"num_layers": 4}, "`num_layers` is 4, and there are 3 weights"),
         ({"dim": 16}, "`dim` is 16, and no weight has such an axis"),
         ({"sides": (4, 7)}, "`sides` is 7, and no weight has such an axis"),
+        ({"stem": ((4, 5), (7, 1))}, "`stem` is 7, and no weight has such an axis"),
     ],
 )
 def test_sizes_are_borne_out_by_weights(changes, message):

@@ -9,7 +9,6 @@ heads do the one and half the other. As in the released code GELU is approximate
 """
 
 import dataclasses
-import math
 from typing import Annotated, Any, Literal
 
 import keras
@@ -21,8 +20,6 @@ from keras_tfm.layers.attention.multi_head import Attention
 from keras_tfm.layers.attention.projections import HeadProjections
 from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.blocks import Block, residuals
-from keras_tfm.layers.chain import Chain
-from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
@@ -33,6 +30,7 @@ from keras_tfm.layers.regularization import Dropout
 from keras_tfm.layers.tubelets import TubeletEmbedding
 from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.vision.images import Side
+from keras_tfm.models.vision.stem import Stem, check_stem, convolved, stride_of
 from keras_tfm.models.vision.vit import attention_of, encoder_block
 
 AXES: tuple[Literal["space"], Literal["time"]] = ("space", "time")
@@ -66,19 +64,13 @@ class ViViTConfig(Config):
     activation: str = "gelu_tanh"
     epsilon: Rate = 1e-6
     pooler: bool = False
-    stem: tuple[tuple[Size, Size], ...] = ()
+    stem: Stem = ()
     position_stddev: Annotated[float, Between(0, 10)] = 0.02
     qkv_bias = True  # a class attribute, not a field
 
     def __post_init__(self):
         super().__post_init__()
-        stride = math.prod(stride for _, stride in self.stem)
-        if any(side % stride for side in self.tubelet_size[1:]):
-            raise FieldError(
-                "The strides of {stem}, {} in all, must divide the sides of {tubelet_size}; they are {}.",
-                stride,
-                self.tubelet_size[1:],
-            )
+        check_stem(self.stem, "tubelet_size", self.tubelet_size[1:])
         if self.attention != "joint" and self.num_temporal_layers is not None:
             raise FieldError(
                 "{num_temporal_layers} must be None where {attention} is not 'joint'; it is {}.",
@@ -135,14 +127,10 @@ def _tubelets(config, videos):
     """The vectors (B, moments, rows, columns, D) of the tubelets of `videos` (B, F, H, W, C)."""
     length, *sides = config.tubelet_size
     if config.stem:
-        convolutions = [
-            Convolution(width, 3, stride, norm=BatchNormalization(), activation="relu")
-            for width, stride in config.stem
-        ]
         frames = ops.reshape(videos, (-1, *videos.shape[2:]))  # (B F, H, W, C)
-        x = Chain(convolutions, name="stem")(frames)
+        x = convolved(config.stem, frames)
         videos = ops.reshape(x, (-1, config.num_frames, *x.shape[1:]))  # (B, F, rows, columns, D)
-        sides = [side // math.prod(stride for _, stride in config.stem) for side in sides]
+        sides = [side // stride_of(config.stem) for side in sides]
     return TubeletEmbedding(config.dim, (length, *sides), name="tubelets")(videos)
 
 

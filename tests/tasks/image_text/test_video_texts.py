@@ -26,7 +26,7 @@ TOWERS = {
     "text_intermediate_dim": 32, "embedding_dim": 16, "num_frame_layers": 1,
 }  # fmt: skip
 SIZES = {"num_layers": 1, "dim": 16, "num_heads": 2}
-ENCODER = {"tubelet_size": (4, 8, 8), "intermediate_dim": 16, **SIZES}
+ENCODER = {"stem": ((4, 2),), "tubelet_size": (4, 8, 8), "intermediate_dim": 16, **SIZES}
 RATES = dict.fromkeys(("dropout", "attention_dropout", "embedding_dropout"), 0.0)
 PARTS = {"image_size": 8, "encoder_config": ENCODER, "decoder_config": {**SIZES, **RATES}}
 
