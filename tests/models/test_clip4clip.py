@@ -19,7 +19,21 @@ INPUTS = {
     "padding_mask": mask("T"),
 }
 
+STEM = dataclasses.replace(SMALL, image_size=(4, 8), patch_size=(2, 4), stem=((4, 2), (6, 1)))
+
 test_contract = contract.check_family(Case("CLIP4Clip", lambda: CLIP4Clip(SMALL), INPUTS, attends=True))
+
+test_contract_of_a_stem = pytest.mark.slow(
+    contract.check_family(
+        Case(
+            "stem",
+            lambda: CLIP4Clip(STEM),
+            INPUTS | {"videos": floats(3, 4, 8, 1)},
+            attends=True,
+            convolves=True,
+        )
+    )
+)
 
 
 @pytest.fixture(scope="module", params=[0, 1])
@@ -86,6 +100,16 @@ def test_logits_of_any_numbers_of_clips_and_texts(model):
     texts = np.asarray(model.text({"token_ids": token_ids})["embeddings"])
     expected = np.exp(0.5) * clips @ texts.T
     np.testing.assert_allclose(scorer({"videos": videos, "token_ids": token_ids}), expected, atol=1e-5)
+
+
+def test_a_stem_leaves_the_patches_where_they_are():
+    """Nine weights of each pair of channels, four of each norm; patches of 1 x 2 cells of 6 numbers."""
+    model, none = CLIP4Clip(STEM), CLIP4Clip(dataclasses.replace(STEM, stem=()))
+    of_stem = (9 * 1 * 4 + 4 * 4) + (9 * 4 * 6 + 4 * 6)
+    pixels, cells = 2 * 4 * 1, 1 * 2 * 6
+    assert model.count_params() == none.count_params() + of_stem + (cells - pixels) * STEM.image_dim
+    with pytest.raises(ValueError, match=r"strides of `stem`, 4 in all, must divide .* they are \(2, 4\)"):
+        dataclasses.replace(STEM, stem=((4, 4),))
 
 
 def test_a_start_from_clip():

@@ -6,12 +6,12 @@ initial values of kernels, which are Keras's. The logits' scale is a weight of t
 """
 
 import dataclasses
-from typing import Any
+from typing import Annotated, Any
 
 import keras
 from keras import ops
 
-from keras_tfm.configs import TokenId
+from keras_tfm.configs import Between, TokenId
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PatchEncoder
@@ -27,9 +27,15 @@ from keras_tfm.models.vision.images import image_input
 
 @dataclasses.dataclass(frozen=True)
 class CLIPConfig(DualEncoderConfig):
-    """As `DualEncoderConfig`, with `end_id`, the token that ends a text; the first one counts."""
+    """As `DualEncoderConfig`.
+
+    Args:
+        end_id: the token that ends a text; the first one counts.
+        position_stddev: the spread of the initial positions of patches, see `ViTConfig`.
+    """
 
     end_id: TokenId = 49_407
+    position_stddev: Annotated[float, Between(0, 10)] = 0.02
 
 
 class CLIP(DualEncoder):
@@ -54,17 +60,25 @@ class CLIP(DualEncoder):
 
 def _image(config, trace):
     images = image_input(config)
-    x, pooled = image_states(config, trace, images)
+    x, pooled = image_states(config, trace, images, config.patch_size)
     outputs = {"sequence_output": x, "pooled_output": pooled}
     return {"images": images}, outputs | _embeddings(config, pooled, "image")
 
 
-def image_states(config, trace, images):
+def image_states(config, trace, images, patch_size):
     """(The states (B, N + 1, D) of `images`, and the normalised one (B, D) of the class token)."""
-    encoder = PatchEncoder(config.patch_size, config.image_dim, use_bias=False, name="image_patch_encoder")
+    positions = positions_of(config)
+    encoder = PatchEncoder(
+        patch_size, config.image_dim, True, positions, use_bias=False, name="image_patch_encoder"
+    )
     x = LayerNormalization(config.epsilon, name="image_embedding_norm")(encoder(images))
     x = trace.run("image", tower_blocks(config, "image"), x)
     return x, LayerNormalization(config.epsilon, name="image_norm")(ops.take(x, 0, axis=1))
+
+
+def positions_of(config):
+    """The initializer of the positions of what is seen."""
+    return keras.initializers.RandomNormal(stddev=config.position_stddev)
 
 
 def text_tower(config, trace, embedding):

@@ -18,8 +18,16 @@ from keras_tfm.layers.base import Layer
 from keras_tfm.layers.masks import masked_mean
 from keras_tfm.layers.patches import height_and_width
 from keras_tfm.layers.positions import PositionEmbedding
-from keras_tfm.models.multimodal.clip import CLIP, CLIPConfig, image_states, projected, text_tower
-from keras_tfm.models.multimodal.dual_encoder import INITIALIZER, DualEncoder, UnitLength, tower_blocks
+from keras_tfm.models.multimodal.clip import (
+    CLIP,
+    CLIPConfig,
+    image_states,
+    positions_of,
+    projected,
+    text_tower,
+)
+from keras_tfm.models.multimodal.dual_encoder import DualEncoder, UnitLength, tower_blocks
+from keras_tfm.models.vision.stem import Stem, check_stem, convolved, stride_of
 from keras_tfm.training.weights import assign_by_path, by_path
 
 HEAD_DIM = 64  # of the blocks over the frames, as everywhere in CLIP
@@ -33,14 +41,19 @@ class CLIP4ClipConfig(CLIPConfig):
         num_frames: the frames of a clip.
         num_frame_layers: the blocks over the frames; 0 takes their mean alone.
         max_frames: the positions that these blocks know.
+        position_stddev: the spread of the initial positions of patches and of frames.
+        stem: the (width, stride) of convolutions, 3 x 3, that each frame passes before it is cut into
+            patches; none in the paper. See `ViViTConfig`.
     """
 
     num_frames: Size = 12
     num_frame_layers: Whole = 0
     max_frames: Length = 77
+    stem: Stem = ()
 
     def __post_init__(self):
         super().__post_init__()
+        check_stem(self.stem, "patch_size", height_and_width(self.patch_size, "patch_size"))
         if self.num_frames > self.max_frames:
             raise ValueError(
                 f"`num_frames` must be at most `max_frames`, {self.max_frames}; it is {self.num_frames}."
@@ -107,14 +120,15 @@ class CLIP4Clip(DualEncoder):
 
 
 def _video(config, trace):
-    frames, sides = config.num_frames, height_and_width(config.image_size, "image_size")
-    videos = keras.Input((frames, *sides, config.num_channels), name="videos")
+    frames, size = config.num_frames, height_and_width(config.image_size, "image_size")
+    videos = keras.Input((frames, *size, config.num_channels), name="videos")
     mask = keras.Input((frames,), dtype="bool", name="frame_mask")
-    images = ops.reshape(videos, (-1, *sides, config.num_channels))  # (B F, H, W, C)
-    _, pooled = image_states(config, trace, images)
+    images = ops.reshape(videos, (-1, *size, config.num_channels))  # (B F, H, W, C)
+    sides = [side // stride_of(config.stem) for side in height_and_width(config.patch_size)]
+    _, pooled = image_states(config, trace, convolved(config.stem, images), sides)
     x = ops.reshape(projected(config, pooled, "image"), (-1, frames, config.embedding_dim))  # (B, F, E)
     if config.num_frame_layers:
-        placed = PositionEmbedding(config.max_frames, INITIALIZER, name="frame_position")(x)
+        placed = PositionEmbedding(config.max_frames, positions_of(config), name="frame_position")(x)
         blocks = tower_blocks(config, "frame")
         x = x + trace.run("frame", blocks, placed, attention={"mask": mask})
     x = UnitLength(name="frame_embeddings")(x)
