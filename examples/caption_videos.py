@@ -1,14 +1,16 @@
 """Captions of a made world of videos: a small ViViT before a small GPT-2 says what happens.
 
-    python examples/caption_videos.py                   # 20 minutes of two cores
+    python examples/caption_videos.py                   # 13 minutes of one core, 20 at most
     python examples/caption_videos.py --minutes 4       # as far as it comes; with 8 it goes on from there
 
 The videos are drawn by `keras_tfm.data.sources.moving_shapes`: one of 96 things does one of eight things, and
 may cross others. The decoder attends to the tubelets of a ViViT (Arnab et al. 2021) behind six convolutions.
-It is asked about 400 videos of another seed. Only a part of the training has been measured, five epochs of a
-schedule of five, 320 s of one core's time of an AMD EPYC with AVX-512: the colour was right in 99 % of the
-captions, the action in 84 %, the thing in 31 %, and 16 % of the captions were exact. After three epochs with
-three convolutions, 186 s, it was 97, 67, 11 and 4 %: colours come first, shapes last, and still improve.
+It is asked about 400 videos of another seed. November 2026, 11.7 epochs, stopped once and resumed, 770 s of
+one core's time of an AMD EPYC with AVX-512: 84 % of the captions were exact, of 800 videos 82 %. The colour
+and the action were right in all of the 400, the shape in 98 %, the number of things that it crosses in 91 %.
+The sentence of the most similar training video, pixel by pixel, is exact in 5 %. In 2 % of the videos the
+four frames do not show a crossing that the sentence names. Shapes come last: the loss per token is 0.50 after
+two epochs, 0.28 after five, 0.09 at the end.
 """
 
 import argparse
@@ -19,17 +21,17 @@ from keras_tfm.data.sources.moving_shapes import sentence_clips
 from keras_tfm.tasks import Captioner, CaptionerOptions
 
 ENCODER = {
-    "stem": ((24, 2), (48, 2), (48, 1), (48, 1), (96, 2), (96, 1)), "tubelet_size": (4, 8, 8),
+    "stem": ((16, 2), (32, 2), (32, 1), (32, 1), (64, 2), (64, 1)), "tubelet_size": (4, 8, 8),
     "num_layers": 3, "dim": 96, "num_heads": 4, "intermediate_dim": 288, "position_stddev": 0.2,
 }  # fmt: skip
 DECODER = {
     "num_layers": 2, "dim": 96, "num_heads": 4, "dropout": 0.0, "attention_dropout": 0.0,
     "embedding_dropout": 0.0,
 }  # fmt: skip
-OPTIONS = {"epochs": 24, "batch_size": 32, "learning_rate": 2e-3, "warmup_steps": 136, "max_shift": 6}
+OPTIONS = {"epochs": 12, "batch_size": 32, "learning_rate": 2e-3, "warmup_steps": 136, "max_shift": 6}
 
 
-def main(run: pathlib.Path, minutes: float, count: int = 9_000) -> None:
+def main(run: pathlib.Path, minutes: float, count: int = 14_000) -> None:
     """Learn from thousands of videos, and say what happens in videos that were never seen."""
     train = VideoTexts(*sentence_clips(count, seed=1, num_frames=8))
     resume = (run / "config.json").exists()
