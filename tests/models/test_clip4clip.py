@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import keras
 import numpy as np
 import pytest
 
@@ -110,6 +111,14 @@ def test_a_stem_leaves_the_patches_where_they_are():
     assert model.count_params() == none.count_params() + of_stem + (cells - pixels) * STEM.image_dim
     with pytest.raises(ValueError, match=r"strides of `stem`, 4 in all, must divide .* they are \(2, 4\)"):
         dataclasses.replace(STEM, stem=((4, 4),))
+
+
+def test_positions_of_what_is_seen_begin_with_the_spread_asked_for():
+    keras.utils.set_random_seed(0)
+    model = CLIP4Clip(dataclasses.replace(SMALL, max_frames=77, position_stddev=1.0))
+    tables = {weight.path: np.std(weight) for weight in model.weights if "position" in weight.path}
+    of_text = tables.pop("text_embedding/position/embedding/embeddings")
+    assert of_text < 0.05 and len(tables) == 2 and all(0.6 < spread < 1.5 for spread in tables.values())
 
 
 def test_a_start_from_clip():
