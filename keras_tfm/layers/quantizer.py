@@ -36,7 +36,8 @@ class VectorQuantizer(SameShape):
         commitment: the weight of the loss by which vectors approach their codes.
         codebook_weight: the weight of the loss by which codes approach their vectors.
         dead_after: after so many idle steps a code is dead, and a vector drawn from the batch takes its
-            place; None for never.
+            place, the likelier the larger its squared distance from its code (Arthur and Vassilvitskii 2007,
+            "k-means++"); None for never.
 
     >>> layer = keras_tfm.layers.VectorQuantizer(num_codes=16)
     >>> layer(np.ones((1, 4, 4, 8))).shape, layer.code_ids(np.ones((1, 4, 4, 8))).shape
@@ -107,8 +108,14 @@ class VectorQuantizer(SameShape):
             count = ops.shape(code_ids)[0]
             is_dead = ops.logical_and(idle >= self.dead_after, count > 0)  # a replica may have got no example
             vectors = ops.reshape(ops.stop_gradient(in_float32(x)), (-1, x.shape[-1]))
+            # Common vectors would be drawn again and again, although their codes serve them well.
+            codes = ops.take(self.codebook, code_ids[:, 0], axis=0)
+            sums = ops.cumsum(ops.sum(ops.square(vectors - codes), axis=-1))
             bits = uniform_bits((self.num_codes,), self.seed_generator.next())
-            drawn = ops.take(ops.pad(vectors, ((0, 1), (0, 0))), bits % ops.maximum(count, 1), axis=0)
+            shares = (ops.cast(bits, "float32") + 0.5) * np.float32(2**-24)  # in (0, 1)
+            rows = ops.searchsorted(sums, shares * ops.max(sums, initial=0.0), side="right")
+            rows = ops.clip(rows, 0, ops.maximum(count - 1, 0))  # also where all distances are 0
+            drawn = ops.take(ops.pad(vectors, ((0, 1), (0, 0))), rows, axis=0)
             self.codebook.assign(ops.where(is_dead[:, None], drawn, self.codebook))
             idle = ops.where(is_dead, 0, idle)
         self.idle.assign(idle)

@@ -34,6 +34,7 @@ class ResidualConvolution(Layer):
             + shift, instead of being added before it.
         context_attention: a layer called on the map and the `context`, which keeps the map's shape.
         gate: a layer applied to the output of the second convolution, which keeps its shape.
+        kernel_size: the side of both convolutions' kernels; with 1 no cell sees another one.
 
     >>> norm = keras_tfm.layers.GroupNormalization(4)
     >>> layer = keras_tfm.layers.ResidualConvolution(16, norm)
@@ -51,10 +52,11 @@ class ResidualConvolution(Layer):
         modulates: bool = False,
         context_attention: keras.layers.Layer | None = None,
         gate: keras.layers.Layer | None = None,
+        kernel_size: int = 3,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        require_sizes(filters=filters)
+        require_sizes(filters=filters, kernel_size=kernel_size)
         if not 0 <= dropout < 1:
             raise ValueError(f"`dropout` must lie in [0, 1); it is {dropout}.")
         self.filters = filters
@@ -63,13 +65,14 @@ class ResidualConvolution(Layer):
         self.modulates = modulates
         self.context_attention = context_attention
         self.gate = gate
+        self.kernel_size = kernel_size
         self.value_dropout = Dropout(dropout, name="dropout") if dropout else None
 
     def build(self, x_shape, condition_shape=None, context_shape=None):
         shape = self.compute_output_shape(x_shape)
         self.norm_1, self.norm_2 = self.norm.new("norm_1"), self.norm.new("norm_2")
-        self.convolution_1 = Convolution(self.filters, name="convolution_1")
-        self.convolution_2 = Convolution(self.filters, name="convolution_2")
+        self.convolution_1 = Convolution(self.filters, self.kernel_size, name="convolution_1")
+        self.convolution_2 = Convolution(self.filters, self.kernel_size, name="convolution_2")
         for layer, input_shape in (
             (self.norm_1, x_shape),
             (self.convolution_1, x_shape),

@@ -92,6 +92,22 @@ def test_dead_codes_become_vectors_of_the_batch(jit_compile):
     assert used > 1
 
 
+@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_dead_codes_become_vectors_far_from_their_code(jit_compile):
+    """One rare vector among a thousand that lie on a code: by chance alone it would hardly be drawn."""
+    layer = VectorQuantizer(3, dead_after=1, seed=1)
+    layer.build((None, 2))
+    layer.codebook.assign([[0.0, 0.0], [90.0, 90.0], [91.0, 90.0]])
+    x = np.zeros((1000, 2), "float32")
+    x[300] = 1, 2
+    step = tf.function(lambda x: layer(x, training=True), autograph=False, jit_compile=jit_compile)
+    step(x)
+    np.testing.assert_array_equal(layer.codebook, [[0, 0], [1, 2], [1, 2]])
+    step(np.zeros((0, 2), "float32"))  # nothing to count, nothing to draw
+    step(np.zeros((4, 2), "float32"))  # all of them on a code
+    np.testing.assert_array_equal(layer.codebook, 0)
+
+
 def test_codes_learn_the_centres_of_clusters():
     """Eight clusters, eight codes that all begin at one point: without revival most would stay there."""
     rng = np.random.default_rng(0)

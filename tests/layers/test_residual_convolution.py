@@ -26,6 +26,16 @@ test_contract = contract.check(
 )
 
 
+def test_kernels_of_one_cell_see_no_other_cell():
+    x, layer = draw(1, 3, 4, 6), ResidualConvolution(4, RMSNormalization(), kernel_size=1)
+    changed = x.copy()
+    changed[:, 1, 2] += 1
+    differs = np.asarray(abs(layer(x) - layer(changed)) > 0).any((0, -1))
+    assert differs.sum() == 1 and differs[1, 2]
+    with pytest.raises(ValueError, match="`kernel_size` must be at least 1; it is 0"):
+        ResidualConvolution(4, kernel_size=0)
+
+
 def draw(*shape):
     return np.random.default_rng(0).normal(size=shape).astype("float32")
 

@@ -1,5 +1,6 @@
 """VQGAN: its published sizes, codes and back, what learns from which loss, the names of the authors' code."""
 
+import dataclasses
 import math
 
 import keras
@@ -92,6 +93,23 @@ def test_who_learns_from_which_loss(model):
             gradient = tape.gradient(loss, weight)
             size = 0 if gradient is None else np.abs(tf.convert_to_tensor(gradient)).max()
             assert (size > 1e-6) == any(weight is learner for learner in learners)
+
+
+@pytest.mark.parametrize("is_local", [False, True])
+def test_what_a_code_sees(is_local):
+    """With local codes its own square of pixels alone; a picture is made of all codes in both cases."""
+    model = VQGAN(dataclasses.replace(SMALL, local_codes=is_local))
+    randomise(model, 1)
+    images = draw(1, 8, 12, 2)
+    changed = images.copy()
+    changed[:, 2:4, 4:6] += 1  # the square of the code at (1, 2)
+    encode = keras.Sequential(list(model.halves["encoder"]))
+    differs = np.asarray(abs(encode(images) - encode(changed)) > 1e-6).any((0, -1))
+    assert differs[1, 2] and differs.sum() == (1 if is_local else 24)
+    codes = np.zeros((1, 4, 6), int)
+    others = codes.copy()
+    others[:, 1, 2] = 1
+    assert (np.asarray(abs(model.decode(codes) - model.decode(others))) > 1e-6).any((0, -1)).all()
 
 
 @pytest.mark.slow

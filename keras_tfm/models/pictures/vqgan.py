@@ -21,6 +21,7 @@ from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.feedforward import silu
 from keras_tfm.layers.grid import MapAttention
+from keras_tfm.layers.normalization import RMSNormalization
 from keras_tfm.layers.patches import height_and_width
 from keras_tfm.layers.quantizer import VectorQuantizer
 from keras_tfm.layers.residual_convolution import ResidualConvolution
@@ -43,6 +44,9 @@ class VQGANConfig(ImageConfig):
         num_groups: of the group norms.
         commitment: the weight of the loss by which vectors approach their codes.
         dead_after: after so many steps without use a code is replaced; None for never, as in the paper.
+        local_codes: whether a code is made of its own square of pixels alone, by an encoder whose kernels do
+            not overlap, with norms of single cells and without attention: what is not there has no influence,
+            so that codes are much easier to predict for a model that writes them, and more are needed.
     """
 
     image_size: Side | tuple[Side, Side] = 256
@@ -57,6 +61,7 @@ class VQGANConfig(ImageConfig):
     dropout: Rate = 0.0
     commitment: float = 0.25
     dead_after: Count | None = None
+    local_codes: bool = False
 
     def __post_init__(self):
         super().__post_init__()
@@ -93,18 +98,20 @@ class VQGAN(ImageCodec):
 
 def encoder_of(config):
     """The layers from images to vectors."""
-    prefix, last = "encoder", len(config.factors) - 1
-    layers = [Convolution(config.dim, name=f"{prefix}_input")]
+    prefix, last, is_local = "encoder", len(config.factors) - 1, config.local_codes
+    side, half = (1, 2) if is_local else (3, 3)  # of the kernels
+    layers = [Convolution(config.dim, side, name=f"{prefix}_input")]
     for level, factor in enumerate(config.factors):
-        layers += _level(config, f"{prefix}_level_{level}", factor, config.num_blocks, config.attends[level])
+        attends = config.attends[level] and not is_local
+        layers += _level(config, f"{prefix}_level_{level}", factor, config.num_blocks, attends, is_local)
         if level < last:
             # After the map alone, as Keras pads: the sides are even.
             down = Convolution(
-                config.dim * factor, stride=2, padding="same", name=f"{prefix}_level_{level}_halved"
+                config.dim * factor, half, stride=2, padding="same", name=f"{prefix}_level_{level}_halved"
             )
             layers.append(down)
-    layers += _middle(config, prefix)
-    layers.append(_last(config, prefix, config.latent_dim))
+    layers += _middle(config, prefix, is_local)
+    layers.append(_last(config, prefix, config.latent_dim, is_local))
     return [*layers, Convolution(config.code_dim, 1, name=f"{prefix}_projection")]
 
 
@@ -127,12 +134,15 @@ def decoder_of(config):
     return [*layers, _last(config, prefix, config.num_channels)]
 
 
-def _norm(config):
+def _norm(config, is_local=False):
+    if is_local:
+        return RMSNormalization()
     return keras.layers.GroupNormalization(config.num_groups, epsilon=1e-6)
 
 
-def _block(config, name, factor):
-    return ResidualConvolution(config.dim * factor, _norm(config), config.dropout, name=name)
+def _block(config, name, factor, is_local=False):
+    norm, side = _norm(config, is_local), 1 if is_local else 3
+    return ResidualConvolution(config.dim * factor, norm, config.dropout, kernel_size=side, name=name)
 
 
 def _attention(config, name):
@@ -141,25 +151,25 @@ def _attention(config, name):
     )
 
 
-def _level(config, prefix, factor, count, attends):
+def _level(config, prefix, factor, count, attends, is_local=False):
     for i in range(count):
-        yield _block(config, f"{prefix}_block_{i}", factor)
+        yield _block(config, f"{prefix}_block_{i}", factor, is_local)
         if attends:
             yield _attention(config, f"{prefix}_attention_{i}")
 
 
-def _middle(config, prefix):
-    """Two residual blocks around attention, on the smallest map."""
+def _middle(config, prefix, is_local=False):
+    """Two residual blocks, around attention unless cells are to be apart, on the smallest map."""
     factor = config.factors[-1]
-    blocks = [_block(config, f"{prefix}_middle_block_{i}", factor) for i in range(2)]
-    return [blocks[0], _attention(config, f"{prefix}_middle_attention"), blocks[1]]
+    blocks = [_block(config, f"{prefix}_middle_block_{i}", factor, is_local) for i in range(2)]
+    return blocks if is_local else [blocks[0], _attention(config, f"{prefix}_middle_attention"), blocks[1]]
 
 
-def _last(config, prefix, filters):
+def _last(config, prefix, filters, is_local=False):
     parts = [
-        _norm(config),
+        _norm(config, is_local),
         keras.layers.Activation(silu),
-        Convolution(filters),
+        Convolution(filters, 1 if is_local else 3),
     ]
     return Chain(parts, name=f"{prefix}_output")
 

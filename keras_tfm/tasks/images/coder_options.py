@@ -4,14 +4,14 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
-from keras_tfm.configs import Between, Count, Length, Natural, Option
+from keras_tfm.configs import Between, Count, Length, Natural, Option, Refusal
 from keras_tfm.data.sources.preprocessing import Preprocessing
-from keras_tfm.models import VQGAN, DiscreteVAE
+from keras_tfm.models import VQGAN, DiscreteVAE, VQGANConfig
 from keras_tfm.tasks.learning import ModelOptions, family_among
 from keras_tfm.training.options import ImagesInBatch, Training
 
 FAMILIES = {"vqgan": VQGAN, "discrete-vae": DiscreteVAE}
-DEAD_AFTER = 20  # steps without use, after which a code of a VQGAN is replaced
+DEAD_AFTER = 100  # steps without use, after which a code of a VQGAN is replaced
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,10 @@ class ImageCoderConfig(Preprocessing):
 class CoderOptions(ModelOptions):
     """A model of codes with fresh weights."""
 
-    set_here: ClassVar[Mapping[str, str]] = {"num_codes": "--num-codes"}
+    set_here: ClassVar[Mapping[str, str]] = {
+        "num_codes": "--num-codes",
+        "local_codes": "--local-codes",
+    }
     family: Annotated[str, Option(f"kind of model: {', '.join(FAMILIES)}")] = "vqgan"
     size: Annotated[
         str, Option("a published size of the family, or tiny, for images of about 32 x 32 pixels")
@@ -31,6 +34,13 @@ class CoderOptions(ModelOptions):
     num_codes: Annotated[
         Length | None, Option("how many different codes there are", default="set by --size")
     ] = None
+    local_codes: Annotated[
+        bool,
+        Option(
+            "make each code of its own square of pixels alone: more codes are needed, but a decoder learns "
+            "to write them in far fewer steps (vqgan)"
+        ),
+    ] = False
 
     @property
     def model_class(self) -> Any:
@@ -39,9 +49,11 @@ class CoderOptions(ModelOptions):
 
     def base(self) -> Any:
         config = self.model_class.config_of_size(self.size)
-        given = {} if self.num_codes is None else {"num_codes": self.num_codes}
-        if hasattr(config, "dead_after"):
-            given["dead_after"] = DEAD_AFTER
+        given: dict[str, Any] = {} if self.num_codes is None else {"num_codes": self.num_codes}
+        if isinstance(config, VQGANConfig):
+            given |= {"dead_after": DEAD_AFTER, "local_codes": self.local_codes}
+        elif self.local_codes:
+            raise Refusal("local_codes", f"left out, as codes of {self.family} are not made apart", True)
         return dataclasses.replace(config, **given)
 
 

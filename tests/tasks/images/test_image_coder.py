@@ -165,7 +165,8 @@ def test_a_discrete_autoencoder_learns_too():
 @pytest.mark.slow
 def test_dead_codes_are_counted_and_revived():
     task = fresh(dead_after=2)
-    assert CoderOptions().base().dead_after == 20
+    assert CoderOptions().base().dead_after == 100
+    assert CoderOptions(local_codes=True).base().local_codes and not CoderOptions().base().local_codes
     codebook = task.model.quantizer.codebook
     codebook.assign(tf.concat([codebook[:1], codebook[1:] + 1e3], 0))  # one of them alone is near
     task.fit(pictures(64), pictures(8, 1), epochs=1, batch_size=16, learning_rate=1e-6)
@@ -185,6 +186,10 @@ WRONG = [
     (
         r"a VQGAN or a DiscreteVAE; it is Activation",
         lambda task: ImageCoder(keras.layers.Activation("linear")),
+    ),
+    (
+        r"`local_codes` must be left out, as codes of discrete-vae are not made apart; it is True",
+        lambda task: ImageCoder.make(None, CoderOptions("discrete-vae", local_codes=True), {}),
     ),
     (r"There is no family 'vqvae'", lambda task: ImageCoder.make(None, CoderOptions("vqvae"), {})),
     (r"`image_size` must be a multiple of 2; it is 9", lambda task: fresh(image_size=9)),
