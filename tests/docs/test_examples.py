@@ -153,10 +153,13 @@ def test_segment_moving_shapes(example, tmp_path):
 
 
 @pytest.mark.slow
-def test_draw_scenes(example, capsys, tmp_path):
-    example("draw_scenes").main(tmp_path, minutes=None, epochs=1, count=64, asked=36, steps=1, warmup_steps=1)
-    assert capsys.readouterr().out.count("of 36 pictures are right") == 3
-    assert (tmp_path / "scenes.png").exists()
+@pytest.mark.parametrize("way", ["dall-e", "imagen"])
+def test_draw_scenes(example, capsys, tmp_path, way):
+    little = {"minutes": None, "epochs": 1, "count": 64, "asked": 12, "warmup_steps": 1}
+    example("draw_scenes").main(way, tmp_path, **little)
+    lines = re.findall(r"^(.*): [\d.]+ % of 12 pictures are right", capsys.readouterr().out, re.MULTILINE)
+    assert lines == ["any picture", "of the nearest sentence", way]
+    assert (tmp_path / way / "scenes.png").exists()
 
 
 @pytest.mark.slow
