@@ -35,14 +35,14 @@ def drawn_roads(count: int, seed: int = 0, empty: float = 0.0) -> Lanes:
     ((3, 90, 160, 3), 12)
     """
     heights = np.arange(30, HEIGHT, STEP).astype("float32") / HEIGHT
-    images, lanes = [], []
+    images, lanes = np.empty((count, HEIGHT, WIDTH, 3), "uint8"), []
     for number in range(count):
         rng = np.random.default_rng((seed, number))
         road = None if rng.random() < empty else Road.drawn(rng)
-        images.append(_picture(rng, road))
+        images[number] = _picture(rng, road)
         lanes.append(np.empty((0, len(heights)), "float32") if road is None else road.lines(heights))
     sizes = np.broadcast_to(np.array([HEIGHT, WIDTH], "int64"), (count, 2))
-    return Lanes(np.array(images), sizes, [heights] * count, lanes)
+    return Lanes(images, sizes, [heights] * count, lanes)
 
 
 def write_drawn_roads(folder: str | os.PathLike, count: int, **options: Any) -> None:
