@@ -53,7 +53,7 @@ class CoderOptions(ModelOptions):
         if isinstance(config, VQGANConfig):
             given |= {"dead_after": DEAD_AFTER, "local_codes": self.local_codes}
         elif self.local_codes:
-            raise Refusal("local_codes", f"left out, as codes of {self.family} are not made apart", True)
+            raise Refusal("local_codes", f"left out, as {self.family} has no local codes", True)
         return dataclasses.replace(config, **given)
 
 

@@ -188,7 +188,7 @@ WRONG = [
         lambda task: ImageCoder(keras.layers.Activation("linear")),
     ),
     (
-        r"`local_codes` must be left out, as codes of discrete-vae are not made apart; it is True",
+        r"`local_codes` must be left out, as discrete-vae has no local codes; it is True",
         lambda task: ImageCoder.make(None, CoderOptions("discrete-vae", local_codes=True), {}),
     ),
     (r"There is no family 'vqvae'", lambda task: ImageCoder.make(None, CoderOptions("vqvae"), {})),
