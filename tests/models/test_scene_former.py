@@ -36,17 +36,21 @@ ROOM = {
     "category": np.array([[2, 0]]),
     "orientation": np.array([[4, 5]]),
     "location": np.array([[[1, 2, 3], [0, 1, 2]]]),
+    "size": np.array([[[3, 1, 2], [2, 3, 0]]]),
 }
 
 
 def test_what_is_read_of_a_room():
-    config = SceneFormerConfig({"category": 6, "x": 7, "z": 7, "current_category": 6})
+    tables = {"category": 6, "x": 7, "z": 7, "width": 7, "current_category": 6, "current_height": 7}
+    config = SceneFormerConfig(tables)
     sequences = {name: x.tolist() for name, x in room_sequences(config, ROOM).items()}
     assert sequences == {
         "category": [[5, 2, 0]],
         "x": [[6, 1, 0]],
         "z": [[6, 3, 2]],
+        "width": [[6, 3, 2]],
         "current_category": [[2, 0, 3]],
+        "current_height": [[2, 0, 4]],
     }
     sequences = {name: x.tolist() for name, x in room_sequences(FLAT, ROOM).items()}
     assert sequences == {

@@ -26,7 +26,11 @@ from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.models.base import ConfiguredModel, Trace
 
-AXES = ("x", "y", "z")
+# What a sequence of one token for an object may hold of its location and of its size.
+PARTS = {
+    "x": ("location", 0), "y": ("location", 1), "z": ("location", 2),
+    "width": ("size", 0), "depth": ("size", 1), "height": ("size", 2),
+}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +40,8 @@ class SceneFormerConfig(Config):
     Args:
         tables: {name: its number of tokens, the three special ones included} of the sequences that are read.
             "category", "orientation", "location" and "size" are the properties of the objects so far, "x",
-            "y" and "z" the parts of their locations, "current_category" and so on what the next object has.
+            "y" and "z" the parts of their locations, "width", "depth" and "height" of their sizes,
+            "current_category" and so on what the next object has.
         predicts: the name of the table whose next token is predicted.
         period: how many tokens an object takes: 1, or 3 for a location or a size.
         context_dim: the width of the context's vectors; 0 for no context.
@@ -123,7 +128,8 @@ def room_sequences(config: SceneFormerConfig, room: dict[str, np.ndarray]) -> di
     sequences = {}
     for table, size in config.tables.items():
         name = table.removeprefix("current_")
-        values = room["location"][..., AXES.index(name)] if name in AXES else room[name]
+        whole, part = PARTS.get(name, (name, None))
+        values = room[whole] if part is None else room[whole][..., part]
         if values.ndim == 2:
             values = np.repeat(values[..., None], config.period, axis=2)
         values = values.reshape(len(values), -1)  # (B, n period)
@@ -169,7 +175,7 @@ def make_rooms(
 # Wang et al. 2021: eight blocks of width 256; locations in 201 steps, orientations in degrees,
 # sizes in 81 steps. 50 categories stand in for the data's, which differ from one kind of room to another.
 _OBJECT: dict[str, int] = {"category": 53, "orientation": 364}
-_PLACE = dict.fromkeys(AXES, 204)
+_PLACE = dict.fromkeys("xyz", 204)
 _THREE: dict[str, Any] = {"period": 3, "max_length": 122}
 _CURRENT = {"current_category": 53}
 SceneFormer.sizes = {
