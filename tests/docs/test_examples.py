@@ -221,3 +221,12 @@ def test_find_lanes(example, capsys, tmp_path):
 def test_relate_shapes(example, capsys, tmp_path):
     example("relate_shapes").main(tmp_path / "run", epochs=1, pictures=64)
     assert "'r20'" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_furnish_rooms(example, capsys, tmp_path):
+    shares = example("furnish_rooms").main(tmp_path, count=64, asked=20)
+    assert all(0 <= share <= 100 for share in shares.values())
+    lines = re.findall(r"^(.*): ([\d.]+) % of 20 rooms obey", capsys.readouterr().out, re.MULTILINE)
+    assert len(lines) == 3 + len(shares) and ("the world, another seed", "100.0") in lines
+    assert (tmp_path / "rooms_1.0.png").exists()
