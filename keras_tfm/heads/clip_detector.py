@@ -3,24 +3,29 @@
 Wang et al. 2021, "End-to-End Video Instance Segmentation with Transformers", sections 3.1 and 3.3.
 """
 
+import math
 from typing import Any
 
 import keras
 from keras import ops
 
 from keras_tfm.heads.base import SetPredictor
+from keras_tfm.heads.cells import cells_of
 from keras_tfm.heads.clip_losses import ClipMaskLoss, ClipSetPredictionLoss
 from keras_tfm.heads.object_detector import ObjectDetector, box_head, check_classes
 from keras_tfm.heads.panoptic_detector import (
     EPSILON,
-    NUM_GROUPS,
+    begin_by_likeness,
     earlier_maps,
+    groups_of,
     of_queries,
     query_features,
     query_maps,
 )
 from keras_tfm.layers.convolution import Convolution
+from keras_tfm.layers.normalization import GroupNormalization
 from keras_tfm.layers.signatures import Backbone
+from keras_tfm.training.model import FunctionalModel
 
 
 class ClipDetector(ObjectDetector):
@@ -51,7 +56,9 @@ class ClipSegmenter(SetPredictor):
     Each query attends to the encoded map of its frame; its weights and the map go through convolutions and
     are enlarged to the backbone's earlier maps, of the last `num_maps`, as in a `PanopticDetector`. Three
     convolutions in time and space join what the frames of a track have found. `predictions` (B, Q, L
-    (num_classes + 5) + rows columns) are as there.
+    (num_classes + 5) + rows columns) are as there. Deviates from the authors' training in that each cell of
+    the encoded map predicts an object too, by the heads of classes and boxes: a map learns what it shows long
+    before a decoder learns to look; and in the first values of some kernels, see `begin_by_likeness`.
 
     >>> backbone = keras_tfm.models.VisTR.from_size("tiny", image_size=32)
     >>> keras_tfm.heads.ClipSegmenter(backbone, num_classes=3, num_maps=2).output["masks"].shape
@@ -89,10 +96,35 @@ class ClipSegmenter(SetPredictor):
         self.num_maps = num_maps
         self.grid = tuple(masks.shape[2:])
         self.predictions = of_queries(logits, boxes, masks)
+        begin_by_likeness(self, num_cells)
 
     def loss_of_training(self):
         """The loss of what `learner` gives, for the masks of clips."""
-        return ClipMaskLoss(self.backbone.config.num_frames, self.grid, self.num_classes)
+        num_frames, num_queries = self.backbone.config.num_frames, self.backbone.config.num_queries
+        counts = {
+            "num_objects": num_queries // num_frames,
+            "num_cells": math.prod(self.backbone.maps[-1].shape[1:3]),
+        }
+        return ClipMaskLoss(num_frames, self.grid, self.num_classes, **counts)
+
+    def learner(self):
+        """The model to train, which gives (B, F, .): of each frame the `predictions` of its queries, and
+        what `cells_of` gives of its map.
+        """
+        backbone, num_frames = self.backbone, self.backbone.config.num_frames
+        context, shown = backbone.output["encoder_sequence_output"], self.input["video_mask"]
+        grid = tuple(backbone.maps[-1].shape[1:3])
+        context = ops.reshape(context, (-1, math.prod(grid), context.shape[-1]))  # (B F, N, D)
+        heads = [self.get_layer(f"{kind}_head") for kind in ("class", "box")]
+        cells = cells_of(context, heads, grid, ops.reshape(shown, (-1, *shown.shape[2:])))
+        queries = self.predictions  # (B, F n, .)
+        parts = [
+            ops.reshape(
+                ops.cast(queries, "float32"), (-1, num_frames, math.prod(queries.shape[1:]) // num_frames)
+            ),
+            ops.reshape(cells, (-1, num_frames, math.prod(cells.shape[1:]))),
+        ]
+        return FunctionalModel(self.input, ops.concatenate(parts, axis=-1), name=self.name)
 
 
 def check_frames(backbone):
@@ -109,7 +141,7 @@ def _along_tracks(x, num_frames, num_objects):
     x = ops.reshape(x, (-1, num_frames, num_objects, *x.shape[1:]))
     x = ops.reshape(ops.moveaxis(x, 1, 2), (-1, num_frames, *grid, width))  # (B n, F, rows, columns, .)
     for i in range(2):
-        norm = keras.layers.GroupNormalization(min(NUM_GROUPS, width), epsilon=EPSILON)
+        norm = GroupNormalization(groups_of(width), epsilon=EPSILON)
         options = {"norm": norm, "activation": "relu", "use_bias": True}
         x = Convolution(width, (3, 3, 3), name=f"mask_track_{i}", **options)(x)
     x = Convolution(1, (3, 3, 3), name="mask_output")(x)

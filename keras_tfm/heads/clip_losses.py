@@ -7,12 +7,15 @@
 Wang et al. 2021, "End-to-End Video Instance Segmentation with Transformers", section 3.2.
 """
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 from keras import ops
 
+from keras_tfm.heads.cells import cell_means
 from keras_tfm.heads.matching import match
-from keras_tfm.heads.panoptic_loss import PanopticSetLoss
+from keras_tfm.heads.panoptic_loss import PanopticSetLoss, objects_of
 from keras_tfm.heads.set_prediction import MatchingLoss, SetPredictionLoss, taken
 from keras_tfm.registry import register
 
@@ -87,8 +90,12 @@ class ClipMaskLoss(AlongFrames, PanopticSetLoss):
     """`PanopticSetLoss` of a clip's objects with masks, of a `ClipSegmenter`.
 
     Targets are (B, F, M, H, W), the masks of each object in each frame, without a pixel where it is not;
-    predictions (B, F n, L (C + 5) + rows columns), frame by frame. The first argument is the number of
-    frames, all others are arguments of `PanopticSetLoss`.
+    predictions (B, F n, L (C + 5) + rows columns), frame by frame. All arguments but the number of frames and
+    the last two are of `PanopticSetLoss`.
+
+    With `num_cells` predictions are (B, F, .): of each frame the numbers of its `num_objects` n queries, then
+    what the cells of its encoded map predict and their centres, C + 7 for each. The loss then has the terms
+    of classes and boxes of the cells too, averaged by themselves, once for each block, see `cell_means`.
 
     >>> loss = keras_tfm.heads.ClipMaskLoss(num_frames=1, grid=(1, 2), num_classes=1)
     >>> query = [9.0, -9.0, 0.25, 0.5, 0.5, 1.0, 9.0, -9.0]  # classes, the box, the mask
@@ -96,6 +103,46 @@ class ClipMaskLoss(AlongFrames, PanopticSetLoss):
     0.0
     """
 
+    def __init__(
+        self,
+        num_frames: int,
+        grid: Sequence[int],
+        num_classes: int,
+        *arguments: Any,
+        num_objects: int = 0,
+        num_cells: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(num_frames, grid, num_classes, *arguments, **kwargs)
+        self.num_objects = num_objects
+        self.num_cells = num_cells
+
     def means(self, targets, predictions):
         targets = ops.reshape(targets, (-1, *targets.shape[2:]))  # (B F, M, H, W)
-        return super().means(targets, self.of_frames(predictions, 1))
+        predictions = self.of_frames(predictions, 1)  # (B F, n, .)
+        if not self.num_cells:
+            return super().means(targets, predictions)
+        queries, cells = self.parts_of(predictions[:, 0])
+        num_blocks = (queries.shape[-1] - math.prod(self.grid)) // (self.num_classes + 5)
+        of_cells = cell_means(self, objects_of(targets)[0], cells, num_blocks)
+        return [*super().means(targets, queries), *of_cells]
+
+    def parts_of(self, predictions):
+        """The numbers of the queries (B F, n, .) and of the cells (B F, N, C + 7) in those of frames (B F,
+        .).
+        """
+        width, length = self.num_classes + 7, predictions.shape[-1]
+        of_queries = length - self.num_cells * width
+        of_query, rest = divmod(of_queries, self.num_objects)
+        if rest or (of_query - math.prod(self.grid)) % (self.num_classes + 5):
+            raise ValueError(
+                f"`predictions` must hold, of each frame, {self.num_objects} queries and {self.num_cells} "
+                f"cells with {self.num_classes} classes; they are {length} numbers wide."
+            )
+        queries = ops.reshape(predictions[:, :of_queries], (-1, self.num_objects, of_query))
+        cells = ops.reshape(predictions[:, of_queries:], (-1, self.num_cells, width))
+        return queries, ops.cast(cells, "float32")
+
+    def get_config(self):
+        sizes = {"num_objects": self.num_objects, "num_cells": self.num_cells}
+        return super().get_config() | sizes

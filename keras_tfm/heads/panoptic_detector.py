@@ -6,6 +6,7 @@ Carion et al. 2020, "End-to-End Object Detection with Transformers", section 4.3
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_tfm.heads.base import SetPredictor
@@ -14,10 +15,12 @@ from keras_tfm.heads.panoptic_loss import PanopticSetLoss
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.masks import masked_softmax
+from keras_tfm.layers.normalization import GroupNormalization
 from keras_tfm.layers.resizing import resize_nearest
+from keras_tfm.private.keras import change_value
 
 EPSILON = 1e-5
-NUM_GROUPS = 8  # of channels that are normalised together; a narrower map has one for each channel
+NUM_GROUPS = 8  # of channels that are normalised together
 
 
 class PanopticDetector(SetPredictor):
@@ -112,6 +115,22 @@ def query_maps(config, states, encoded, cells, grid):
     return ops.reshape(weights, (-1, num_queries, *grid, num_heads))
 
 
+def begin_by_likeness(model, num_cells):
+    """Let fresh queries of `model` attend to the cells that are like them, and its masks begin by that.
+
+    The kernels of `mask_query` and `mask_key` are set to the identity, so that scores are products of a state
+    and cells; and the first convolution's kernel is multiplied by the `num_cells` where it reads the weights,
+    whose sum is 1, as beside features of deviation 1 they would hardly be seen.
+    """
+    for name in ("mask_query", "mask_key"):
+        change_value(model.get_layer(name).kernel, lambda value: ops.eye(*value.shape, dtype=value.dtype))
+    kernel = model.get_layer("mask_block_0").convolution.kernel  # (3, 3, D + heads, D + heads)
+    num_heads = model.backbone.config.num_heads
+    is_weight = np.arange(kernel.shape[2]) >= kernel.shape[2] - num_heads
+    scale = np.where(is_weight, num_cells, 1.0)[:, None]
+    change_value(kernel, lambda value: value * ops.cast(scale, value.dtype))
+
+
 def query_features(weights, features, earlier, config):
     """The features of each query's mask (B Q, rows, columns, .), of the size of the last of the `earlier`
     maps, by the `weights` (B, Q, rows, columns, heads) of queries and a map of `features`.
@@ -135,11 +154,19 @@ def of_each(x, num_queries):
 
 
 def _normalized(x, width, activation, name):
-    groups = min(NUM_GROUPS, width)
+    norm = GroupNormalization(groups_of(width), epsilon=EPSILON)
+    return Convolution(width, 3, norm=norm, activation=activation, use_bias=True, name=name)(x)
+
+
+def groups_of(width):
+    """The number of groups of `width` channels that are normalised together: one for each channel of a map of
+    up to eight, four where eight do not divide it.
+    """
+    groups = NUM_GROUPS if width % NUM_GROUPS == 0 else 4
+    groups = width if width <= NUM_GROUPS else groups
     if not width or width % groups:
         raise ValueError(
-            "`dim` + `num_heads` must be a multiple of 8, and so each width above 8 that halving `dim` "
+            "`dim` + `num_heads` must be a multiple of 4, and so each width above 8 that halving `dim` "
             f"gives; a width is {width}."
         )
-    norm = keras.layers.GroupNormalization(groups, epsilon=EPSILON)
-    return Convolution(width, 3, norm=norm, activation=activation, use_bias=True, name=name)(x)
+    return groups

@@ -51,17 +51,24 @@ class PanopticSetLoss(SetPredictionLoss):
         _, num_queries, length = predictions.shape
         objects, masks = predictions[..., :-num_cells], predictions[..., -num_cells:]
         objects = ops.reshape(objects, (-1, num_queries, (length - num_cells) // width, width))
-        classes, segments = segments_of(targets)
-        boxes = boxes_around(segments, ops.not_equal(ops.cast(targets[:, :1], "int32"), NO_IMAGE))
-        truth = ops.concatenate([ops.cast(classes, "float32")[..., None], boxes], axis=-1)  # (B, M, 5)
+        truth, segments = objects_of(targets)
         means, of_query = self.means_and_pairs(truth, ops.moveaxis(objects, 2, 1))
-        masks, is_matched = matched_masks(masks, of_query[:, -1], classes.shape[1])
+        masks, is_matched = matched_masks(masks, of_query[:, -1], truth.shape[1])
         badness = whole_mask_loss(segments, masks, self.grid, *self.mask_weights)
-        return [*means, (ops.sum(is_matched * badness), ops.sum(ops.cast(classes >= 0, "float32")))]
+        return [*means, (ops.sum(is_matched * badness), ops.sum(ops.cast(truth[..., 0] >= 0, "float32")))]
 
     def get_config(self):
         names = ("grid", "num_classes", "mask_weights")
         return super().get_config() | {name: getattr(self, name) for name in names}
+
+
+def objects_of(targets):
+    """(The class and the box of each segment (B, M, 5), -1 for none, the segments (B, M, H, W), 0 or 1) of
+    `targets` (B, M, H, W), as `PanopticSetLoss` has them.
+    """
+    classes, segments = segments_of(targets)
+    boxes = boxes_around(segments, ops.not_equal(ops.cast(targets[:, :1], "int32"), NO_IMAGE))
+    return ops.concatenate([ops.cast(classes, "float32")[..., None], boxes], axis=-1), segments
 
 
 def boxes_around(segments, is_image):

@@ -10,12 +10,12 @@ import keras
 from keras import ops
 
 from keras_tfm.heads.base import SetPredictor
+from keras_tfm.heads.cells import cells_of
 from keras_tfm.heads.object_detector import check_classes
 from keras_tfm.heads.relation_loss import RelationSetLoss
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.dense import Dense
-from keras_tfm.layers.grid import centres_of, shares_of
 from keras_tfm.layers.pooling import MaxPooling
 from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.layers.signatures import Backbone
@@ -114,13 +114,10 @@ class RelationDetector(SetPredictor):
         return FunctionalModel(self.input, ops.concatenate(rows, axis=-1), name=self.name)
 
     def _cells(self):
-        """The logits, the boxes and the centres (x, y) of the cells, both as parts of the image's sides,
-        padding apart: (B, N, C + 7).
-        """
+        """What `cells_of` gives, by the heads of entities: (B, N, C + 7)."""
         context = self.backbone.output["encoder_sequence_output"]
-        centres = centres_of([self.grid], shares_of([self.input["pixel_mask"]]))  # (B, N, 2)
-        heads = [self.get_layer(f"{kind}_head")(context) for kind in ("class", "box")]
-        return ops.concatenate([*(ops.cast(x, "float32") for x in heads), centres], axis=-1)
+        heads = [self.get_layer(f"{kind}_head") for kind in ("class", "box")]
+        return cells_of(context, heads, self.grid, self.input["pixel_mask"])
 
     @staticmethod
     def probabilities(logits):

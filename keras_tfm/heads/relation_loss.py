@@ -9,8 +9,9 @@ from typing import Any
 
 from keras import ops
 
+from keras_tfm.heads.cells import cell_means
 from keras_tfm.heads.matching import match
-from keras_tfm.heads.set_prediction import IGNORED, SetPredictionLoss, focal_costs, smallest_of, taken
+from keras_tfm.heads.set_prediction import SetPredictionLoss, focal_costs, taken
 from keras_tfm.layers.boxes import box_iou
 from keras_tfm.registry import register
 
@@ -71,7 +72,7 @@ class RelationSetLoss(SetPredictionLoss):
     def means(self, targets, predictions):
         targets = ops.cast(targets, "float32")
         num_blocks = predictions.shape[1]
-        of_cells = self.cell_means(targets[..., :5], predictions) if self.num_cells else []
+        of_cells = self.of_cells(targets[..., :5], predictions) if self.num_cells else []
         entities, sides, predicates = self.parts_of(predictions)
         targets = ops.repeat(targets, num_blocks, axis=0)  # (B L, N, 8)
         objects = targets[..., :5]
@@ -91,20 +92,12 @@ class RelationSetLoss(SetPredictionLoss):
         of_predicates = (self.predicate_weights[0] * ops.sum(badness), ops.sum(weight) / num_blocks)
         return [(self.weights[0] * total, count), (boxes, num_targets), of_predicates, *of_cells]
 
-    def cell_means(self, objects, predictions):
+    def of_cells(self, objects, predictions):
         """[(total, count)] of the classes and of the boxes of cells, once for each block of `predictions`."""
         _, num_blocks, length = predictions.shape
         width = self.num_classes + 7
         row = ops.cast(predictions[:, 0, length - self.num_cells * width :], "float32")
-        cells, centres = ops.split(ops.reshape(row, (-1, self.num_cells, width)), [width - 2], axis=-1)
-        apart = ops.abs(centres[:, :, None] - objects[:, None, :, 1:3])  # (B, N, M, 2)
-        is_inside = ops.all(apart < objects[:, None, :, 3:] / 2, axis=-1)
-        own = taken(objects, smallest_of(is_inside, objects))  # (B, N, 5)
-        classes = ops.where(ops.all(centres < 1, axis=-1), own[..., 0], IGNORED)
-        badness, weight = self.class_terms(cells[..., :-4], classes)
-        count = ops.sum(ops.cast(own[..., 0] >= 0, "float32")) / num_blocks
-        of_classes = (self.weights[0] * ops.sum(badness), ops.sum(weight) / num_blocks)
-        return [of_classes, (self.box_total(cells, own), count)]
+        return cell_means(self, objects, ops.reshape(row, (-1, self.num_cells, width)), num_blocks)
 
     def parts_of(self, predictions):
         """Packed predictions (B, L, .) taken apart, but for cells: the entities (B L, Q, C + 5), the subjects

@@ -151,3 +151,16 @@ def test_a_last_stage_without_a_stride(block, tmp_path):
     assert model.count_params() == usual.count_params()
     with pytest.raises(ValueError, match="computes only `last_stride` 2; it is 1"):
         save_huggingface(model, tmp_path / "folder")
+
+
+@pytest.mark.parametrize("family", [ResNet, ResNetVD])
+def test_a_stem_without_pooling(family, tmp_path):
+    """Maps are twice as large, by the same weights; transformers has no such network."""
+    fields = dataclasses.asdict(SMALL)
+    model, usual = (family(family.config_class(**fields | {"stem_stride": x})) for x in (2, 4))
+    assert [x.shape[1:3] for x in model.maps] == [(7, 8), (4, 4)]
+    assert [x.shape[1:3] for x in usual.maps] == [(4, 4), (2, 2)]
+    assert model.count_params() == usual.count_params()
+    if family is ResNet:
+        with pytest.raises(ValueError, match="computes only `stem_stride` 4; it is 2"):
+            save_huggingface(model, tmp_path / "folder")

@@ -1,7 +1,9 @@
 """VisTR: its tokens and queries, its masks, and what its losses match."""
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from keras import ops
 
 import keras_tfm
@@ -90,6 +92,41 @@ def test_outputs(model):
     }  # fmt: skip
 
 
+def test_fresh_queries_begin_as_tracks():
+    """Queries of a frame share a third of their features, queries of a track the rest."""
+    backbone = VisTR(SMALL)
+    table = np.asarray(backbone.get_layer("decoder_queries").table).reshape(2, 3, 12)
+    np.testing.assert_array_equal(table[:, 1:, :4], table[:, :-1, :4])
+    np.testing.assert_array_equal(table[0, :, 4:], table[1, :, 4:])
+    assert (table[0, 0, :4] != table[1, 0, :4]).all() and (table[0, 0, 4:] != table[0, 1, 4:]).all()
+
+
+def test_no_gradient_drowns_the_others():
+    """Self-attention to states of zeros gives its bias alone, which a norm follows."""
+    keras.utils.set_random_seed(0)
+    detector = heads.ClipDetector(VisTR(SMALL), 2)
+    bias = detector.backbone.blocks["decoder"][0].parts["attention"].branch.attention.output_projection.bias
+
+    def size_of_gradient():
+        with tf.GradientTape() as tape:
+            boxes = detector({"videos": draw()})["boxes"]
+            total = tf.reduce_sum(boxes)
+        return float(tf.norm(tape.gradient(total, bias.value)))
+
+    begins = size_of_gradient()
+    bias.assign(np.zeros(12))
+    assert 0 < 30 * begins < size_of_gradient()
+
+
+def test_fresh_masks_begin_by_likeness():
+    model = segmenter()
+    for name in ("mask_query", "mask_key"):
+        np.testing.assert_array_equal(model.get_layer(name).kernel, np.eye(12))
+    kernel = np.asarray(model.get_layer("mask_block_0").convolution.kernel)  # of 12 features and 4 heads
+    num_cells = np.prod(model.backbone.maps[-1].shape[1:3])
+    assert kernel[:, :, 12:].std() == pytest.approx(num_cells * kernel[:, :, :12].std(), rel=0.2)
+
+
 def test_frames_meet_in_the_encoder_and_not_before(model):
     clip, other = draw(), draw()
     other[:, 1] += 1
@@ -173,6 +210,33 @@ def test_masks_are_learnt_by_the_frames_that_show_them():
     assert float(loss(masks, np.array([[right, away]]))) < 0.01
     wrong = [*right[:-2], -9.0, 9.0]
     assert float(loss(masks, np.array([[wrong, away]]))) > 0.9
+
+
+def test_cells_learn_the_objects_around_them():
+    """Two cells, of which the left one is in the object: by hand, and from what the learner gives."""
+    masks = np.array([[[[[1, 0]]]]])
+    loss = heads.ClipMaskLoss(1, grid=(1, 2), num_classes=1, num_objects=1, num_cells=2)
+    query, box = [9.0, -9.0, 0.25, 0.5, 0.5, 1.0, 9.0, -9.0], [0.25, 0.5, 0.5, 1.0]
+    inside, outside = [40.0, -40.0, *box, 0.25, 0.5], [-40.0, 40.0, *box, 0.75, 0.5]
+
+    def loss_of(*cells):
+        return float(loss(masks, np.array([[np.concatenate([query, *cells])]], "float32")))
+
+    assert loss_of(inside, outside) < 0.01
+    assert loss_of([-40.0, 40.0, *inside[2:]], outside) == pytest.approx(80 / 1.1, rel=1e-3)
+    assert loss_of(inside, [40.0, -40.0, *outside[2:]]) == pytest.approx(0.1 * 80 / 1.1, rel=1e-3)
+    assert loss_of(inside, [40.0, -40.0, *box, 0.75, 1.0]) < 0.01  # at padding
+    moved = [40.0, -40.0, 0.5, 0.5, 0.5, 1.0, 0.25, 0.5]  # a third of both boxes is common to them
+    assert loss_of(moved, outside) == pytest.approx(5 * 0.25 + 2 * 2 / 3, rel=1e-2)
+    with pytest.raises(ValueError, match="1 queries and 2 cells with 1 classes; they are 23 numbers wide"):
+        loss(masks, np.zeros((1, 1, 23)))
+    model = segmenter()
+    learner, of_model = model.learner(), model.loss_of_training()
+    assert learner.output.shape == (None, 2, 3 * (2 + 5 + 30) + of_model.num_cells * (2 + 7))
+    targets = np.zeros((2, 2, 1, 20, 24), "int32")
+    targets[..., 5:15, 5:15] = 2
+    means = of_model.means(targets, learner({"videos": draw()}))
+    assert len(means) == 5 and all(np.isfinite(float(total)) for total, _ in means)
 
 
 def test_around_a_backbone_and_refusals():

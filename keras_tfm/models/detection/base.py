@@ -19,6 +19,7 @@ from keras_tfm.layers.positioned_block import PositionedAttention
 from keras_tfm.layers.positions import sines
 from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.models.detection.backbones import AroundBackbone, ModelAroundBackbone
+from keras_tfm.private.keras import change_value
 
 EPSILON = 1e-5
 Queries = Annotated[int, Between(1, 2**14)]  # each attends to all others
@@ -147,6 +148,32 @@ def detr_block(config, stack, index):
         "feedforward": part(FeedForward(width, config.activation, dropout=config.activation_dropout)),
     }
     return Block(parts, name=f"{stack}_block_{index}")
+
+
+def copy_contexts(block):
+    """Set the kernels of values and outputs to the identity in the attention of `block` to the image and to
+    entities.
+
+    What fresh attention adds to a state is then the mean of the cells or entities that it looks at, and the
+    first steps learn where to look alone, not how to carry what is there as well.
+    """
+    for name, part in block.parts.items():
+        if name.endswith("_attention"):
+            attention = part.branch.attention
+            for kernel in (attention.projections.value.kernel, attention.output_projection.kernel):
+                change_value(kernel, lambda value: ops.eye(*value.shape, dtype=value.dtype))
+
+
+def begin_with_a_state(block):
+    """Draw the bias of the output of self-attention anew, of deviation 1, in the first `block` of a decoder
+    whose states are zeros.
+
+    Attention to zeros gives this bias alone. The norm after it multiplies the gradient of a bias of zeros by
+    `EPSILON` ** -0.5, 316, so that clipped by their common norm all other gradients would be next to nothing.
+    """
+    draw = keras.initializers.RandomNormal(stddev=1.0)
+    bias = block.parts["attention"].branch.attention.output_projection.bias
+    change_value(bias, lambda value: draw(value.shape, value.dtype))
 
 
 def about_queries(queries, context, **tensors):

@@ -31,11 +31,11 @@ from keras_tfm.models.detection.base import (
     SetDetector,
     SetDetectorConfig,
     about_queries,
+    copy_contexts,
     detr_block,
     encoded_map,
     start_of,
 )
-from keras_tfm.private.keras import change_value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,20 +102,6 @@ class RelTR(SetDetector):
         for block in blocks:
             copy_contexts(block.subject_block)
             copy_contexts(block.object_block)
-
-
-def copy_contexts(block):
-    """Set the kernels of values and outputs to the identity in the attention of `block` to the image and to
-    entities.
-
-    What fresh attention adds to a state is then the mean of the cells or entities that it looks at, and the
-    first steps learn where to look alone, not how to carry what is there as well.
-    """
-    for name, part in block.parts.items():
-        if name.endswith("_attention"):
-            attention = part.branch.attention
-            for kernel in (attention.projections.value.kernel, attention.output_projection.kernel):
-                change_value(kernel, lambda value: ops.eye(*value.shape, dtype=value.dtype))
 
 
 class TripletBlock(Layer):

@@ -5,13 +5,15 @@
 
 The tokens of all frames attend to each other. Object queries stand frame by frame, n in each: the query i of
 each frame follows one object, so that the answers of a clip are n tracks. `heads.ClipDetector` predicts
-classes and boxes, `heads.ClipSegmenter` masks too.
+classes and boxes, `heads.ClipSegmenter` masks too. Deviates from the authors' code in the first values of
+queries, see `begin_as_tracks`, and of some other weights, see `begin_with_a_state` and `copy_contexts`.
 """
 
 import dataclasses
 from typing import Annotated, Any
 
 import keras
+import numpy as np
 from keras import ops
 
 from keras_tfm.configs import Between, Refusal
@@ -23,10 +25,13 @@ from keras_tfm.models.detection.backbones import TINY, ModelAroundBackbone, on_i
 from keras_tfm.models.detection.base import (
     SetDetectorConfig,
     about_queries,
+    begin_with_a_state,
+    copy_contexts,
     detr_block,
     encoded_cells,
     outputs_of,
 )
+from keras_tfm.private.keras import change_value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,21 +74,45 @@ class VisTR(ModelAroundBackbone):
         x, cells = (ops.reshape(y, (-1, config.num_frames, *y.shape[1:])) for y in (x, cells))
         encoder = encoded_cells(config, x, cells, trace)  # (B, F N, D)
         decoder = [detr_block(config, "decoder", i) for i in range(config.decoder_sizes[0])]
-        queries = LearnedVectors(config.num_queries, name="decoder_queries")(encoder.context["context"])
+        vectors = LearnedVectors(config.num_queries, name="decoder_queries")
+        queries = vectors(encoder.context["context"])
         trace.run("decoder", decoder, ops.zeros_like(queries), **about_queries(queries, encoder.context))
         inputs = {"videos": videos, "video_mask": video_mask}
         super().__init__(config, inputs, outputs_of(trace), trace, name=name, **kwargs)
         self.maps = maps
         self.context = encoder.context
+        begin_as_tracks(vectors.table, config.num_frames)
+        begin_with_a_state(decoder[0])
+        for block in decoder:
+            copy_contexts(block)
 
 
-# Maps of 1/4 and 1/8 of the frame's side: what moves in small frames is a few pixels wide.
-TWO_STAGES = {"stem_dim": 32, "dims": (32, 64), "depths": (1, 1), "block": "basic"}
+def begin_as_tracks(table, num_frames):
+    """Let the queries of one track begin alike, in a `table` (F n, D) of queries frame by frame.
+
+    They differ in the first third of the features, where the positions of cells have the sines of their
+    frame. Each object's queries then look for the same thing in all frames from the first step on.
+    """
+    num_queries, dim = table.shape
+    if num_queries % num_frames:
+        return  # no head for tracks takes them
+    frame, count = np.divmod(np.arange(num_queries), num_queries // num_frames)
+    is_of_frame = np.arange(dim) < dim // 3
+
+    def alike(value):
+        first = ops.take(value, count, axis=0)
+        return ops.where(is_of_frame, ops.take(value, frame * (num_queries // num_frames), axis=0), first)
+
+    change_value(table, alike)
+
+
+# Maps of 1/2, 1/4 and 1/8 of the frame's side: what moves in small frames is a few pixels wide.
+THREE_STAGES = {"stem_dim": 16, "dims": (16, 32, 64), "depths": (1, 1, 1), "block": "basic", "stem_stride": 2}
 # Wang et al. 2021, section 4.2: clips of 36 frames of 540 x 300 pixels, 10 objects. tiny is this package's
 # own.
 VisTR.sizes = {
     "tiny": VisTRConfig(
-        **TINY | {"image_size": 64, "num_queries": 24, "backbone_config": TWO_STAGES},
+        **TINY | {"image_size": 64, "num_queries": 24, "backbone_config": THREE_STAGES},
         num_frames=4,
         dim=96,
         num_layers=2,

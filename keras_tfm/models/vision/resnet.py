@@ -40,11 +40,13 @@ class ResidualConfig(ImageConfig, Stages):
 @dataclasses.dataclass(frozen=True)
 class ResNetConfig(ResidualConfig):
     """A `basic` block is two 3 x 3 convolutions, a `bottleneck` one between two of 1 x 1, at a quarter of the
-    width. `last_stride` 1 leaves the last stage's map as large as the one before it.
+    width. `last_stride` 1 leaves the last stage's map as large as the one before it; `stem_stride` 2 leaves
+    out the pooling after the stem, so that all maps are twice as large, for small images.
     """
 
     block: Literal["basic", "bottleneck"] = "bottleneck"
     last_stride: Literal[1, 2] = 2
+    stem_stride: Literal[2, 4] = 4
 
     def __post_init__(self):
         super().__post_init__()
@@ -97,11 +99,11 @@ class ResNet(ResidualNetwork):
 
     @classmethod
     def stem(cls, config, images):
-        """The input of the first block: a map with sides a quarter as long."""
+        """The input of the first block: a map with sides a quarter or half as long."""
         x = Convolution(config.stem_dim, 7, 2, norm=BatchNormalization(), activation="relu", name="stem")(
             images
         )
-        return MaxPooling(3, 2, 1, name="stem_pooling")(x)
+        return stem_pooled(config, x)
 
     @classmethod
     def block(cls, config, stage, index):
@@ -145,6 +147,11 @@ class BiT(ResidualNetwork):
     @classmethod
     def last(cls, config, x):
         return _norm(config, name="norm")(x)
+
+
+def stem_pooled(config, x):
+    """What the convolutions of a stem give, pooled if `config` says so."""
+    return x if config.stem_stride == 2 else MaxPooling(3, 2, 1, name="stem_pooling")(x)
 
 
 def widths_and_stride(config, stage, index):

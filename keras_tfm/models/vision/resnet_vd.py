@@ -15,13 +15,13 @@ import keras
 from keras_tfm.layers.bottleneck import ShortcutBlock
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
-from keras_tfm.layers.pooling import MaxPooling
 from keras_tfm.models.vision.resnet import (
     ResidualNetwork,
     ResNet,
     ResNetConfig,
     branch_of,
     normalized,
+    stem_pooled,
     widths_and_stride,
 )
 
@@ -48,14 +48,14 @@ class ResNetVD(ResidualNetwork):
 
     @classmethod
     def stem(cls, config, images):
-        """The input of the first block: a map with sides a quarter as long."""
+        """The input of the first block: a map with sides a quarter or half as long."""
         x, half = images, config.stem_dim // 2
         for i, (dim, stride) in enumerate([(half, 2), (half, 1), (config.stem_dim, 1)]):
             layer = Convolution(
                 dim, 3, stride, norm=BatchNormalization(), activation="relu", name=f"stem_{i}"
             )
             x = layer(x)
-        return MaxPooling(3, 2, 1, name="stem_pooling")(x)
+        return stem_pooled(config, x)
 
     @classmethod
     def block(cls, config, stage, index):
