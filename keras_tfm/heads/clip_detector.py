@@ -95,34 +95,33 @@ class ClipSegmenter(SetPredictor):
         self.num_classes = num_classes
         self.num_maps = num_maps
         self.grid = tuple(masks.shape[2:])
+        self.map_grid = tuple(grid)  # of the encoded map
         self.predictions = of_queries(logits, boxes, masks)
         begin_by_likeness(self, num_cells)
 
     def loss_of_training(self):
         """The loss of what `learner` gives, for the masks of clips."""
-        num_frames, num_queries = self.backbone.config.num_frames, self.backbone.config.num_queries
+        config = self.backbone.config
         counts = {
-            "num_objects": num_queries // num_frames,
-            "num_cells": math.prod(self.backbone.maps[-1].shape[1:3]),
+            "num_objects": config.num_queries // config.num_frames,
+            "num_cells": math.prod(self.map_grid),
         }
-        return ClipMaskLoss(num_frames, self.grid, self.num_classes, **counts)
+        return ClipMaskLoss(config.num_frames, self.grid, self.num_classes, **counts)
 
     def learner(self):
         """The model to train, which gives (B, F, .): of each frame the `predictions` of its queries, and
         what `cells_of` gives of its map.
         """
-        backbone, num_frames = self.backbone, self.backbone.config.num_frames
-        context, shown = backbone.output["encoder_sequence_output"], self.input["video_mask"]
-        grid = tuple(backbone.maps[-1].shape[1:3])
-        context = ops.reshape(context, (-1, math.prod(grid), context.shape[-1]))  # (B F, N, D)
+        num_frames = self.backbone.config.num_frames
+        context, shown = self.backbone.output["encoder_sequence_output"], self.input["video_mask"]
+        context = ops.reshape(context, (-1, math.prod(self.map_grid), context.shape[-1]))  # (B F, N, D)
+        shown = ops.reshape(shown, (-1, *shown.shape[2:]))  # (B F, H, W)
         heads = [self.get_layer(f"{kind}_head") for kind in ("class", "box")]
-        cells = cells_of(context, heads, grid, ops.reshape(shown, (-1, *shown.shape[2:])))
-        queries = self.predictions  # (B, F n, .)
+        cells = cells_of(context, heads, self.map_grid, shown)  # (B F, N, C + 7)
+        queries = ops.cast(self.predictions, "float32")  # (B, F n, .)
+        widths = queries.shape[1] // num_frames * queries.shape[2], math.prod(cells.shape[1:])
         parts = [
-            ops.reshape(
-                ops.cast(queries, "float32"), (-1, num_frames, math.prod(queries.shape[1:]) // num_frames)
-            ),
-            ops.reshape(cells, (-1, num_frames, math.prod(cells.shape[1:]))),
+            ops.reshape(x, (-1, num_frames, width)) for x, width in zip((queries, cells), widths, strict=True)
         ]
         return FunctionalModel(self.input, ops.concatenate(parts, axis=-1), name=self.name)
 
@@ -142,7 +141,7 @@ def _along_tracks(x, num_frames, num_objects):
     x = ops.reshape(ops.moveaxis(x, 1, 2), (-1, num_frames, *grid, width))  # (B n, F, rows, columns, .)
     for i in range(2):
         norm = GroupNormalization(groups_of(width), epsilon=EPSILON)
-        options = {"norm": norm, "activation": "relu", "use_bias": True}
+        options: dict[str, Any] = {"norm": norm, "activation": "relu", "use_bias": True}
         x = Convolution(width, (3, 3, 3), name=f"mask_track_{i}", **options)(x)
     x = Convolution(1, (3, 3, 3), name="mask_output")(x)
     x = ops.moveaxis(ops.reshape(x, (-1, num_objects, num_frames, *grid)), 2, 1)

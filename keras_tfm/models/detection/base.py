@@ -151,8 +151,8 @@ def detr_block(config, stack, index):
 
 
 def copy_contexts(block):
-    """Set the kernels of values and outputs to the identity in the attention of `block` to the image and to
-    entities.
+    """Set the kernels of values and outputs to the identity in the attention of `block` to the image and,
+    in `RelTR`, to entities.
 
     What fresh attention adds to a state is then the mean of the cells or entities that it looks at, and the
     first steps learn where to look alone, not how to carry what is there as well.
