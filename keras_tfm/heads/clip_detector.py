@@ -15,9 +15,9 @@ from keras_tfm.heads.clip_losses import ClipMaskLoss, ClipSetPredictionLoss
 from keras_tfm.heads.object_detector import ObjectDetector, box_head, check_classes
 from keras_tfm.heads.panoptic_detector import (
     EPSILON,
+    NUM_GROUPS,
     begin_by_likeness,
     earlier_maps,
-    groups_of,
     of_queries,
     query_features,
     query_maps,
@@ -85,7 +85,7 @@ class ClipSegmenter(SetPredictor):
         cells = ops.reshape(cells, (-1, num_cells))
         weights = query_maps(backbone.config, states, encoded, cells, grid)  # (B F, n, rows, columns, heads)
         features = ops.reshape(encoded, (-1, *grid, dim))
-        x = query_features(weights, features, earlier, backbone.config)  # (B F n, rows, columns, .)
+        x = query_features(weights, features, earlier, backbone.config, _groups_of)
         masks = _along_tracks(x, num_frames, num_objects)
         states = backbone.output["decoder_outputs"]  # (B, L, Q, D)
         logits = keras.layers.Dense(num_classes + 1, name="class_head")(states)
@@ -134,13 +134,20 @@ def check_frames(backbone):
     return num_frames
 
 
+def _groups_of(width):
+    """The number of groups in which `width` channels are normalised: as in a `PanopticDetector`, but as many
+    as divide the width where eight do not.
+    """
+    return width if width <= NUM_GROUPS else math.gcd(NUM_GROUPS, width)
+
+
 def _along_tracks(x, num_frames, num_objects):
     """Logits of masks (B, F n, rows, columns) of the features `x` (B F n, rows, columns, .) of queries."""
     grid, width = x.shape[1:3], x.shape[3]
     x = ops.reshape(x, (-1, num_frames, num_objects, *x.shape[1:]))
     x = ops.reshape(ops.moveaxis(x, 1, 2), (-1, num_frames, *grid, width))  # (B n, F, rows, columns, .)
     for i in range(2):
-        norm = GroupNormalization(groups_of(width), epsilon=EPSILON)
+        norm = GroupNormalization(_groups_of(width), epsilon=EPSILON)
         options: dict[str, Any] = {"norm": norm, "activation": "relu", "use_bias": True}
         x = Convolution(width, (3, 3, 3), name=f"mask_track_{i}", **options)(x)
     x = Convolution(1, (3, 3, 3), name="mask_output")(x)

@@ -62,7 +62,7 @@ class PanopticDetector(SetPredictor):
         features = backbone.get_layer("encoder_projection").output  # (B, rows, columns, D)
         encoded, cells = backbone.output["encoder_sequence_output"], backbone.context["mask"]
         weights = query_maps(backbone.config, states[:, -1], encoded, cells, features.shape[1:3])
-        x = query_features(weights, features, earlier, backbone.config)
+        x = query_features(weights, features, earlier, backbone.config, groups_of)
         masks = Convolution(1, 3, name="mask_output")(x)
         masks = ops.reshape(masks, (-1, states.shape[2], *masks.shape[1:3]))
         outputs = {"logits": logits[:, -1], "boxes": boxes[:, -1], "masks": masks}
@@ -131,20 +131,22 @@ def begin_by_likeness(model, num_cells):
     change_value(kernel, lambda value: value * ops.cast(scale, value.dtype))
 
 
-def query_features(weights, features, earlier, config):
+def query_features(weights, features, earlier, config, groups_of):
     """The features of each query's mask (B Q, rows, columns, .), of the size of the last of the `earlier`
-    maps, by the `weights` (B, Q, rows, columns, heads) of queries and a map of `features`.
+    maps, by the `weights` (B, Q, rows, columns, heads) of queries and a map of `features`. `groups_of` gives
+    the number of groups of a width in which channels are normalised.
     """
     num_queries = weights.shape[1]
     x = ops.concatenate([of_each(features, num_queries), ops.reshape(weights, (-1, *weights.shape[2:]))], -1)
-    x = _normalized(x, x.shape[-1], config.activation, "mask_block_0")  # (B Q, rows, columns, D + heads)
+    # (B Q, rows, columns, D + heads)
+    x = _normalized(x, x.shape[-1], config.activation, groups_of, "mask_block_0")
     width = config.dim // 2
-    x = _normalized(x, width, config.activation, "mask_block_1")
+    x = _normalized(x, width, config.activation, groups_of, "mask_block_1")
     for i, small in enumerate(earlier):
         side = Convolution(width, 1, name=f"mask_side_{i}")(small)
         x = resize_nearest(x, side.shape[1:3]) + of_each(side, num_queries)
         width //= 2
-        x = _normalized(x, width, config.activation, f"mask_stage_{i}")
+        x = _normalized(x, width, config.activation, groups_of, f"mask_stage_{i}")
     return x
 
 
@@ -153,20 +155,19 @@ def of_each(x, num_queries):
     return ops.reshape(ops.tile(x[:, None], (1, num_queries, 1, 1, 1)), (-1, *x.shape[1:]))
 
 
-def _normalized(x, width, activation, name):
+def _normalized(x, width, activation, groups_of, name):
     norm = GroupNormalization(groups_of(width), epsilon=EPSILON)
     return Convolution(width, 3, norm=norm, activation=activation, use_bias=True, name=name)(x)
 
 
 def groups_of(width):
-    """The number of groups of `width` channels that are normalised together: one for each channel of a map of
-    up to eight, four where eight do not divide it.
+    """The number of groups of `width` channels that are normalised together: eight, or one for each channel
+    of a narrower map, as in the authors' code. ValueError where they do not divide it.
     """
-    groups = NUM_GROUPS if width % NUM_GROUPS == 0 else 4
-    groups = width if width <= NUM_GROUPS else groups
-    if not width or width % groups:
+    groups = min(NUM_GROUPS, width)
+    if not groups or width % groups:
         raise ValueError(
-            "`dim` + `num_heads` must be a multiple of 4, and so each width above 8 that halving `dim` "
-            f"gives; a width is {width}."
+            f"`dim` + `num_heads` must be a multiple of {NUM_GROUPS}, and so each width above that halving "
+            f"`dim` gives; a width is {width}."
         )
     return groups

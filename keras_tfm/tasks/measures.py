@@ -6,9 +6,15 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.data.batches.epochs import Batches
+from keras_tfm.heads import TokenMean, token_accuracy, token_cross_entropy
 from keras_tfm.jit import jit_compile
 from keras_tfm.log import Bar
 from keras_tfm.tasks.judgements import losses_of
+
+
+def token_metrics() -> list[TokenMean]:
+    """The metrics of a training that predicts tokens: their mean cross-entropy, in nats, and accuracy."""
+    return [TokenMean(token_cross_entropy), TokenMean(token_accuracy)]
 
 
 def sums_over(batches: Batches, count: Callable[..., dict[str, tf.Tensor]]) -> dict[str, np.ndarray]:

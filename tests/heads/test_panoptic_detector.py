@@ -76,7 +76,7 @@ def test_folders_of_transformers_both_ways(tmp_path):
 def test_refusals():
     with pytest.raises(ValueError, match="`num_maps` must be 1 to 2, the backbone's; it is 4"):
         detector(num_maps=4)
-    with pytest.raises(ValueError, match="`dim` \\+ `num_heads` must be a multiple of 4"):
-        detector(dataclasses.replace(SMALL, num_heads=2))
+    with pytest.raises(ValueError, match="`dim` \\+ `num_heads` must be a multiple of 8"):
+        detector(dataclasses.replace(SMALL, num_heads=4))
     with pytest.raises(ValueError, match="`num_classes` must be at least 1; it is 0"):
         heads.PanopticDetector(DETR(SMALL), 0, num_maps=2)

@@ -22,7 +22,7 @@ from keras_tfm.data.tokenizers.huggingface import (
 from keras_tfm.data.tokenizers.kinds import load_tokenizer, train_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 from keras_tfm.generation import CompiledDecoding, DecodingDefaults, DecodingOptions, EndTokens
-from keras_tfm.heads import LanguageModel, TokenCrossEntropy, TokenMean, token_accuracy, token_cross_entropy
+from keras_tfm.heads import LanguageModel, TokenCrossEntropy
 from keras_tfm.models import VisionEncoderDecoder, VisionEncoderDecoderConfig, tiny_config
 from keras_tfm.models.multimodal.vision_encoder_decoder import ENCODERS, OF_ENCODER, OF_VIDEOS
 from keras_tfm.tasks.image_text.pair_task import (
@@ -34,6 +34,7 @@ from keras_tfm.tasks.image_text.pair_task import (
 )
 from keras_tfm.tasks.image_text.retrieval import distinct
 from keras_tfm.tasks.learning import VOCABULARY, Vocabulary
+from keras_tfm.tasks.measures import token_metrics
 from keras_tfm.tasks.signatures import Inspection, Signature
 from keras_tfm.tasks.task import check_vocabulary, describe_language_model, make_language_model
 from keras_tfm.tasks.text.writing import Writing, answers_of, write_symbols
@@ -297,7 +298,7 @@ class Captioner(ImageTextTask):
     def objective(self, training: CaptionTraining) -> dict[str, Any]:
         return {
             "loss": TokenCrossEntropy(training.label_smoothing),
-            "weighted_metrics": list(map(TokenMean, (token_cross_entropy, token_accuracy))),
+            "weighted_metrics": token_metrics(),
         }
 
     def measure(self, examples: Any, **options: Any) -> dict[str, Any]:

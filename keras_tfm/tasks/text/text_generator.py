@@ -32,10 +32,10 @@ from keras_tfm.generation import (
     StopSequences,
 )
 from keras_tfm.generation.options import num_spare
-from keras_tfm.heads import LanguageModel, TokenCrossEntropy, TokenMean, token_accuracy, token_cross_entropy
+from keras_tfm.heads import LanguageModel, TokenCrossEntropy, token_cross_entropy
 from keras_tfm.serving.answering import ReadExamples
 from keras_tfm.tasks.learning import ROWS, VOCABULARY, ModelOptions, Vocabulary
-from keras_tfm.tasks.measures import sums_over
+from keras_tfm.tasks.measures import sums_over, token_metrics
 from keras_tfm.tasks.signatures import ColumnNames, Inspection, Signature
 from keras_tfm.tasks.task import check_vocabulary, describe_language_model, make_language_model
 from keras_tfm.tasks.text.decoding import as_stops, check_token_ids, ending, rows_alike
@@ -246,7 +246,7 @@ class TextGenerator(WritingTask, TrainableTask):
     def objective(self, training: LanguageModelTraining) -> dict[str, Any]:
         return {
             "loss": TokenCrossEntropy(),
-            "weighted_metrics": list(map(TokenMean, (token_cross_entropy, token_accuracy))),
+            "weighted_metrics": token_metrics(),
         }
 
     judged_by = ("val_token_cross_entropy", "min")

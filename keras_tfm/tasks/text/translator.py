@@ -24,11 +24,12 @@ from keras_tfm.data.tokenizers.kinds import load_tokenizer, train_tokenizer
 from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 from keras_tfm.generation import CompiledDecoding, DecodingDefaults, DecodingOptions, ScheduledSampling
-from keras_tfm.heads import LanguageModel, TokenCrossEntropy, TokenMean, token_accuracy, token_cross_entropy
+from keras_tfm.heads import LanguageModel, TokenCrossEntropy
 from keras_tfm.models.families import OnDemand
 from keras_tfm.models.text.decoder import DecoderModel
 from keras_tfm.serving.examples import not_text
 from keras_tfm.tasks.learning import TABLES, VOCABULARY, ModelOptions, Vocabulary, family_among
+from keras_tfm.tasks.measures import token_metrics
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import Task, describe_language_model, make_language_model
 from keras_tfm.tasks.text.decoding import check_token_ids, ending, with_languages
@@ -281,7 +282,7 @@ class Translator(WritingTask, TrainableTask):
     def objective(self, training: Seq2SeqTraining) -> dict[str, Any]:
         return {
             "loss": TokenCrossEntropy(training.label_smoothing),
-            "weighted_metrics": list(map(TokenMean, (token_cross_entropy, token_accuracy))),
+            "weighted_metrics": token_metrics(),
         }
 
     def change_of(self, training: Seq2SeqTraining) -> Change | None:
