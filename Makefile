@@ -82,7 +82,7 @@ $(PARITY_STAMP): $(STAMP)
 	$(UV_INSTALL) -e ".[parity]"
 	@touch $@
 
-bench: setup ## all benchmarks beside their peers, 40 minutes on 2 cores: build/benchmarks/TABLE.md; ARGS="--only vit"
+bench: setup ## all benchmarks beside their peers, half an hour on 2 cores: build/benchmarks/TABLE.md; ARGS="--only vit"
 	$(BIN)/python -m benchmarks.all $(ARGS)
 
 private: setup ## whether Keras, TensorFlow and tensorflow-text still are what was read of them

@@ -41,6 +41,7 @@ RUNS = {
     "recurrent": "--rounds 5 --steps 2",
     "recurrent dot": "--attention dot --cell gru --rounds 5 --steps 2",
     "translate": "--rounds 4 --steps 2",
+    "first_day": "classify --data {table} --choose {table} --test {table} --seeds 0",
     "classify": "--data {table} --rounds 3 --steps 10 --warmup 60",
     "generate": "--rounds 3 --cases 1x1 8x1",
     "generate flat": "--flat",

@@ -59,11 +59,12 @@ def run_keras_tfm(train, test, minutes):
     """Answers to the pictures of `test`, and what they come from."""
     from keras_tfm.models import DeformableDETR
     from keras_tfm.tasks import Detector
+    from keras_tfm.tasks.images.canvas_task import sized
 
     model = DeformableDETR.from_size("tiny", image_size=train.images.shape[1], num_queries=40)
     detector = Detector(model, names_of(train))
     history = detector.fit(train, None, epochs=MANY, minutes=minutes, batch_size=BATCH, learning_rate=1e-3)
-    answers = detector.predict(test.images, 0.0, sizes=test.sizes)
+    answers = detector.predict(sized(test), 0.0)
     return answers, f"Deformable DETR, {model.count_params():,} weights, {len(history['loss'])} epochs"
 
 

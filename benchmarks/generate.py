@@ -81,31 +81,26 @@ def run_keras_tfm(batch, beams):
 def run_export(batch, beams, name, quantization):
     """The export in the format `name`, run by `keras_tfm.serving`."""
     from keras_tfm.export import ctranslate2, formats, steps
-    from keras_tfm.generation import DecodingOptions, Stepwise
+    from keras_tfm.generation import DecodingOptions
     from keras_tfm.serving.writing import DECODERS
+    from keras_tfm.tasks.text.writing import IDS, Writing
 
     model, options = make_model(), DecodingOptions(NEW, beam_size=beams, early_stopping=beams > 1)
+    writing = Writing(model, None, 0, 0, (), (), options)
+    signature = types.SimpleNamespace(function=writing, inputs=IDS, reads={"max_length": PROMPT})
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
         if name == "ctranslate2":
             ctranslate2.write(model, folder / "model", quantization, start_id=0, end_id=0, max_length=1024)
             arguments = ctranslate2.decoding_of(options, [0], has_source=False) | {"min_new_tokens": NEW}
         else:
-            served = types.SimpleNamespace(
-                model=model,
-                has_source=False,
-                options=options,
-                inputs={},
-                stepwise=lambda: Stepwise(model),
-                reads={"max_length": PROMPT},
-                end_ids=(),
-                stop=(),
-            )
             write = formats.FORMATS[name].write
-            arguments = steps.write_writer(served, name, write, folder, quantization)
+            arguments = steps.write_writer(signature, name, write, folder, quantization)
         decode = DECODERS[name](folder, threads=os.cpu_count(), **arguments)
-    rows = prompts(batch).tolist()
-    return lambda: decode(rows, batch)
+    rows, most = prompts(batch), decode.most_rows or batch
+    inputs = {"token_ids": rows, "padding_mask": np.ones_like(rows)}
+    parts = [{key: x[first : first + most] for key, x in inputs.items()} for first in range(0, batch, most)]
+    return lambda: [decode(part) for part in parts]
 
 
 def run_keras_hub(batch, beams, jit_compile):

@@ -125,3 +125,33 @@ def test_a_run_that_fails_is_named_and_the_others_go_on(monkeypatch, tmp_path, c
     expected = "| vit input | a step | torch | 1,234 tokens/s | 2 (1 to 3) | ours / this |"
     assert expected in runner.table(tmp_path, {}, "cpu")
     assert capsys.readouterr().out.startswith("decode ... exit code 2")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ctranslate2", "onnx"])
+def test_exports_write_what_the_model_writes(monkeypatch, name):
+    pytest.importorskip({"onnx": "onnxruntime"}.get(name, name))
+    import keras
+
+    from benchmarks import generate
+    from keras_tfm.heads import LanguageModel
+    from keras_tfm.models import GPT2
+
+    keras.utils.set_random_seed(0)
+    model = LanguageModel(GPT2.from_size("tiny", vocabulary_size=generate.VOCABULARY, max_length=1024))
+    monkeypatch.setattr(generate, "make_model", lambda: model)
+    written = generate.run_keras_tfm(2, 1)()[:, generate.PROMPT :]
+    assert written.shape == (2, generate.NEW)
+    parts = generate.run_export(2, 1, name, None)()
+    assert [list(row) for part in parts for row in part] == written.tolist()
+
+
+@pytest.mark.slow
+def test_a_detector_of_the_benchmark_answers(tmp_path):
+    from benchmarks import all as runner, detect
+    from keras_tfm.data import read_objects
+
+    runner.make_pictures(tmp_path / "boxes.jsonl")
+    data = read_objects(tmp_path / "boxes.jsonl", (64, 64, 3))
+    answers, words = detect.run_keras_tfm(data, data, 0.05)
+    assert len(answers) == runner.PICTURES and "weights" in words

@@ -119,7 +119,7 @@ class LearningTask(Task):
     column_kinds: ClassVar[Mapping[str, Callable[[Any], str | None]]] = {}
     unit: ClassVar[str] = "examples"
     digits: ClassVar[int] = 4  # `evaluate` rounds its metrics to these
-    held_out: ClassVar[HeldOut] = HeldOut(0.02, 1_000)  # how many examples are for validation
+    held_out: ClassVar[HeldOut] = HeldOut(0.1, 1_000, least=100)  # how many examples are for validation
     reached: Reached | None = None  # how far the last training went; None if nobody has counted steps
     has_given_weights: bool = False  # whether the weights are others than a training's first, fresh ones
     judged_by: Any = ("val_loss", "min")  # which metric chooses the best epoch, and its better end

@@ -15,7 +15,6 @@ import tensorflow as tf
 import keras_tfm.models
 from keras_tfm.configs import Between, Config, Option, Rate, Size, checked
 from keras_tfm.data.batches.encoding import EncodedBatches, ragged_rows
-from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.tokenizers.bert import BERTTokenizer
 from keras_tfm.data.tokenizers.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
@@ -95,7 +94,6 @@ class EncoderTask(AskedTask, FineTunedTask):
     training = FineTuning(epochs=15, batch_tokens=1_024, learning_rate=1e-3)
     given_weights = types.MappingProxyType({"epochs": 3, "learning_rate": 5e-5})
     model_options = FamilyOptions
-    held_out = HeldOut(0.1, 1_000, least=100)
     examples_class: ClassVar[Any]
     gives_new_heads = True
     head_class: type
