@@ -4,13 +4,15 @@ import dataclasses
 import pathlib
 import types
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 import keras_tfm.models
+from keras_tfm.configs import Count, Option
+from keras_tfm.data.batches.images import ImageBatches
 from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.images import read_labelled_images
 from keras_tfm.heads.classification import Classifier
@@ -37,7 +39,7 @@ from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import describe_backbone, label_entries, load_any, make_backbone
 from keras_tfm.tasks.task_folder import is_task_folder
 from keras_tfm.training.folder import Path
-from keras_tfm.training.options import ImagesInBatch, PartlyTrained
+from keras_tfm.training.options import PartlyTrained
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,11 +53,18 @@ class ImageClassifierConfig(ClassesConfig):
     """
 
 
+# Of the default batches. Few images in large batches are too few steps for the statistics of batch normalisation.
+MOST_IMAGES, MIN_BATCHES = 64, 16
+
+
 @dataclasses.dataclass(frozen=True)
 class ImageTraining(Augmented, Distilled, PartlyTrained):
     """By default the warm-up takes a tenth of the steps."""
 
-    batch_size: ImagesInBatch = 64
+    batch_size: Annotated[
+        Count | None,
+        Option("images in a batch", default="64, or fewer so that an epoch has 16 batches"),
+    ] = None
 
 
 class ImageClassifier(ImageTask, VisualClassifyingTask):
@@ -88,11 +97,20 @@ class ImageClassifier(ImageTask, VisualClassifyingTask):
     unit = "images"
     training = ImageTraining(epochs=30, patience=None, schedule="cosine", weight_decay=0.05)
     given_weights = types.MappingProxyType({"learning_rate": 1e-4})
+    judged_by = ("val_accuracy", "max")  # the loss rises again while answers still improve
     model_options = ClassifierOptions
     config_class = ImageClassifierConfig
 
     def take(self, backbone: keras.Model) -> None:
         self.take_images(backbone)
+
+    def batches(
+        self, examples: tuple[Any, np.ndarray], training: ImageTraining, is_validation: bool = False
+    ) -> ImageBatches:
+        if training.batch_size is None:
+            most = MOST_IMAGES if is_validation else max(1, len(examples[1]) // MIN_BATCHES)
+            training = dataclasses.replace(training, batch_size=min(MOST_IMAGES, most))
+        return super().batches(examples, training, is_validation)
 
     def with_head(self, model: keras.Model) -> keras.Model:
         """A classifier with the configured classes and image size, and the weights of `model`."""
