@@ -367,6 +367,15 @@ def test_another_separator_is_noticed_before_the_first_answer(trained, header, f
     assert len(capsys.readouterr().out.splitlines()) == 2  # as is said
 
 
+def test_a_likely_separator_is_named_beside_the_answers(folder, tmp_path, capsys):
+    (tmp_path / "a.csv").write_text("remark;topic\n" + "good film;x\n" * 20)
+    assert run("predict", folder / "classes", "--data", tmp_path / "a.csv") == 0
+    output = capsys.readouterr()
+    assert len(output.out.splitlines()) == 21
+    (line,) = output.err.splitlines()
+    assert "a.csv: every row is one cell, which is read whole, with as many ';' as the others" in line
+
+
 def test_no_more_is_read_than_is_answered():
     taken = []
     for number, portion in enumerate(portions(map(lambda x: taken.append(x) or x, range(10)), 4)):

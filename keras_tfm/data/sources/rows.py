@@ -41,6 +41,7 @@ MAX_BYTES_OF_JSON = 1 << 28  # longest line of a .json file, which is often one 
 COUNTS = ("no", "one", "two", "three")
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
 OTHER_SEPARATORS = {";": "';'", "\t": "tabs", ",": "','", "|": "'|'", "::": "'::'"}
+ALIKE = 3, 20  # the fewest, and the most, rows of one cell that are looked at for another separator
 
 
 @dataclasses.dataclass(frozen=True)
@@ -297,6 +298,7 @@ def _table_rows(path: str, records: Iterator, columns: Columns, separator: str) 
     width, places = -1, ()
     blank: list[int] = []
     may_be_header = False
+    num_rows, marks = 0, dict[str, int]()  # {mark: how often each row of one cell has it}
     for line, cells in records:
         if not any(cell.strip() for cell in cells):
             blank.append(line)
@@ -306,15 +308,28 @@ def _table_rows(path: str, records: Iterator, columns: Columns, separator: str) 
         if width < 0:
             width = len(cells)
             places, is_header = _choose_columns(path, line, cells, columns, separator)
+            marks = _other_marks(cells, separator) if columns.layout == Layout() else {}
             if is_header:
                 continue
             may_be_header = columns.layout.header is None
         if len(cells) != width:
-            raise DataError(path, line, f"expected {_counted(width)}, got {len(cells)}")
+            problem = f"expected {_counted(width)}, got {len(cells)}{_hint(marks, separator)}"
+            raise DataError(path, line, problem)
+        num_rows += 1
+        marks = {
+            mark: count
+            for mark, count in marks.items()  # a mark before a space is text
+            if cells[0].count(mark) == count and f"{mark} " not in cells[0]
+        }
+        if marks and num_rows == ALIKE[1]:
+            _tell_separator(path, marks, separator)
+            marks = {}
         yield Row(
             path, line, columns.names, tuple(cells[place] for place in places), may_be_header=may_be_header
         )
         may_be_header = False
+    if marks and num_rows >= ALIKE[0]:
+        _tell_separator(path, marks, separator)
     if columns.tells_blank:
         tell_blank_lines(path, blank)
 
@@ -350,8 +365,11 @@ def _quoted_records(path: str, separator: str) -> Iterator[tuple[int, list[str]]
     except csv.Error as error:
         lines = list(_ended_lines(path))
         if not _escapes(lines, line, separator):
+            first = lines[0].rstrip("\r\n").split(separator)
+            hint = _hint(_other_marks(first, separator), separator)
             problem = f"expected {'CSV' if separator == ',' else 'quoted cells'}: {error}"
-            raise DataError(path, line, problem + '; a quote inside quotes is doubled, not \\"') from None
+            problem += hint or '; a quote inside quotes is doubled, not \\"'
+            raise DataError(path, line, problem) from None
         begun = line - 1
         for line, _, cells in _parsed(lines[begun:], separator, escapechar="\\"):
             yield begun + line, cells
@@ -399,7 +417,7 @@ def _choose_columns(
     cells, layout = [cell.strip() for cell in first_row], columns.layout
     known = None if layout.header is False else columns.known([cell.lower() for cell in cells])
     is_header = known is not None if layout.header is None else layout.header
-    chosen, hint = layout.columns, _hint(first_row, separator)
+    chosen, hint = layout.columns, _hint(_other_marks(first_row, separator), separator)
     if chosen is None:
         count = columns.num_read
         if known is None and not count <= len(cells) <= len(columns.names):
@@ -443,13 +461,33 @@ def _counted(count: int) -> str:
     return "1 column" if count == 1 else f"{count} columns"
 
 
-def _hint(first_row: list[str], separator: str) -> str:
-    """What else may stand between the cells of a row that is one cell."""
-    other = next((mark for mark in OTHER_SEPARATORS if len(first_row) == 1 and mark in first_row[0]), None)
+def _other_marks(row: Sequence[str], separator: str) -> dict[str, int]:
+    """{mark of other tables: how often it stands in a `row`}; {} for a row of several cells."""
+    if len(row) != 1:
+        return {}
+    return {mark: row[0].count(mark) for mark in OTHER_SEPARATORS if mark in row[0] and mark != separator}
+
+
+def _hint(marks: Iterable[str], separator: str) -> str:
+    """What else may stand between the cells of rows that are one cell."""
+    other = next(iter(marks), None)
     if other is None:
         return ""
-    name, known = OTHER_SEPARATORS[other], {",": "a .csv file has ','", "\t": "a .tsv file has tabs"}
-    return f"; are {name} between the cells? {known[separator]}"
+    kind, expected = "csv" if separator == "," else "tsv", OTHER_SEPARATORS[separator]
+    return f"; are {OTHER_SEPARATORS[other]} between the cells? a .{kind} file has {expected}"
+
+
+def _tell_separator(path: str, marks: Iterable[str], separator: str) -> None:
+    """Warn that rows of one cell seem to have another separator, which may also be text."""
+    other, expected = OTHER_SEPARATORS[next(iter(marks))], OTHER_SEPARATORS[separator]
+    LOG.warning(
+        "%s: every row is one cell, which is read whole, with as many %s as the others; if %s separate "
+        "cells, write the table with %s",
+        path,
+        other,
+        other,
+        expected,
+    )
 
 
 def _named_rows(path: str, table: NamedSet, columns: Columns) -> Iterator[Row]:

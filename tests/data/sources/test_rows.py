@@ -97,6 +97,45 @@ def test_what_a_table_is_instead_is_named(tmp_path, name, content, message):
     assert message in str(caught.value) and "\n" not in str(caught.value)
 
 
+SEEN = "is one cell, which is read whole, with as many {0} as the others; if {0} separate cells, write"
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "mark"),
+    [
+        ("a.csv", ["remark;topic", "good film;x", "bad;y"], "';'"),
+        ("a.csv", ["good film;x"] * 30, "';'"),
+        ("a.csv", ["1\tgood film\tx"] * 3, "tabs"),
+        ("a.tsv", ["good film,x", "bad,y", "so so,x"], "','"),
+        ("a.csv", ["good film;x"] * 2, None),  # too few to say
+        ("a.csv", ["good; really", "bad; really", "so; so"], None),
+        ("a.csv", ["good;really", "bad", "so;so"], None),
+        ("a.tsv", ["Paris, France", "Rome, Italy", "Bonn, Germany"], None),
+        ("a.csv", ['"Paris,France"', '"Rome,Italy"', '"Bonn,Germany"'], None),
+    ],
+)
+def test_another_separator_under_unknown_names_is_a_warning(tmp_path, caplog, name, lines, mark):
+    path = written(tmp_path, name, "".join(f"{line}\n" for line in lines))
+    with caplog.at_level(logging.WARNING):
+        texts = [text for text, _ in read_unlabelled_texts(path)]
+    assert texts == [line.strip('"') for line in lines]
+    assert len(caplog.records) == (mark is not None)
+    assert mark is None or SEEN.format(mark) in caplog.text
+    caplog.clear()
+    list(read_unlabelled_texts(path, Layout(header=False)))
+    assert not caplog.records
+
+
+def test_another_separator_explains_rows_that_do_not_fit(tmp_path):
+    for lines, error in (
+        ("remark;topic\ngood, or not;x\n", "line 2: expected 1 column, got 2; are ';' between the cells?"),
+        ('remark;topic\n"good; or not";x\n', "after '\"'; are ';' between the cells? a .csv file has ','"),
+    ):
+        with pytest.raises(DataError) as caught:
+            list(read_unlabelled_texts(written(tmp_path, "a.csv", lines)))
+        assert error in str(caught.value)
+
+
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 def test_a_csv_that_escapes_its_quotes_throughout_is_read(tmp_path, end):
     lines = [
