@@ -71,12 +71,12 @@ def is_slowed(model):
     ResNet 2.2 times. Patches, whose windows do not overlap, are plain products and are not slowed. Products
     in bfloat16 take XLA 2 to 7 times as long there as TensorFlow, where oneDNN computes them.
     """
-    return is_cpu_alone() and (computes_in_bfloat16(model) or any(map(_is_slow, layers_in(model))))
+    return is_cpu_alone() and (computes_in(model, "bfloat16") or any(map(_is_slow, layers_in(model))))
 
 
-def computes_in_bfloat16(model):
-    """Whether any layer of `model` computes in bfloat16."""
-    return any(layer.compute_dtype == "bfloat16" for layer in layers_in(model))
+def computes_in(model, dtype):
+    """Whether any layer of `model` computes in numbers of type `dtype`."""
+    return any(layer.compute_dtype == dtype for layer in layers_in(model))
 
 
 def slow_bfloat16(jit):

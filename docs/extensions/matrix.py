@@ -14,7 +14,11 @@ RECORDED = ROOT / "tests" / "recorded"
 TABLE = re.compile(r"<!-- table: (?P<name>\w+) -->\n(?P<rows>.*?)<!-- end -->", re.DOTALL)
 MARKED = "<!-- table: {} -->\n{}<!-- end -->"
 FORMATS = ("saved_model", "onnx", "openvino", "litert", "ctranslate2")
-TRAININGS = {"mixed_bfloat16": "mixed_bfloat16", "mirrored:2": "two replicas"}
+TRAININGS = {
+    "mixed_bfloat16": "mixed_bfloat16",
+    "mixed_float16": "mixed_float16",
+    "mirrored:2": "two replicas",
+}
 
 
 def title(name):

@@ -58,8 +58,10 @@ class ProjectionHead(Layer):
         """Vectors (B, D) -> cosines (B, num_prototypes)."""
         for dense in self.denses:
             x = dense(x)
-        prototypes = ops.cast(self.prototypes, x.dtype)
-        return ops.matmul(ops.normalize(x, axis=-1), ops.normalize(prototypes, axis=0))
+        # Squares of small vectors are 0 in float16.
+        unit = ops.normalize(ops.cast(x, "float32"), axis=-1)
+        prototypes = ops.normalize(ops.cast(self.prototypes, "float32"), axis=0)
+        return ops.matmul(ops.cast(unit, x.dtype), ops.cast(prototypes, x.dtype))
 
     def compute_output_shape(self, x_shape):
         return (x_shape[0], self.num_prototypes)

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.configs import FieldError
-from keras_tfm.jit import computes_in_bfloat16, fuses, jit_compile, slow_bfloat16
+from keras_tfm.jit import computes_in, fuses, jit_compile, slow_bfloat16
 from keras_tfm.private.keras import layers_in, seed_generators_of
 from keras_tfm.training.callbacks import BestWeights, FiniteLoss, Progress
 from keras_tfm.training.changed_steps import Change, ChangedInputs
@@ -121,8 +121,11 @@ def fit_best(
             schedule = limit.schedule = TimedSchedule(schedule, training.epochs * batches.num_batches)
         default = "auto" if fuses(model) else jit_compile(model)
         jit = default if training.jit is None else training.jit
-        model.compile(optimizer(schedule, **averaging(batches.num_batches)), **objective, jit_compile=jit)
-        if computes_in_bfloat16(model):
+        chosen = optimizer(schedule, **averaging(batches.num_batches))
+        if computes_in(model, "float16"):  # Keras looks at the model's policy, not at its layers'
+            chosen = keras.optimizers.LossScaleOptimizer(chosen)
+        model.compile(chosen, **objective, jit_compile=jit)
+        if computes_in(model, "bfloat16"):
             if reason := slow_bfloat16(model.jit_compile):
                 LOG.warning("bfloat16: %s.", reason)
             elif model.compiles_parts:

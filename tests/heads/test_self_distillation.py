@@ -37,6 +37,19 @@ def crops(count=4):
     return {"images": images, "local_images": generator.normal(size=(count, 2, 4, 4, 1)).astype("float32")}
 
 
+def test_cosines_of_small_vectors_in_float16():
+    """Their squares are 0 there."""
+    heads = [ProjectionHead(6, 12, 4, dtype=dtype) for dtype in ("float32", "mixed_float16")]
+    for head in heads:
+        head.build((None, 8))
+    for weight, other in zip(heads[1].weights, heads[0].weights, strict=True):
+        weight.assign(other)
+    x = 0.1 * np.random.default_rng(0).normal(size=(2, 8)).astype("float32")
+    expected, found = (np.asarray(head(x), "float32") for head in heads)
+    assert np.abs(expected).max() > 0.1
+    np.testing.assert_allclose(found, expected, atol=0.02)
+
+
 def test_the_loss_by_hand():
     generator = np.random.default_rng(0)
     teacher, student = generator.normal(size=(3, 2, 5)), generator.normal(size=(3, 4, 5))

@@ -1,4 +1,4 @@
-"""Each task trains in 16 bits and on two replicas, or refuses it, as recorded; see trainings.py."""
+"""Each task trains in both kinds of 16 bits and on two replicas, or refuses it, as recorded: trainings.py."""
 
 import json
 

@@ -1,4 +1,5 @@
-"""Whether each task trains in 16 bits, and on two replicas: one epoch on the tiny examples of all tasks.
+"""Whether each task trains in 16 bits, and on two replicas, on the tiny examples of all tasks: one epoch, or
+in mixed_float16, whose first steps may overflow, several, in which the loss has to fall.
 
     python -m tests.recorded.trainings                  # all cells, as they are now
     python -m tests.recorded.trainings caption detect   # of these tasks alone
@@ -19,21 +20,31 @@ from keras_tfm.training import strategy
 from tests.tasks.test_every_task import MAKERS
 
 KEPT = pathlib.Path(__file__).with_name("trainings.json")
-PRECISIONS = ("mixed_bfloat16",)
+PRECISIONS = ("mixed_bfloat16", "mixed_float16")
 STRATEGY = "mirrored:2"  # two logical devices of one processor, or two GPUs
 COLUMNS = (*PRECISIONS, STRATEGY)
-# What a task needs for one step beyond the examples that it is measured on.
+# What a task needs for one step, or to distinguish its examples, beyond those that it is measured on.
+DRAWN = np.random.default_rng(0)
 EXAMPLES = {
-    "reidentify": (np.zeros((4, 16, 8, 3), "uint8"), ["a", "a", "b", "b"], [1, 2, 1, 2]),
+    "classify-images": (DRAWN.integers(0, 256, (2, 8, 8), "uint8"), ["a", "b"]),
+    "classify-videos": (DRAWN.integers(0, 256, (2, 5, 8, 8), "uint8"), ["a", "b"]),
+    "classify-points": (DRAWN.normal(size=(2, 9, 3)), ["a", "b"]),
+    "reidentify": (DRAWN.integers(0, 256, (4, 16, 8, 3), "uint8"), ["a", "a", "b", "b"], [1, 2, 1, 2]),
+    "track": (DRAWN.integers(0, 256, (2, 3, 16, 16), "uint8"), [[[1, 1, 2, 2, 8, 8]]] * 2),
+    "inpaint-videos": DRAWN.integers(0, 256, (2, 5, 16, 16), "uint8"),
     "forecast": np.sin(np.arange(100.0)),
 }
-OPTIONS = {"reidentify": {"identities_in_batch": 2}}
+EPOCHS = {"mixed_float16": 24}
+RATE = 1e-3  # where several epochs have to learn something
+OPTIONS = {"reidentify": {"identities_in_batch": 2}, "track": {"flip": False, "max_gap": 1}}
 LEARN = (*(name for name, (_, examples) in MAKERS.items() if examples is not None), "forecast")
 MOST = 200  # characters of a reason
 
 
 def trained(name, precision=None, devices="none"):
-    """ "yes" if one epoch gives a finite loss and finite weights, else why the task refuses it."""
+    """ "yes" if epochs give finite losses, which fall where there are several, and finite weights; else why
+    the task refuses it.
+    """
     keras.utils.set_random_seed(0)
     try:
         with strategy(devices).scope():
@@ -44,12 +55,19 @@ def trained(name, precision=None, devices="none"):
             return "What the task learns is no Keras model: there is nothing to replicate."
         options = {"jit": False} if is_keras else {}
         options |= OPTIONS.get(name, {}) | ({} if precision is None else {"precision": precision})
-        history = task.fit(examples, examples, epochs=1, **options)
+        epochs = EPOCHS.get(precision, 1)
+        options |= {"learning_rate": RATE} if is_keras and epochs > 1 else {}
+        history = task.fit(examples, examples, epochs=epochs, patience=epochs, **options)
     except (TypeError, ValueError) as error:
         if isinstance(error, TypeError) and "has no option" not in str(error):
             raise
         return " ".join(str(error).split())[:MOST]
-    assert all(math.isfinite(value) for values in (history or {}).values() for value in values), history
+    history = history or {}
+    history.pop("gradient_norm", None)  # NaN where no step of an epoch is finite
+    assert all(math.isfinite(value) for values in history.values() for value in values), history
+    if epochs > 1:
+        losses = np.split(np.array(history["val_loss"]), 3)
+        assert losses[-1].mean() < losses[0].mean(), history
     if is_keras:
         assert all(np.isfinite(weight).all() for weight in task.model.get_weights()), name
     return "yes"
