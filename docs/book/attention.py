@@ -53,20 +53,22 @@ def spread(widths=(4, 64, 512), count=2_000):
 
 
 def peaks(num_keys=(10, 200), width=64, count=400):
-    """{number of keys: [(largest weight, sum of the absolute derivatives) without and with 1 / sqrt(K)]} of
-    the softmax, means over draws of a query and its keys.
+    """{number of keys: [(largest weight, sum of the absolute derivatives, root of the sum of their squares)
+    without and with 1 / sqrt(K)]} of the softmax, means over draws of a query and its keys.
     """
     rng = np.random.default_rng(0)
     found = {}
     for number in num_keys:
-        means = np.zeros((2, 2))
+        means = np.zeros((2, 3))
         for _ in range(count):
             scores = rng.normal(size=(number, width)) @ rng.normal(size=width)
             for place, scale in enumerate((1, width**-0.5)):
                 weights = np.exp(scale * (scores - scores.max()))
                 weights /= weights.sum()
                 # The derivatives are weights * (1 - weights) on the diagonal and -w_i w_j elsewhere.
-                means[place] += weights.max(), 2 * (1 - (weights**2).sum())
+                squares = (weights**2).sum()
+                norm = max(0, squares - 2 * (weights**3).sum() + squares**2) ** 0.5
+                means[place] += weights.max(), 2 * (1 - squares), norm
         found[number] = (means / count).tolist()
     return found
 
@@ -79,12 +81,11 @@ def main(picture="attention.png"):
     print(f"largest difference from the layer's output: {difference:.0e}")
     for width, (raw, scaled) in spread().items():
         print(f"K = {width:<4} variance of the products {raw:7.1f}, of the scaled ones {scaled:.2f}")
-    for number, ((peak, slope), (scaled_peak, scaled_slope)) in peaks().items():
-        name = f"K = 64, {number} keys"
-        print(
-            f"{name:<17} largest weight {peak:.2f}, of scaled scores {scaled_peak:.2f}; "
-            f"derivative {slope:.2f}, of scaled scores {scaled_slope:.2f}"
-        )
+    for width in (64, 512):
+        for number, means in peaks(width=width).items():
+            peak, total, norm = (f"{raw:.2f} and {scaled:.2f}" for raw, scaled in zip(*means, strict=True))
+            name = f"K = {width}, {number} keys"
+            print(f"{name:<17} largest weight {peak}; derivatives, sum {total}, norm {norm}")
     draw(found, picture)
 
 

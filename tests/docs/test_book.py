@@ -38,8 +38,12 @@ def test_attention_is_its_steps(experiment):
     np.testing.assert_allclose(found["output"], expected, atol=1e-6)
     for width, (raw, scaled) in experiment("attention").spread().items():
         assert abs(raw / width - 1) < 0.15 and abs(scaled - 1) < 0.15
-    shares = {keys: raw[1] / scaled[1] for keys, (raw, scaled) in experiment("attention").peaks().items()}
-    assert abs(shares[10] - 1 / 5) < 0.05 and abs(shares[200] - 1 / 3) < 0.05
+    peaks = experiment("attention").peaks
+    sums = {keys: raw[1] / scaled[1] for keys, (raw, scaled) in peaks().items()}
+    assert abs(sums[10] - 1 / 5) < 0.05 and abs(sums[200] - 1 / 3) < 0.05
+    norms = {keys: raw[2] / scaled[2] for keys, (raw, scaled) in peaks().items()}
+    assert norms[10] < 1 / 2 and norms[200] > 2  # where the claim does not hold
+    assert 0.8 < np.divide(*(means[2] for means in peaks(width=512)[200])) < 1.25
 
 
 @pytest.mark.slow
