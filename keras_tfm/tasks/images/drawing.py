@@ -16,6 +16,7 @@ from keras_tfm.training.folder import Path, new_file
 LEAST_SIDE = 240  # pixels of a picture's shorter side, in which a few names have room
 # Okabe and Ito's colours, which colour-blind people can distinguish.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442")
+BRIGHT = 100  # luma of a ground, from 0 to 255, on which black is easier to read than white
 
 Pictures = Path | Sequence[Path]  # a folder, or the file of each picture
 
@@ -51,7 +52,7 @@ class Drawing(NamedTuple):
     def text(self, text: str, place: tuple[float, float], colour: str) -> None:
         """A text on a ground of this colour."""
         self.pen.rectangle(self.pen.textbbox(place, text), fill=colour)
-        self.pen.text(place, text, fill="white")
+        self.pen.text(place, text, fill=ink_on(colour))
 
     def size_of(self, text: str) -> tuple[float, float]:
         """The (width, height) of a text."""
@@ -91,6 +92,12 @@ def drawings(images: Sequence[Any], folder: Pictures, least_side: int = LEAST_SI
             drawing.picture.save(work, "PNG")
 
 
+def ink_on(colour: str) -> str:
+    """Black or white, whichever can be read on a ground of this colour."""
+    red, green, blue = pillow().ImageColor.getrgb(colour)
+    return "black" if 0.299 * red + 0.587 * green + 0.114 * blue > BRIGHT else "white"
+
+
 def write_png(pixels: tf.Tensor, file: Path) -> None:
     """Write pixels, 8-bit (H, W, C), to a new PNG."""
     with new_file(file) as work:
@@ -113,6 +120,7 @@ def pillow() -> Any:
     """The module; ImportError, saying what brings it, where it is missing."""
     try:
         import PIL.Image
+        import PIL.ImageColor
         import PIL.ImageDraw
     except ImportError:
         raise ImportError('Pictures need Pillow: pip install "keras-tfm[plot]"') from None

@@ -19,7 +19,7 @@ from keras_tfm.tasks import Detector, ImageClassifier
 from keras_tfm.tasks.images.average_precision import average_precision
 from keras_tfm.tasks.images.decoded import Sized
 from keras_tfm.tasks.images.detector import DetectorOptions
-from keras_tfm.tasks.images.drawing import beside
+from keras_tfm.tasks.images.drawing import COLOURS, beside, ink_on
 from tests.contract import randomise
 from tests.fresh_process import ask
 
@@ -427,6 +427,19 @@ def test_boxes_that_are_none_are_counted(task, caplog):
         checked = task.check_examples((images, boxes, labels))
     assert [len(x) for x in checked.boxes] == [1, 1]
     assert caplog.messages == ["1 of 3 boxes are skipped: image 0, box 2 (of no area)"]
+
+
+def test_names_can_be_read_on_the_colours_of_boxes():
+    """The contrast of WCAG is at least 4.5, its bound for texts."""
+
+    def luminance(red, green, blue):
+        linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in (red, green, blue)]
+        return np.dot([0.2126, 0.7152, 0.0722], linear)
+
+    for colour in COLOURS:
+        ground = luminance(*(int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)))
+        ink = {"black": 0.0, "white": 1.0}[ink_on(colour)]
+        assert (max(ink, ground) + 0.05) / (min(ink, ground) + 0.05) >= 4.5, colour
 
 
 def test_refusals(task, tmp_path):
