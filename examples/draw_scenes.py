@@ -7,7 +7,7 @@ As DALL-E does: of 200 pictures of unseen sentences, drawn by the SavedModel,
 
                                      right   two things   the colours   the shapes
     any picture of the training set    0 %        100 %         5.5 %         13 %
-    that of the nearest sentence       0 %        100 %          50 %         70 %
+    the nearest sentence's picture     0 %        100 %          50 %         70 %
     temperature 0.7, guidance 2     86.5 %       92.5 %          92 %       86.5 %
     temperature 0.3, guidance 1.5   97.5 %         99 %          99 %       97.5 %
 

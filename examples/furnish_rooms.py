@@ -104,7 +104,7 @@ def of_any_piece(rooms, rng):
 
 
 def of_other_rooms(rooms, rng):
-    """Rooms whose pieces are each that of any room, of the same category."""
+    """Rooms in which a piece of the same category from any room stands in place of each piece."""
     pieces = collections.defaultdict(list)
     for piece in (piece for room in rooms for piece in room):
         pieces[piece.category].append(piece)

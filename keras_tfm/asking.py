@@ -114,7 +114,9 @@ class Making(Batched):
     ] = None
     guidance: Annotated[
         Guidance | None,
-        Option("how far pictures are led to their class or text; 1 is not at all", default="the task's"),
+        Option(
+            "how strongly pictures follow their class or text; 1 is the plain model", default="the task's"
+        ),
     ] = None
     complete: Annotated[
         str | None,
@@ -190,7 +192,7 @@ class FindingInVideos(Asking):
 class Tagging(Batched):
     """How words are tagged."""
 
-    repair: Annotated[bool, Option("turn an I- tag that goes on with nothing into B-")] = False
+    repair: Annotated[bool, Option("turn an I- tag that continues no span into B-")] = False
 
 
 @dataclasses.dataclass(frozen=True)

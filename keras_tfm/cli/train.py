@@ -51,7 +51,8 @@ def add_task_options(verb: Any, task_class: Any) -> None:
     add(data, "--valid", "Command.valid", "FILE", validation, nargs="+")
     if counts:
         are_one = task_class.columns == (1,)
-        text = f"the {counts} column{'s' * (not are_one)} of a table to read, by names or numbers from 0"
+        which = "the column" if are_one else f"the {counts} columns"
+        text = f"{which} of a table to read, by names or numbers from 0"
         add(data, "--columns", "Command.columns", "A,B", text)
         add_table_options(data)
 

@@ -49,7 +49,7 @@ class Decoding(Config):
     ] = None
     min_p: Annotated[
         Annotated[float, Between(0, 1)] | None,
-        Option("sample among the tokens that have this share of the likeliest one's probability"),
+        Option("sample among the tokens with at least this share of the likeliest one's probability"),
     ] = None
     typical_p: Annotated[
         Share | None,

@@ -128,9 +128,7 @@ class ClipMaskLoss(AlongFrames, PanopticSetLoss):
         return [*super().means(targets, queries), *of_cells]
 
     def parts_of(self, predictions):
-        """The numbers of the queries (B F, n, .) and of the cells (B F, N, C + 7) in those of frames (B F,
-        .).
-        """
+        """The predictions of frames (B F, .) in two parts: queries (B F, n, .) and cells (B F, N, C + 7)."""
         width, length = self.num_classes + 7, predictions.shape[-1]
         of_queries = length - self.num_cells * width
         of_query, rest = divmod(of_queries, self.num_objects)

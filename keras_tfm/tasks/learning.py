@@ -34,7 +34,9 @@ from keras_tfm.training.record import read_record, results, versions, write_reco
 
 LOG = logging.getLogger(__name__)
 TABLES = ".tsv, .csv, .jsonl (plain, .gz, .xz) or .parquet files, or tfds:NAME[/CONFIG][:VERSION]#SPLIT"
-Vocabulary = Annotated[Count, Option("tokens at most; small files give fewer", flag="--vocabulary")]
+Vocabulary = Annotated[
+    Count, Option("most tokens of the vocabulary; small files give fewer", flag="--vocabulary")
+]
 VOCABULARY = 8_000  # tokens of a vocabulary that is learnt, at most
 ROWS = ".jsonl (.gz, .xz) or .parquet files, or tfds:NAME[/CONFIG][:VERSION]#SPLIT"
 

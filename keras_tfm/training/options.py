@@ -105,7 +105,7 @@ class Training(Learning):
         bool | None,
         Option(
             "compile the training steps with XLA",
-            default="KERAS_TFM_JIT, 1 or 0; else yes, in parts for convolutions and bfloat16 on a CPU",
+            default="as KERAS_TFM_JIT=1 or 0 says; else yes, on a CPU in parts for convolutions and bfloat16",
         ),
     ] = None
 
@@ -149,9 +149,9 @@ class MaskedTraining(TextTraining):
     num_drawings: Annotated[
         Count | None,
         Option(
-            "how many times masks and pairs are drawn anew; 1 keeps the first ones",
+            "how many epochs have masks and pairs of their own; later ones repeat these",
             flag="--drawings",
-            default="in every epoch",
+            default="all",
         ),
     ] = None
 

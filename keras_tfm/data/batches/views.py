@@ -76,7 +76,7 @@ class Views(NamedTuple):
 
     def of_boxes(self, targets: tf.Tensor) -> tf.Tensor:
         """Targets (n, M, 5 or more) of objects in these views; a target whose centre is in none is no object,
-        nor is one whose visible part is in none. Of a region to ignore stays what is in the view. Other
+        nor is one whose visible part is in none. A region to ignore is cut at the view's edges. Other
         numbers than a visible box behind the boxes stay as they are.
         """
         labels, boxes, others = targets[..., :1], targets[..., 1:5], targets[..., 5:]

@@ -196,8 +196,9 @@ class ExpertTokens(Layer):
 class GatedEmbedding(Layer):
     """A vector of unit length for each of `count` experts: (B, C) -> (B, `count`, `dim`).
 
-    Of y = W x + b, y * sigmoid(BN(V y)), each expert with its own W, b, V and batch normalisation (Miech et
-    al. 2018, "Learning a Text-Video Embedding from Incomplete and Heterogeneous Data", section 3.1).
+    It computes y = W x + b and y * sigmoid(BN(V y)), each expert with its own W, b, V and batch normalisation
+    (Miech et al. 2018, "Learning a Text-Video Embedding from Incomplete and Heterogeneous Data", section
+    3.1).
     """
 
     def __init__(self, count: int, dim: int, **kwargs: Any) -> None:

@@ -150,8 +150,8 @@ def relation(config, trace, number, x, context, mask, bias=None):
 
 
 def _key_and_advanced(config, x):
-    """Of what all boxes (B, F N, ...) have, that of the key frame's, and then of the advanced ones of all
-    frames: (B, N + F A, ...).
+    """The rows of the key frame's boxes, and then of the advanced boxes of all frames, (B, N + F A, ...), in
+    `x`, a row for each box, (B, F N, ...).
     """
     rest = x.shape[2:]
     x = ops.reshape(x, (-1, config.num_frames, config.num_regions, *rest))  # (B, F, N, ...)

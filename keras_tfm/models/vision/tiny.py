@@ -137,7 +137,7 @@ FIELDS: dict[Any, dict[str, Any]] = {
     XCiT: VIT | {"patch_size": 8, "num_layers": LAYERS - 2},
 }
 
-# The fields of videos' families, each for those that have it. ViViT was measured with them, see
+# The fields of videos' families; a family takes the ones that it has. ViViT was measured with them, see
 # examples/moving_shapes_actions.py.
 VIDEO = {
     "num_frames": 8,

@@ -101,7 +101,8 @@ class DetectorOptions(ModelOptions):
         ),
     ] = "tiny"
     num_queries: Annotated[
-        Size | None, Option("most objects of an image", flag="--queries", default="set by --size")
+        Size | None,
+        Option("most objects that are found in an image", flag="--queries", default="set by --size"),
     ] = None
 
     @property

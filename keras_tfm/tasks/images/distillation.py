@@ -75,7 +75,8 @@ class Distilled(Config):
         Option("a RUN whose predictions on the same images are learnt too", default="none", metavar="RUN"),
     ] = None
     distillation: Annotated[
-        Literal["hard", "soft"], Option("learn the teacher's likeliest class, or all of its probabilities")
+        Literal["hard", "soft"],
+        Option("learn the teacher's likeliest class (hard), or its probabilities (soft)"),
     ] = "hard"
     temperature: Annotated[
         Annotated[float, Between(0, 1000, is_above=True)],

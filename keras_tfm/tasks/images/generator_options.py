@@ -35,27 +35,27 @@ class ImageGeneratorConfig(Preprocessing):
     class_dropout: Annotated[
         Rate, Option("share of the classes or texts that training hides, so that pictures can be guided")
     ] = 0.1
-    steps: Annotated[Steps, Option("steps from noise to a picture, where `predict` is given none")] = 50
+    steps: Annotated[Steps, Option("steps from noise to a picture, unless predict says otherwise")] = 50
     guidance: Annotated[
         Guidance,
         Option(
-            "how far pictures are led to their class or text, where `predict` is given nothing; 1 is not "
-            "at all"
+            "how strongly pictures follow their class or text, unless predict says otherwise; 1 is the plain "
+            "model"
         ),
     ] = 2.0
 
     temperature: Annotated[
         Temperature,
-        Option("temperature of the drawn tokens, where `predict` is given none; lower is more predictable"),
+        Option("temperature of the drawn tokens, unless predict says otherwise; lower is more predictable"),
     ] = 1.0
     top_k: Annotated[
         Count | None,
-        Option("draw among the N likeliest tokens, where `predict` is given nothing", default="all"),
+        Option("draw among the N likeliest tokens, unless predict says otherwise", default="all"),
     ] = None
     top_p: Annotated[
         Share | None,
         Option(
-            "draw among the likeliest tokens of this probability together, where `predict` is given nothing",
+            "draw among the likeliest tokens of this probability together, unless predict says otherwise",
             default="all",
         ),
     ] = None

@@ -124,7 +124,7 @@ class IdentityMatcher(ImageTask, FineTunedTask):
     start = "a RUN of this task"
     files = (
         "a folder with train/, query/ and gallery/ (or Market-1501's names of these), or a folder of images; "
-        "their names are as 0002_c1s1_000451_03.jpg, identity 2, camera 1; train reads train/, evaluate the "
+        "names are like 0002_c1s1_000451_03.jpg, identity 2, camera 1; train reads train/, evaluate the "
         "others"
     )
     unit = "images"

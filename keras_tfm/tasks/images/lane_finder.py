@@ -60,7 +60,8 @@ class LaneOptions(ModelOptions):
         str, Option("base, as published, for images of 640 x 360 pixels, or tiny, for 160 x 90")
     ] = "tiny"
     num_queries: Annotated[
-        Size | None, Option("most lanes of an image", flag="--queries", default="set by --size")
+        Size | None,
+        Option("most lanes that are found in an image", flag="--queries", default="set by --size"),
     ] = None
 
     def base(self) -> LSTRConfig:

@@ -85,7 +85,7 @@ class PretrainImagesTraining(Training):
     ] = None
     parting_area: Annotated[
         ShareOfArea,
-        Option("dino: largest share of an image's area in a local crop, smallest in a global one"),
+        Option("dino: share of an image's area that local crops have at most, and global ones at least"),
     ] = 0.4
     teacher_momentum: Annotated[
         Annotated[float, Between(0, 1)],

@@ -29,7 +29,7 @@ class ImageRestorerConfig(Config):
     crop: Annotated[
         Annotated[int, Between(8, 1_024)] | None,
         Option(
-            "side of the degraded crops that it learns from, in pixels", default=f"the model's, or {CROP}"
+            "side of the degraded crops that are learnt from, in pixels", default=f"the model's, or {CROP}"
         ),
     ] = None
 

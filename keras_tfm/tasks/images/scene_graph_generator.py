@@ -63,10 +63,12 @@ class SceneGraphOptions(ModelOptions):
         "tiny"
     )
     num_queries: Annotated[
-        Size | None, Option("most objects of an image", flag="--queries", default="set by --size")
+        Size | None,
+        Option("most objects that are found in an image", flag="--queries", default="set by --size"),
     ] = None
     num_triplets: Annotated[
-        Size | None, Option("most relations of an image", flag="--triplets", default="set by --size")
+        Size | None,
+        Option("most relations that are found in an image", flag="--triplets", default="set by --size"),
     ] = None
 
     def base(self) -> SetDetectorConfig:

@@ -286,7 +286,7 @@ class PoseEstimator(AskedTask, TrainableTask):
         return joints
 
     def as_value(self, answer: np.ndarray) -> Any:
-        """Of each joint its place, by its name where joints have names."""
+        """The place of each joint, by its name where joints have names."""
         places = [list(map(rounded, place)) for place in answer.tolist()]
         names = self.config.joint_names
         return dict(zip(names, places, strict=True)) if names else places

@@ -58,7 +58,7 @@ class ForecastOptions(ModelOptions):
     family: Annotated[
         Literal["linear", "dense", "recurrent"], Option("kind of model; linear is the AR(k) of textbooks")
     ] = "linear"
-    window: Annotated[Length, Option("from how many values the next one is predicted")] = 24
+    window: Annotated[Length, Option("how many values the next one is predicted from")] = 24
     hidden_dim: Annotated[Size, Option("width of a dense or recurrent model")] = 32
 
     def base(self) -> Config:

@@ -34,7 +34,7 @@ class ChoiceAnswererConfig(Config):
         head: further arguments of `heads.MultipleChoice`.
     """
 
-    max_length: Annotated[TextLength, Option("tokens read of a text with one choice, special ones too")] = 128
+    max_length: Annotated[TextLength, Option("tokens read of a text with one of its choices")] = 128
     head: dict = dataclasses.field(default_factory=lambda: {"dropout": 0.1})
 
 

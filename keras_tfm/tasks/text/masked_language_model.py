@@ -64,7 +64,7 @@ class MaskedLanguageModelConfig(Config):
     max_length: Annotated[TextLength, Option("tokens of a row, special tokens included")] = 128
     pairs: Annotated[
         Literal["next", "order", "none"],
-        Option("what is learnt of two texts: whether one follows, which is first, or nothing"),
+        Option("what is learnt from pairs: whether the second text follows, which is first, or nothing"),
     ] = "next"
     masking: Annotated[Literal["token", "word", "span"], Option("the unit that is masked")] = "token"
 

@@ -22,7 +22,7 @@ class SummarizerConfig(TranslatorConfig):
     """Like a translator's, for longer texts."""
 
     max_length: Annotated[
-        Length, Option("tokens of an article or summary; longer pairs are skipped, and counted")
+        Length, Option("most tokens of an article or summary; longer pairs are skipped, and counted")
     ] = 512
 
 

@@ -52,7 +52,7 @@ class TranslatorConfig(Config):
     """
 
     max_length: Annotated[
-        Length, Option("tokens of a source or target; longer pairs are skipped, and counted")
+        Length, Option("most tokens of a source or target; longer pairs are skipped, and counted")
     ] = 128
     around: tuple[SpecialTokens, SpecialTokens] | None = None
     decoding: DecodingDefaults = dataclasses.field(default_factory=DecodingDefaults)

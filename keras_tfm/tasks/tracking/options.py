@@ -35,7 +35,9 @@ class TrackerConfig(Canvas):
     threshold: Annotated[
         Share, Option("lowest score, from 0 to 1, of an object that is followed (many objects)")
     ] = 0.4
-    max_age: Annotated[Count, Option("frames that a lost object is waited for (many objects)")] = 32
+    max_age: Annotated[
+        Count, Option("frames without an object after which it is given up (many objects)")
+    ] = 32
     penalty: Annotated[
         Share, Option("how much the middle of the searched part is preferred, from 0 to 1 (one object)")
     ] = 0.49

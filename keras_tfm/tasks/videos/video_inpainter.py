@@ -48,9 +48,7 @@ class VideoInpainterConfig(FrameConfig):
         motion: whether drawn holes are "still", "moving", or "both".
     """
 
-    motion: Annotated[Motion, Option("how the holes behave that are drawn into videos without masks")] = (
-        "both"
-    )
+    motion: Annotated[Motion, Option("how drawn holes move, in videos without masks")] = "both"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -38,7 +38,7 @@ class VideoPretrainerConfig(Preprocessing, FrameSpacing):
         decoder_dim: its width, a multiple of 32.
     """
 
-    mask_ratio: Annotated[Rate, Option("the share of places that is hidden, at all moments")] = 0.9
+    mask_ratio: Annotated[Rate, Option("share of the places of a frame that is hidden, in all frames")] = 0.9
     decoder_layers: Annotated[Depth, Option("blocks of the decoder")] = 2
     decoder_dim: Annotated[DecoderWidth, Option("width of the decoder, a multiple of 32")] = 64
 
