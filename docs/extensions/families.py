@@ -3,8 +3,10 @@
 What a family is and whose paper it follows is the first sentence of its file.
 """
 
+import ast
 import importlib
 import re
+import runpy
 from pathlib import Path
 
 from keras_tfm import models
@@ -12,9 +14,10 @@ from keras_tfm.convert import huggingface, timm
 from keras_tfm.on_demand import all_of
 
 PAGE = Path(__file__).parents[1] / "models.md"
+REFERENCES = Path(__file__).parents[2] / "tests" / "parity" / "references"
 TABLE = re.compile(r"<!-- families: (?P<folder>\w+) -->\n(?P<rows>.*?)<!-- end -->", re.DOTALL)
 MARKED = "<!-- families: {} -->\n{}<!-- end -->"
-HEADER = "| model | what it is | sizes | folders of |\n|---|---|---|---|\n"
+HEADER = "| model | what it is | sizes | folders of | compared with |\n|---|---|---|---|---|\n"
 MOST_SIZES = 8
 
 
@@ -48,16 +51,35 @@ def readers():
     }
 
 
+def references():
+    """{name of a family, of its configuration or of its module: repositories and libraries that
+    `tests.parity.golden` compares it with}.
+    """
+    table = runpy.run_path(str(REFERENCES / "__init__.py"))["READERS"]
+    compared = {}
+    for reference, reader in table.items():
+        named = re.match(r"(?!\S+\.py )[\w-]+/[\w.-]+(?= )|(?:diffusers|timm|transformers)\b", reference)
+        tree = ast.parse((REFERENCES / f"{reader.partition('.')[0]}.py").read_text("utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.module.startswith("keras_tfm.models"):
+                for name in (node.module, *(alias.name for alias in node.names)):
+                    compared.setdefault(name, []).append(named[0] if named else "published code")
+    return compared
+
+
+def row(name, family, read, compared):
+    """A family's row: `read` are the `readers`, `compared` the `references`."""
+    folders = [library for library in read if family in read[library]]
+    others = [other for key in (name, f"{name}Config", family.__module__) for other in compared.get(key, [])]
+    cells = f"`{name}`", first_sentence(family), sizes_of(family), ", ".join(folders) or "-"
+    return f"| {' | '.join(cells)} | {', '.join(dict.fromkeys([*folders, *others])) or '-'} |\n"
+
+
 def tables():
     """{folder of keras_tfm/models: the Markdown of its table}."""
-    read = readers()
+    read, compared = readers(), references()
     return {
-        folder: HEADER
-        + "".join(
-            f"| `{name}` | {first_sentence(family)} | {sizes_of(family)} | "
-            f"{', '.join(library for library in read if family in read[library]) or '-'} |\n"
-            for name, family in members.items()
-        )
+        folder: HEADER + "".join(row(name, family, read, compared) for name, family in members.items())
         for folder, members in families().items()
     }
 

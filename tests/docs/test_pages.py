@@ -15,13 +15,14 @@ from tests.test_imports import FOR_EVERYBODY, MAY_IMPORT
 PAGES = sorted(
     path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/*/*.md") if path.parent.name != "api"
 )
+VIDEO_PAGES = tuple(f"docs/guides/{name}.md" for name in ("video", "tracking", "video_frames"))
 # Pages whose code takes files and RUNs of the reader's as given, and pages whose outcome is checked too.
 RUN_ELSEWHERE = {
     "docs/guides/add_a_task.md": "test_walks.py",
     "docs/guides/clusters.md": "test_clusters.py, test_readme.py",
     "docs/guides/images.md": "test_images.py",
     "docs/guides/outside.md": "test_walks.py",
-    "docs/guides/video.md": "test_video.py",
+    **dict.fromkeys(VIDEO_PAGES, "test_video.py"),
     **dict.fromkeys(STAND_IN_PAGES, "test_readme.py"),
 }
 SLOW = (
