@@ -10,6 +10,7 @@ DEFAULTS = {
     "KERAS_BACKEND": "tensorflow",
     "KERAS_TFM_JIT": "0",  # XLA takes seconds to compile a step: `jit` is for tests of that
     "KERAS_TFM_GRAPPLER": "0",  # TensorFlow's optimiser of graphs: a quarter of the time
+    "KERAS_TFM_GRAPH_CACHE": "0",  # what `predict` of tests traces does not join the user's
     "KERAS_TFM_XLA_CACHE": "0",  # compiled code of tests does not join the user's
 }
 

@@ -16,7 +16,8 @@ import pytest
 from keras_tfm import tasks
 from keras_tfm.asking import ASKED, Asked
 from keras_tfm.cli import predict
-from keras_tfm.cli.predict import MOST_AT_ONCE, StandardInput, inputs_of, portions
+from keras_tfm.cli.predict import MOST_AT_ONCE, inputs_of, portions
+from keras_tfm.cli.standard_input import StandardInput
 from keras_tfm.data import BERTTokenizer, DataError
 from keras_tfm.data.sources.lines import as_inputs, numbered_lines
 from keras_tfm.models import BERT

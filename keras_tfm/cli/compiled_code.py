@@ -24,6 +24,8 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 
+from keras_tfm.cli.cache import cache_folder, is_on, make_private
+
 LIMIT = 2**30  # bytes that are kept
 FREE = 2**31  # bytes that must be free: where the disk is full, TensorFlow ends a training
 SUFFIX = ".pb"  # of TensorFlow's files; to the name of a kept one the hash of its content is added
@@ -41,13 +43,11 @@ def keep_compiled_code() -> Callable[[], None] | None:
     Raises:
         ValueError: if KERAS_TFM_XLA_CACHE is neither 0 nor 1.
     """
-    value = os.environ.get("KERAS_TFM_XLA_CACHE", "1")
-    if value not in ("0", "1"):
-        raise ValueError(f"The environment variable KERAS_TFM_XLA_CACHE must be 0 or 1; it is {value!r}.")
-    flags = os.environ.get("TF_XLA_FLAGS", "")
-    if value == "0" or os.environ.get("KERAS_TFM_JIT") == "0" or "persistent_cache" in flags:
+    flags, home = os.environ.get("TF_XLA_FLAGS", ""), cache_folder("xla")
+    if not is_on("KERAS_TFM_XLA_CACHE") or os.environ.get("KERAS_TFM_JIT") == "0":
         return None
-    home = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "keras_tfm" / "xla"
+    if "persistent_cache" in flags:
+        return None
     if not re.fullmatch(r"[\w./@:+-]+", str(home)):  # TF_XLA_FLAGS are parted at spaces
         return None
     try:
@@ -78,10 +78,7 @@ def _key() -> str:
 def _begin(home: pathlib.Path, kept: pathlib.Path) -> tuple[pathlib.Path, Callable[[], None]]:
     """This run's folder, with the sound files of `kept` in it, and the function that ends it."""
     for folder in (home, kept):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = folder.stat()
-        if status.st_uid != os.getuid() or status.st_mode & 0o022:
-            raise PermissionError(f"{folder}: expected a folder that only its owner, this user, writes to")
+        make_private(folder)
     if shutil.disk_usage(home).free < FREE:
         raise OSError(f"{home}: expected {FREE} free bytes")
     with _locked(home):

@@ -8,7 +8,7 @@ import pathlib
 from typing import Any
 
 from keras_tfm import serving
-from keras_tfm.asking import Batched
+from keras_tfm.asking import Asking, Batched
 from keras_tfm.cli.columns import TableOptions
 from keras_tfm.cli.console import quiet_tensorflow
 from keras_tfm.cli.generated import flag_of, given
@@ -23,24 +23,33 @@ FILES = "images", "canvas", "videos", "clouds"  # the readers of files
 IMAGE_FILES = tuple(f".{name}" for name in ("jpg", *(kind.lower() for kind in FORMATS)))
 
 
+def exported(folder: str) -> "Exported":
+    """The export in `folder`."""
+    content = serving.describe(folder, check=False)
+    is_saved_model = content.get("format") == "saved_model"
+    if is_saved_model:
+        quiet_tensorflow()
+    served: Any = serving.load(folder)
+    names = served.inputs if is_saved_model else ()
+    reads = content.get("reads", {})
+    task = Exported(content.get("task", "an export"), served, reads.get("max_length"))
+    kind = reads.get("kind")
+    task.reads_lines = kind not in FILES and not {"image_bytes", "images", "videos", "points"} & {*names}
+    task.endings = None if kind in ("videos", "clouds") or "points" in names else IMAGE_FILES
+    return task
+
+
 class Exported:
-    """The export in `folder`, with what `predict` asks of a task."""
+    """What answers raw examples as `keras_tfm.serving` does, with what `predict` asks of a task."""
 
-    writes_texts, asking, portion, answer_names = False, Batched(), None, None
+    writes_texts, portion, answer_names, is_trained, reads_lines = False, None, None, True, True
+    asking: Asking = Batched()
+    record_fields = ("answer",)
+    endings: tuple[str, ...] | None = None  # of the files that it reads
 
-    def __init__(self, folder: str):
-        self.folder, content = folder, serving.describe(folder, check=False)
-        self.name = content.get("task", "an export")
-        is_saved_model = content.get("format") == "saved_model"
-        if is_saved_model:
-            quiet_tensorflow()
-        self.served: Any = serving.load(folder)
-        names = self.served.inputs if is_saved_model else ()
-        kind = content.get("reads", {}).get("kind")
-        self.reads_lines = kind not in FILES and not {"image_bytes", "images", "videos", "points"} & {*names}
-        self.endings = None if kind in ("videos", "clouds") or "points" in names else IMAGE_FILES
-        self.config = argparse.Namespace(max_length=content.get("reads", {}).get("max_length"))
-        self.record_fields = ("answer",)
+    def __init__(self, name: str, served: Any, max_length: int | None = None):
+        self.name, self.served = name, served
+        self.config = argparse.Namespace(max_length=max_length)
 
     def read_inputs(self, path: str, columns: Any = None) -> Inputs:
         """The lines of a text file, or files: one, all of a pattern, or all of the kind in a folder."""

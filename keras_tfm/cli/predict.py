@@ -1,23 +1,22 @@
 """`keras-tfm predict`: a line, or a row of a table, for each line or example."""
 
 import argparse
-import collections
 import contextlib
 import dataclasses
-import io
+import functools
 import os
-import select
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from keras_tfm.asking import ASKED, Asked, Asking
-from keras_tfm.cli.columns import add_table_options, check_columns, columns_of, layout_of
-from keras_tfm.cli.console import say, warn
+from keras_tfm.cli.columns import TableOptions, add_table_options, check_columns, columns_of, layout_of
+from keras_tfm.cli.console import say, tell_untrained, warn
 from keras_tfm.cli.generated import add_option, add_options, given, in_flags
 from keras_tfm.cli.outputs import pictures_in, refuse_file
 from keras_tfm.cli.refusals import asking_of, refuse_missing, task_in
+from keras_tfm.cli.standard_input import StandardInput
 from keras_tfm.cli.tables import Write, as_json, check_suffix, holds_values, new_table
 from keras_tfm.cli.verbs import Decoding, add_decoding, decoding_of, loaded, refuse_task
 from keras_tfm.configs import Config, Option, rules_of
@@ -104,6 +103,11 @@ def add(group: Any, add_verb: Any) -> None:
         action="store_true",
         help="replace files of --out, --draw, --masks and --tracks that exist",
     )
+    predict.add_argument(
+        "--no-cache",
+        action="store_true",
+        help="neither use nor keep what an earlier predict of RUN has traced",
+    )
     add_options(predict, Drafting)
     add_decoding(predict)
 
@@ -164,20 +168,41 @@ def writer_of(arguments: argparse.Namespace) -> "Writer":
     from keras_tfm import serving
 
     if serving.is_export(arguments.task_folder):
-        from keras_tfm.cli.exported import Exported, refuse_options
+        from keras_tfm.cli.exported import exported, refuse_options
 
         refuse_options(arguments, Decoding, Drafting)
-        return Writer(Exported(arguments.task_folder), arguments)
+        return Writer(exported(arguments.task_folder), arguments)
     if (name := refuse_task(arguments)) in ASKED:
         asking_of(arguments, name, ASKED[name].asking)
     if (draft := given(arguments, Drafting).get("draft")) is not None:
         task_in(draft)
+    place = None
+    if is_plain(arguments):
+        from keras_tfm.cli import kept_answers
+
+        place = kept_answers.place_of(arguments.task_folder)
+        kept = None if place is None else kept_answers.kept_task(arguments.task_folder, place)
+        if kept is not None:
+            tell_untrained(kept, arguments.task_folder)
+            return Writer(kept, arguments)
     task = loaded(arguments.task_folder)
     arguments.columns = columns_of(task, arguments, arguments.data, may_lack_label=True)
     check_columns(task, arguments.columns, (1, 2, 3))
     from keras_tfm.jit import brief
 
-    return Writer(task, arguments, brief)
+    writer = Writer(task, arguments, brief)
+    if place is not None:
+        kept_answers.trace_apart(task)
+        writer.keep = functools.partial(kept_answers.keep, task, place)
+    return writer
+
+
+def is_plain(arguments: argparse.Namespace) -> bool:
+    """Whether lines of standard input are to be answered by plain lines."""
+    options = {**given(arguments, Decoding), **given(arguments, Drafting), **given(arguments, TableOptions)}
+    others = given(arguments, Asking).keys() - {"batch_size"}
+    is_other = arguments.whole or arguments.json or arguments.no_cache or arguments.out is not None
+    return arguments.data == "-" and arguments.columns is None and not (options or others or is_other)
 
 
 def answer_all(task: Any, arguments: argparse.Namespace, writer: "Writer") -> None:
@@ -249,6 +274,7 @@ class Writer:
     """
 
     write: Write
+    keep: Callable[[], None] = staticmethod(lambda: None)  # called when all is answered
 
     def __init__(self, task: Any, arguments: argparse.Namespace, brief: Any = contextlib.nullcontext):
         self.task, self.arguments, self.brief = task, arguments, brief
@@ -304,12 +330,13 @@ class Writer:
             sys.stdout.flush()
 
     def end(self) -> None:
-        """Report what concerns all examples."""
+        """Report what concerns all examples, and keep what answered them."""
         if self.num_refused > MOST_TOLD:
             warn(f"{self.num_refused - MOST_TOLD:,} more get an empty {self._unit}")
         if self.num_cut:
             length = self.task.config.max_length
             warn(f"{self.num_cut} of {self.num_read} texts exceed {length} tokens and are cut there")
+        self.keep()
 
     @property
     def _unit(self) -> str:
@@ -378,49 +405,3 @@ def is_name(example: Any) -> bool:
 def blanks(examples: Any) -> dict[int, str]:
     """{row: reason} of the texts that are blank."""
     return {row: "it is blank" for row, x in enumerate(examples) if isinstance(x, str) and not x.strip()}
-
-
-class StandardInput:
-    """Reads a binary stream line by line, and knows whether another line has arrived already."""
-
-    def __init__(self, stream: Any):
-        self.stream, self.is_at_end = stream, False
-        self.lines: collections.deque[bytes] = collections.deque()
-        self.parts: list[bytes] = []  # of the incomplete line
-
-    def readline(self, most: int) -> bytes:
-        """The next line; of a line with more than `most` bytes, at least that many."""
-        while not self.lines and sum(map(len, self.parts)) <= most and self._read():
-            pass
-        if self.lines:
-            return self.lines.popleft()
-        line, self.parts = b"".join(self.parts), []
-        return line
-
-    def has_ended(self) -> bool:
-        """Whether no line will follow, as far as that is known without waiting."""
-        return not self.has_line() and self.is_at_end
-
-    def has_line(self) -> bool:
-        """Whether `readline` returns a line without waiting."""
-        while not self.lines and self._is_ready() and self._read():
-            pass
-        return bool(self.lines or (self.is_at_end and self.parts))
-
-    def _is_ready(self) -> bool:
-        try:
-            return bool(select.select([self.stream], [], [], 0)[0])
-        except io.UnsupportedOperation:  # a stream in memory
-            return True
-
-    def _read(self) -> bool:
-        """Take what has arrived, or wait for something; return False at the end of the stream."""
-        if not self.is_at_end:
-            data = self.stream.read1(1 << 16)
-            self.is_at_end = not data
-            *whole, rest = data.split(b"\n")
-            if whole:
-                first, self.parts = b"".join([*self.parts, whole[0]]), []
-                self.lines.extend(line + b"\n" for line in (first, *whole[1:]))
-            self.parts += [rest] if rest else []
-        return not self.is_at_end

@@ -18,6 +18,13 @@ from keras_tfm.tasks.signatures import Arrays, Inspection, Signature
 from keras_tfm.tasks.task import Task
 
 
+def by_keras(signature: Signature) -> Callable[[Arrays], Arrays]:
+    """The function of a `signature` as one of arrays, traced once for all lengths."""
+    specs = [{name: tf.TensorSpec(x.shape, x.dtype, name) for name, x in signature.inputs.items()}]
+    call = tf.function(signature.function, input_signature=specs, autograph=False)
+    return lambda inputs: {name: x.numpy() for name, x in call(inputs).items()}
+
+
 class AskedTask(Task):
     """A task whose `signature` says what it reads, computes and answers. Abstract.
 
@@ -32,6 +39,7 @@ class AskedTask(Task):
     """
 
     asking: ClassVar[Asking] = Batched()
+    as_arrays: Callable[[Signature], Callable[[Arrays], Arrays]] = staticmethod(by_keras)  # what computes
 
     @abc.abstractmethod
     def signature(self) -> Signature:
@@ -48,7 +56,8 @@ class AskedTask(Task):
         """The signature at work: a reader and an answer on the host, and the function in TensorFlow."""
         if self._at_work is None or self._at_work[0] is not self.config:
             signature = self.signature_at_work()
-            self._at_work = self.config, answerer_of(signature, self.own_reader, self.own_answer)
+            own = self.own_reader, self.own_answer
+            self._at_work = self.config, answerer_of(signature, *own, self.as_arrays)
         return self._at_work[1]
 
     def signature_at_work(self) -> Signature:
@@ -112,7 +121,9 @@ class AskedTask(Task):
         self._at_work = None  # whose function was traced with other weights
 
 
-def answerer_of(signature: Signature, reader: Any = None, finish: Callable | None = None) -> Answerer:
+def answerer_of(
+    signature: Signature, reader: Any = None, finish: Callable | None = None, as_arrays: Callable = by_keras
+) -> Answerer:
     """Reader and answer of a `signature` from the files that an export would hold, around its function;
     another `reader`, and `finish`, in the place of these.
     """
@@ -121,11 +132,4 @@ def answerer_of(signature: Signature, reader: Any = None, finish: Callable | Non
         signature.write_files(folder)
         reader = reader_of(folder, signature.reads) if reader is None else reader
         finish = answer_of(folder, signature.answers) if finish is None else finish
-        return Answerer(reader, by_keras(signature), finish)
-
-
-def by_keras(signature: Signature) -> Callable[[Arrays], Arrays]:
-    """The function of a `signature` as one of arrays, traced once for all lengths."""
-    specs = [{name: tf.TensorSpec(x.shape, x.dtype, name) for name, x in signature.inputs.items()}]
-    call = tf.function(signature.function, input_signature=specs, autograph=False)
-    return lambda inputs: {name: x.numpy() for name, x in call(inputs).items()}
+        return Answerer(reader, as_arrays(signature), finish)

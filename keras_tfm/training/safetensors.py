@@ -55,6 +55,7 @@ DTYPES = {
     "U8": "<u1",
     "BOOL": "|b1",
 }
+UNTRAINED = {"trained": "no"}  # metadata of a file with the initial weights of a training
 MAX_JSON = 25_000_000  # bytes: the longest header that Hugging Face's hub accepts
 
 

@@ -15,8 +15,7 @@ from typing import Any, TextIO
 
 from keras_tfm.configs import brief
 from keras_tfm.training.folder import Path, lock
-from keras_tfm.training.safetensors import CheckpointError, read_json, read_tensors
-from keras_tfm.training.weights import UNTRAINED
+from keras_tfm.training.safetensors import UNTRAINED, CheckpointError, read_json, read_tensors
 
 LOG = logging.getLogger(__name__)
 MANIFEST = "manifest.json"

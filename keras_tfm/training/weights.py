@@ -13,9 +13,7 @@ import safetensors.numpy
 from keras_tfm.private.keras import kernel_of, set_value
 from keras_tfm.training.folder import Path, new_file
 from keras_tfm.training.low_rank import adapted_layers
-from keras_tfm.training.safetensors import CheckpointError, let_go, read_tensors
-
-UNTRAINED = {"trained": "no"}  # metadata of a file with the initial weights of a training
+from keras_tfm.training.safetensors import UNTRAINED, CheckpointError, let_go, read_tensors
 
 
 def save_weights(model: keras.Model, path: Path, trained: bool = True) -> None:

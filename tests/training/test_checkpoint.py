@@ -14,9 +14,9 @@ import tensorflow as tf
 import keras_tfm
 from keras_tfm.training import Checkpoint
 from keras_tfm.training.checkpoint import KINDS
-from keras_tfm.training.safetensors import CheckpointError
+from keras_tfm.training.safetensors import UNTRAINED, CheckpointError
 from keras_tfm.training.store import CheckpointFolder, as_state, read_state
-from keras_tfm.training.weights import UNTRAINED, write_tensors
+from keras_tfm.training.weights import write_tensors
 from tests.training import cluster, resuming
 from tests.training.resuming import Plan
 

@@ -34,8 +34,8 @@ from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import WEIGHTS
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import Learning
-from keras_tfm.training.safetensors import CheckpointError, read_tensors
-from keras_tfm.training.weights import UNTRAINED, write_tensors
+from keras_tfm.training.safetensors import UNTRAINED, CheckpointError, read_tensors
+from keras_tfm.training.weights import write_tensors
 from keras_tfm.word_vectors import MatrixFactorization, Observed
 from keras_tfm.word_vectors.factorization import ARRAYS
 
