@@ -21,12 +21,13 @@ copyright = author
 release = __version__
 language = "en"
 
-# The last three stand in docs/extensions/.
+# The last four stand in docs/extensions/.
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "docstrings",
+    "excerpts",
     "mathml",
     "reference",
 ]
@@ -52,6 +53,7 @@ pygments_dark_style = "github-dark"
 html_title = f"keras_tfm {release}"
 html_static_path = ["_static"]
 html_css_files = ["book.css"]
+html_js_files = ["copy.js"]
 html_copy_source = False
 html_show_sphinx = False
 templates_path: list[str] = []

@@ -1,8 +1,10 @@
 """What builds the pages: the markup of docstrings, formulas, the reference, the check of what was built."""
 
+import json
 import shutil
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -63,6 +65,21 @@ def test_the_reference_has_what_packages_offer():
     assert "CheckpointError\n   :members:\n   :show-inheritance:\n   :no-index:" in reference.page("convert")
     packages = {name.partition(".")[0] for name in reference.PACKAGES}
     assert {*keras_tfm.__all__} - packages == {"Model", "__version__", "export"}  # `export` offers nothing
+
+
+def test_texts_of_pages_are_what_the_search_excerpts(tmp_path):
+    excerpts = module(DOCS / "extensions" / "excerpts.py")
+    page = (
+        '<nav>Elsewhere</nav><article role="main" id="main"><h1>Sums<a class="headerlink" href="#">#</a></h1>'
+        "<p>a &lt; <em>b</em>, c<script>x()</script></p><p>d</p></article><footer>end</footer>"
+    )
+    (tmp_path / "_static").mkdir()
+    (tmp_path / "guides").mkdir()
+    (tmp_path / "guides" / "sums.html").write_text(page)
+    excerpts.write_texts(types.SimpleNamespace(outdir=tmp_path), None)
+    script = (tmp_path / "_static" / "texts.js").read_text("utf-8")
+    texts = json.loads(script.removeprefix("const TEXTS = ").rstrip(";\n"))
+    assert texts == {"guides/sums.html": "Sums a < b, c d"}
 
 
 PAGE = '<html><a id="here" href="#here">a</a>{}</html>'

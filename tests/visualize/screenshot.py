@@ -16,7 +16,7 @@ from keras_tfm.demo import EXAMPLE
 from keras_tfm.visualize import attention_page
 from tests.visualize.browser import Tab, headless
 
-SIZE = {"width": 1100, "height": 640}
+SIZE = {"width": 1100, "height": 624}
 COLOURS = 160  # of the file
 
 

@@ -300,4 +300,4 @@ def test_the_alignment_of_a_date_can_be_read(browser, jit, tmp_path):
         tab.drawn("Steps")
     assert read["1984"] == "1984" and read["15"] == "15" and read["07"].startswith("Ju")
     with Image.open(tmp_path / "attention.png") as image:
-        assert image.size == (1100, 640) and len(image.convert("RGB").getcolors(1100 * 640)) > 20
+        assert image.size == (1100, 624) and len(image.convert("RGB").getcolors(1100 * 624)) > 20
