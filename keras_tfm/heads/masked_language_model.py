@@ -13,6 +13,7 @@ from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.heads.classification import ClassificationHead, pooled_of
 from keras_tfm.heads.language_model import LanguageModelHead
 from keras_tfm.layers.base import Layer
+from keras_tfm.layers.compiler.rows import rows_at
 from keras_tfm.layers.embeddings import TokenEmbedding
 from keras_tfm.layers.feedforward import activation_of
 from keras_tfm.layers.normalization import LayerNormalization
@@ -151,5 +152,4 @@ def take_positions(x, positions):
     """The vectors of `x` (B, T, D) at `positions` (B, M): (B, M, D); NaN for positions outside of it, where a
     graph cannot raise.
     """
-    rows = ops.take_along_axis(x, positions[..., None], axis=1)  # (B, M, D)
-    return rows + outside_is_nan(positions, ops.shape(x)[1], x.dtype)
+    return rows_at(x, positions) + outside_is_nan(positions, ops.shape(x)[1], x.dtype)

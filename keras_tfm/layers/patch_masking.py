@@ -14,6 +14,7 @@ from keras import ops
 
 from keras_tfm.configs import FieldError
 from keras_tfm.layers.base import Layer, copy_of
+from keras_tfm.layers.compiler.rows import rows_at
 from keras_tfm.layers.signatures import Initializer, Tensor
 
 
@@ -73,7 +74,7 @@ class PatchMasking(Layer):
     def call(self, x, noise):
         """(B, prefix + N, D) -> (B, prefix + M, D)."""
         order = ops.argsort(noise, axis=1)[:, : num_visible(noise.shape[1], self.mask_ratio)]  # (B, M)
-        visible = ops.take_along_axis(x[:, self.prefix :], order[..., None], axis=1)
+        visible = rows_at(x[:, self.prefix :], order)
         return ops.concatenate([x[:, : self.prefix], visible], axis=1) if self.prefix else visible
 
     def compute_output_shape(self, x_shape, noise_shape):
@@ -103,7 +104,7 @@ class PatchRestoring(Layer):
         shape = (ops.shape(x)[0], num_patches - visible.shape[1], x.shape[2])
         hidden = ops.broadcast_to(ops.cast(self.mask_token, x.dtype), shape)
         patches = ops.concatenate([visible, hidden], axis=1)  # (B, N, D), by their ranks
-        patches = ops.take_along_axis(patches, patch_ranks(noise)[..., None], axis=1)
+        patches = rows_at(patches, patch_ranks(noise))
         return ops.concatenate([x[:, : self.prefix], patches], axis=1) if self.prefix else patches
 
     def compute_output_shape(self, x_shape, noise_shape):

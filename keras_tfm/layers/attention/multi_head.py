@@ -21,11 +21,13 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_tfm.jit import is_cpu_alone, is_fusing
 from keras_tfm.layers.attention.functional import add_bias, add_if_given, attention_scores
 from keras_tfm.layers.attention.projections import HeadProjections, join_heads
 from keras_tfm.layers.attention.tap import recorders, tap
 from keras_tfm.layers.base import Layer, copy_of, require_sizes
 from keras_tfm.layers.cache import ContextCache, Keys, KeyValueCache
+from keras_tfm.layers.compiler.averages import softmax_average
 from keras_tfm.layers.compiler.blockwise import blockwise_attention
 from keras_tfm.layers.compiler.products import product
 from keras_tfm.layers.dense import Dense
@@ -121,9 +123,18 @@ class Attention(Layer):
     def attend(self, query, keys, bias=None, training=None):
         """The averages (B, H, T, Kv) for queries (B, H, T, K) and `keys`: a `Keys` or a cache of them."""
         positions = keys.positions(query) if self.needs_positions else ()
-        scores = self.score(query, keys.key, bias, *positions)
-        weights = self.weigh(scores, keys.attention_mask(query, self.window), training)
-        return self.average(weights, keys.value, *positions)
+        scores, mask = self.score(query, keys.key, bias, *positions), keys.attention_mask(query, self.window)
+        if training and self._averages_at_once(scores, keys.value):
+            return softmax_average(scores, keys.value, mask)
+        return self.average(self.weigh(scores, mask, training), keys.value, *positions)
+
+    def _averages_at_once(self, scores, value):
+        """Whether nothing stands between the scores and the averages but a softmax, in float32 on a CPU."""
+        is_plain = self.on_scores is None and self.on_weights is None and not self.needs_positions
+        kinds = {keras.backend.standardize_dtype(x.dtype) for x in (scores, value)}
+        has_own_keys = scores.shape[:2] == value.shape[:2]
+        is_open = is_plain and has_own_keys and not self.dropout and not recorders
+        return is_open and kinds == {"float32"} and is_cpu_alone() and not is_fusing()
 
     def score(self, query, key, bias=None, positions=None, key_positions=None):
         """The scores (B, H, T, S). Positions are (T,) or (B, T), by default 0, 1, 2, ..."""

@@ -12,6 +12,7 @@ import tensorflow as tf
 from keras import ops
 
 from keras_tfm.jit import is_cpu_alone
+from keras_tfm.layers.compiler.gradients import custom_gradient
 
 FEW_ROWS = 32
 LARGE = 1 << 18  # weights of a kernel; smaller kernels stay in the processor's cache
@@ -20,6 +21,7 @@ LEAST_PART = 16
 # For up to so many rows XLA on CPUs takes 3 to 10 times as long for x tableᵀ as for (table xᵀ)ᵀ.
 FEW_ROWS_OF_TABLE = 128
 PARTS_OF_TABLE = 64
+LEAST_WEIGHTS = 1 << 14  # of a head, from which on the orientation of a product counts
 
 
 def multiply(x, kernel, bias=None):
@@ -98,7 +100,47 @@ def product(x, y, transpose=False, heads_per_key=1):
         return ops.reshape(y, (*rows, length, ops.shape(y)[-1]))  # (B, H, T, S)
     if isinstance(x, keras.KerasTensor) or isinstance(y, keras.KerasTensor):
         return ops.matmul(x, ops.swapaxes(y, -2, -1) if transpose else y)
-    return tf.matmul(ops.convert_to_tensor(x), ops.convert_to_tensor(y), transpose_b=transpose)
+    x, y = ops.convert_to_tensor(x), ops.convert_to_tensor(y)
+    weights = (x.shape[-2], y.shape[-2]) if transpose else x.shape[-2:]
+    if x.shape[:-2] == y.shape[:-2] and x.dtype == tf.float32 and _is_large(x.shape, weights):
+        return _product(transpose)(x, y)
+    return tf.matmul(x, y, transpose_b=transpose)
+
+
+@functools.cache
+def _product(transpose):
+    """`product` of tensors with as many heads, whose gradient by y is a `transposed_product`."""
+
+    @custom_gradient
+    def multiply(x, y):
+        def gradient(upstream):
+            of_x = tf.matmul(upstream, y, transpose_b=not transpose)
+            return of_x, transposed_product(*((upstream, x) if transpose else (x, upstream)))
+
+        return tf.matmul(x, y, transpose_b=transpose), gradient
+
+    return multiply
+
+
+def transposed_product(x, y):
+    """The transpose of x (B, H, T, S) times y (B, H, T, K), which is narrower: (B, H, S, K).
+
+    On CPUs XLA takes two to four times as long for it as for yᵀ x where S is a large power of two, for which
+    the numbers of a column of x share few places of the cache. It is computed as the transpose of that; a
+    transpose alone XLA would undo, therefore heads and K are one axis in between.
+    """
+    if not _is_large(x.shape, x.shape[-2:]) or None in y.shape[1:]:
+        return tf.matmul(x, y, transpose_a=True)
+    heads, length, width = x.shape[1], x.shape[3], y.shape[3]
+    z = tf.reshape(tf.matmul(y, x, transpose_a=True), (-1, heads * width, length))  # (B, H K, S)
+    z = tf.reshape(tf.transpose(z, (0, 2, 1)), (-1, length, heads, width))  # (B, S, H, K)
+    return tf.transpose(z, (0, 2, 1, 3))  # (B, H, S, K)
+
+
+def _is_large(shape, weights):
+    """Whether `transposed_product` takes another way for (T, S) `weights` of heads in this `shape`."""
+    is_known = len(shape) == 4 and None not in (shape[1], *weights)
+    return is_known and math.prod(weights) >= LEAST_WEIGHTS and is_cpu_alone()
 
 
 @functools.cache
