@@ -98,7 +98,7 @@ class Augmented(ChangedImages, WeightedClasses):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.class_weight is not None:
-            for name in ("teacher", "mixup", "cutmix", "label_smoothing"):
+            for name in ("teacher", "mixup", "cutmix"):
                 if getattr(self, name, None):
                     raise FieldError(
                         "{class_weight} needs labels of one class each: leave out {}.", Field(name)

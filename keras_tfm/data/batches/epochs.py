@@ -63,7 +63,8 @@ class Batches(abc.ABC):
         table = tf.constant(self.class_weights, tf.float32)
 
         def weigh(inputs, labels, weights=1.0):
-            return inputs, labels, weights * tf.gather(table, labels)
+            classes = labels if labels.dtype.is_integer else tf.argmax(labels, axis=-1)  # of smoothed labels
+            return inputs, labels, weights * tf.gather(table, classes)
 
         return dataset.map(weigh)
 

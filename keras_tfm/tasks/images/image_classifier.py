@@ -95,8 +95,10 @@ class ImageClassifier(ImageTask, VisualClassifyingTask):
         ".csv, .tsv or .jsonl table of paths, relative to it, and labels"
     )
     unit = "images"
-    training = ImageTraining(epochs=30, patience=None, schedule="cosine", weight_decay=0.05)
-    given_weights = types.MappingProxyType({"learning_rate": 1e-4})
+    training = ImageTraining(
+        epochs=30, patience=None, schedule="cosine", weight_decay=0.05, label_smoothing=0.1
+    )
+    given_weights = types.MappingProxyType({"learning_rate": 1e-4, "label_smoothing": 0.0})
     judged_by = ("val_accuracy", "max")  # the loss rises again while answers still improve
     model_options = ClassifierOptions
     config_class = ImageClassifierConfig
