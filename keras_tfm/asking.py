@@ -222,8 +222,8 @@ IMAGES = (
     "paths of them"
 )
 VIDEOS = (
-    "a video; a folder of frames; a folder of either, or of such folders; a .txt list; or a TABLE with paths "
-    "of them"
+    "a video; a folder of frames; a folder of either, or of such folders; a .txt list; or a TABLE, with "
+    "videos or with paths of them"
 )
 IMAGES_OR_VIDEOS = f"{IMAGES}; for a model of videos: {VIDEOS}"
 POSES = (
@@ -232,8 +232,8 @@ POSES = (
 )
 POINTS = "a cloud of points or a mesh; a folder of them, or of such folders; or a TABLE with paths of them"
 TRACKED = (
-    "a video; a folder of frames, or in MOT's layout, or with img/ and groundtruth.txt; or a folder of such "
-    "folders"
+    "a video; a folder of frames, or in MOT's layout, or with img/ and groundtruth.txt; a folder of such "
+    "folders; a .json in COCO-video's layout; or tfds:NAME[/CONFIG][:VERSION]#SPLIT"
 )
 ASKED = {
     "translate": Asked(

@@ -204,11 +204,16 @@ def not_list(example):
     return None if hasattr(example, "__len__") else f"expected a list, got {shown(example)}"
 
 
+def is_file(example):
+    """Whether an example is a file, given by its path or its bytes."""
+    return isinstance(example, str | bytes) or hasattr(example, "__fspath__")
+
+
 def not_image(example):
     """An image is a file, given by its path or its bytes, or an array (H, W) or (H, W, C) of 8-bit values or
     of floats from 0 to 1.
     """
-    if isinstance(example, str | bytes) or hasattr(example, "__fspath__"):
+    if is_file(example):
         return None
     try:
         array = np.asarray(example)
@@ -225,10 +230,10 @@ def not_image(example):
 
 
 def not_video(example):
-    """A video is a file, given by its path or its bytes, a folder of frames, or an array (T, H, W) or
-    (T, H, W, C) of 8-bit values or of floats from 0 to 1.
+    """A video is a file, given by its path or its bytes, a folder of frames, a list of the frames' files, or
+    an array (T, H, W) or (T, H, W, C) of 8-bit values or of floats from 0 to 1.
     """
-    if isinstance(example, str | bytes) or hasattr(example, "__fspath__"):
+    if is_file(example) or (isinstance(example, list) and example and all(map(is_file, example))):
         return None
     shape = np.shape(example) if isinstance(example, np.ndarray) else ()
     if len(shape) not in (3, 4):
@@ -238,7 +243,7 @@ def not_video(example):
 
 def not_cloud(example):
     """A cloud of points is a file, given by its path or its bytes, or an array (N, 3) of finite numbers."""
-    if isinstance(example, str | bytes) or hasattr(example, "__fspath__"):
+    if is_file(example):
         return None
     return not_points(example, 3, "points, an array (N, 3) or a file's path or bytes")
 

@@ -1,4 +1,4 @@
-"""Videos, frame by frame: files by PyAV, folders of frames, arrays.
+"""Videos, frame by frame: files by PyAV, folders and lists of frames, arrays.
 
 A video's frames are counted and timed before any is decoded, so that a clip's frames are chosen first and
 only these are kept. A file states its length, if at all, in its metadata, which streams, cut files and
@@ -51,8 +51,9 @@ class Video:
             raise Refused("expected a video file to choose frames by seconds, got frames without times")
 
     def frames(self, places):
-        """Yield the frames at `places`, which ascend: 8-bit RGB (H, W, 3), an array's own, or an image file's
-        path. `Refused` if none can be decoded; a lost frame is replaced by the one before it, else after it.
+        """Yield the frames at `places`, which ascend: 8-bit RGB (H, W, 3), an array's own, or an image file
+        by its path or its bytes. `Refused` if none can be decoded; a lost frame is replaced by the one before
+        it, else after it.
         """
         raise NotImplementedError
 
@@ -180,7 +181,32 @@ class VideoFile(Video):
         return int(np.searchsorted(self._stamps, frame.pts, "right")) - 1
 
 
-class FrameFolder(Video):
+class FrameFiles(Video):
+    """Image files, each by its path or its bytes, in the order of the frames and of one size."""
+
+    def __init__(self, files):
+        self._files = [file if isinstance(file, bytes) else os.fspath(file) for file in files]
+        super().__init__(np.arange(len(self._files)), len(self._files))
+        first = None
+        for number, file in enumerate(self._files, 1):
+            name = f"frame {number}" if isinstance(file, bytes) else file
+            try:
+                header = header_in(file)
+            except OSError as error:
+                raise Refused(f"{name}: cannot be read: {error.strerror or error}") from None
+            if header is None:
+                raise Refused(f"{name}: {problem_of(read_bytes(file))}")
+            first = first or header.size
+            if header.size != first:
+                sizes = [f"{width} x {height}" for height, width in (first, header.size)]
+                raise Refused(f"{name}: expected a frame of {sizes[0]} pixels, as the first, got {sizes[1]}")
+
+    def frames(self, places):
+        for place in places:
+            yield self._files[place]
+
+
+class FrameFolder(FrameFiles):
     """A folder of image files, in the natural order of their names: 2.png comes before 10.png."""
 
     def __init__(self, folder):
@@ -188,24 +214,7 @@ class FrameFolder(Video):
             names = [name for name in os.listdir(folder) if not name.startswith(HIDDEN)]
         except OSError as error:
             raise Refused(f"cannot be read: {error.strerror or error}") from None
-        self._files = [os.path.join(folder, name) for name in sorted(names, key=natural)]
-        super().__init__(np.arange(len(names)), len(names))
-        first = None
-        for file in self._files:
-            try:
-                header = header_in(file)
-            except OSError as error:
-                raise Refused(f"{file}: cannot be read: {error.strerror or error}") from None
-            if header is None:
-                raise Refused(f"{file}: {problem_of(read_bytes(file))}")
-            first = first or header.size
-            if header.size != first:
-                sizes = [f"{width} x {height}" for height, width in (first, header.size)]
-                raise Refused(f"{file}: expected a frame of {sizes[0]} pixels, as the first, got {sizes[1]}")
-
-    def frames(self, places):
-        for place in places:
-            yield self._files[place]
+        super().__init__(os.path.join(folder, name) for name in sorted(names, key=natural))
 
 
 class FrameArray(Video):
@@ -221,9 +230,13 @@ class FrameArray(Video):
 
 
 def opened(source):
-    """The `Video` of a path, of a file's bytes, or of an array (T, H, W, C); raises `Refused`."""
+    """The `Video` of a path, of a file's bytes, of a list of frames' files, each by its path or its bytes, or
+    of an array (T, H, W, C); raises `Refused`.
+    """
     if isinstance(source, np.ndarray):
         return FrameArray(source)
+    if isinstance(source, list):
+        return FrameFiles(source)
     is_folder = not isinstance(source, bytes) and os.path.isdir(source)
     return FrameFolder(source) if is_folder else VideoFile(source)
 

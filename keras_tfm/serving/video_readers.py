@@ -27,7 +27,7 @@ class Clips(Reader):
         self.portion = max(1, MOST_VALUES // (math.prod(shape) * num_views))
 
     def take(self, frame):
-        """A frame, an array or the path of an image file, as (height, width, channels); raises `Refused`."""
+        """A frame, an array or an image file, as (height, width, channels); raises `Refused`."""
         raise NotImplementedError
 
     def read_one(self, example):
@@ -68,6 +68,6 @@ class Videos(Clips):
         self._images = Images(folder, image, interpolation, crop_fraction, keep_aspect)
 
     def take(self, frame):
-        if self._channels == 1 and not isinstance(frame, str) and frame.shape[2:] == (3,):
+        if self._channels == 1 and isinstance(frame, np.ndarray) and frame.shape[2:] == (3,):
             frame = grey_of(frame)
         return self._images.row(frame)

@@ -85,7 +85,11 @@ class Coco(NamedTuple):
 
 def read_coco(path: str) -> Coco:
     """Read a file; DataError where it is no JSON of lists of objects, or an id is missing or repeated."""
-    parts = lists_in(path, read_json(path), ("images", "annotations", "categories"))
+    return coco_of(path, lists_in(path, read_json(path), ("images", "annotations", "categories")))
+
+
+def coco_of(path: str, parts: dict[str, list[dict[str, Any]]]) -> Coco:
+    """The content of a file whose lists are `parts`; DataError where an id is missing or repeated."""
     categories = [item | {"name": _name(item.get("name"))} for item in parts["categories"]]
     names = by_id(path, "categories", categories, "name")
     images = by_id(path, "images", parts["images"], "file_name")

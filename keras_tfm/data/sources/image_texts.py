@@ -14,7 +14,7 @@ from keras_tfm.data.sources.images import IMAGES, STRETCHED, bytes_of
 from keras_tfm.data.sources.lines import DataError, Paths, check_text, files_of, numbered_lines
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.sources.rows import ColumnNames, Columns, Row, one_of_each, parse_layout, read_all
-from keras_tfm.data.sources.videos import VIDEOS, Sampling, VideoFiles, open_videos
+from keras_tfm.data.sources.videos import VIDEOS, Sampling, VideoFiles, open_videos, video_in
 
 PATHS = (*IMAGES, "image_file")
 METADATA = ("metadata.jsonl", "metadata.csv", "metadata.tsv")  # a folder's table, named as in `datasets`
@@ -83,7 +83,8 @@ def read_video_texts(
 ) -> VideoTexts:
     r"""Read pairs of a video and its text as `read_image_texts` does.
 
-    A video is a file or a folder of frames, read as clips of the `shape` (frames, height, width, channels).
+    A video is a file or a folder of frames, or in a data set of TFDS the list of its encoded frames, read as
+    clips of the `shape` (frames, height, width, channels).
     Videos that cannot be read are skipped, with a warning.
 
     Raises:
@@ -98,17 +99,17 @@ def read_video_texts(
     >>> pairs.videos.shape, pairs.texts
     ((1, 2, 8, 8, 3), ['nothing happens'])
     """
-    sources, _, texts = _columns(_pairs(paths, "video", VIDEOS, columns))
+    sources, places, texts = _columns(_pairs(paths, "video", VIDEOS, columns))
     sampling = sampling or Sampling()
     opened, problems = open_videos(sources, shape[0], sampling)
-    videos = VideoFiles(sources, shape, preprocessing, sampling, opened)
+    videos = VideoFiles(sources, shape, preprocessing, sampling, opened, places)
     rows = kept_rows(problems, videos.place, None, len(sources), "videos")
     return VideoTexts(videos[rows], [texts[row] for row in rows])
 
 
 def _pairs(
     paths: Paths, kind: str, names: tuple[str, ...], columns: ColumnNames
-) -> Iterator[tuple[bytes | str, str, str]]:
+) -> Iterator[tuple[Any, str, str]]:
     """(An image or a video, as `kind` says, its place, its text) of each row of tables and folders."""
     chosen = Columns((kind, "text"), one_of_each(names, TEXTS), parse_layout(columns))
     for path in files_of(paths):
@@ -119,7 +120,7 @@ def _pairs(
         yield from _of_folder(path, kind) if table is None else _of_table(table, chosen, kind)
 
 
-def _columns(triples: Iterator[tuple[bytes | str, str, str]]) -> tuple[list, list, list]:
+def _columns(triples: Iterator[tuple[Any, str, str]]) -> tuple[list, list, list]:
     """The sources, the places and the texts."""
     columns: tuple[list, list, list] = [], [], []
     for triple in triples:
@@ -128,13 +129,13 @@ def _columns(triples: Iterator[tuple[bytes | str, str, str]]) -> tuple[list, lis
     return columns
 
 
-def _of_table(path: str, columns: Columns, kind: str) -> Iterator[tuple[bytes | str, str, str]]:
+def _of_table(path: str, columns: Columns, kind: str) -> Iterator[tuple[Any, str, str]]:
     for row in read_all(path, columns, f"{kind}s and texts"):
-        source: bytes | str = row.cells[0]
+        source: Any = row.cells[0]
         if isinstance(source, str):
             source, place = _inside(row, kind), source
         else:
-            source, place = bytes_of(row), f"{row.path}, {row.place}"
+            source, place = video_in(row) if kind == "video" else (bytes_of(row), f"{row.path}, {row.place}")
         texts = _texts(row.cells[1])
         if not texts:
             row.refuse(f"expected a text, the {row.names[1]} is an empty list")
@@ -194,4 +195,11 @@ def identities(images: np.ndarray | ImageFiles | VideoFiles) -> list:
     pixels.
     """
     sources = images.sources if isinstance(images, ImageFiles | VideoFiles) else np.asarray(images)
-    return [hashlib.sha256(x.tobytes()).digest() if isinstance(x, np.ndarray) else x for x in sources]
+    return [
+        hashlib.sha256(x.tobytes()).digest()
+        if isinstance(x, np.ndarray)
+        else tuple(x)
+        if isinstance(x, list)
+        else x
+        for x in sources
+    ]

@@ -3,7 +3,7 @@
 Strings are decoded, and arrays become lists. A label stored as a number becomes its name if the table knows
 the names: from features of the kind `ClassLabel`, or from the metadata that the library `datasets` writes to
 Parquet files. A label below 0 means "no label" and becomes None. Images stay encoded, as the bytes of their
-files.
+files, also where they are the frames of a video, which is a list.
 """
 
 import re
@@ -80,8 +80,7 @@ def open_prepared(path: str) -> NamedSet:
         builder = tfds.builder(match["name"])
         builder.download_and_prepare()
         features = dict(builder.info.features)
-        images = [name for name, feature in features.items() if isinstance(feature, tfds.features.Image)]
-        decoders = {name: tfds.decode.SkipDecoding() for name in images}
+        decoders = {name: skip for name, part in features.items() if (skip := _decoders(part)) is not None}
         dataset = builder.as_dataset(split=match["split"], decoders=decoders)
     except (ValueError, OSError, RuntimeError, AssertionError, ImportError) as error:
         raise DataError(path, None, _one_line(error)) from None
@@ -95,7 +94,7 @@ def open_prepared(path: str) -> NamedSet:
             for example in tfds.as_numpy(dataset.map(lambda row: tuple(row[name] for name in chosen))):
                 number += 1
                 cells = zip(chosen, example, strict=True)
-                yield tuple(x if name in images else _plain(features[name], x) for name, x in cells)
+                yield tuple(_plain(features[name], x) for name, x in cells)
         except UnicodeDecodeError as error:
             problem = f"expected UTF-8, got byte 0x{error.object[error.start]:02x}"
             raise DataError(path, number, problem, "example") from None
@@ -105,22 +104,41 @@ def open_prepared(path: str) -> NamedSet:
     return NamedSet(list(features), usual, "example", read)
 
 
+def _decoders(feature) -> Any:
+    """What leaves the images of a feature encoded, nested as the feature is; None where it has none."""
+    import tensorflow_datasets as tfds
+
+    while isinstance(feature, tfds.features.Sequence):  # as tfds.features.Video is
+        feature = feature.feature
+    if isinstance(feature, tfds.features.FeaturesDict):
+        parts = {name: skip for name, part in feature.items() if (skip := _decoders(part)) is not None}
+        return parts or None
+    return tfds.decode.SkipDecoding() if isinstance(feature, tfds.features.Image) else None
+
+
 def _plain(feature, value) -> Any:
     """The value of a feature, given as NumPy arrays, as a Python value."""
     import tensorflow_datasets as tfds
 
+    if isinstance(feature, tfds.features.Image):
+        return value
     if isinstance(feature, tfds.features.FeaturesDict):
         return {name: _plain(part, value[name]) for name, part in feature.items()}
     if isinstance(feature, tfds.features.Sequence):
         inner = feature.feature
         if isinstance(inner, tfds.features.FeaturesDict):  # a list of records is a record of lists
-            return {name: [_plain(part, x) for x in value[name]] for name, part in inner.items()}
-        return [_plain(inner, x) for x in (value.to_list() if hasattr(value, "to_list") else value)]
+            return {name: [_plain(part, x) for x in _items(value[name])] for name, part in inner.items()}
+        return [_plain(inner, x) for x in _items(value)]
     if isinstance(feature, tfds.features.ClassLabel):
         names = feature.names if feature.num_classes else []
         return _named(int(value), names if names != [str(i) for i in range(len(names))] else None)
     value = value.tolist() if hasattr(value, "tolist") else value
     return value.decode() if isinstance(value, bytes) else value
+
+
+def _items(values: Any) -> Any:
+    """The items of a sequence, also of a ragged one."""
+    return values.to_list() if hasattr(values, "to_list") else values
 
 
 def _named(value, names: Sequence[str] | None) -> Any:

@@ -5,6 +5,8 @@ MOT17-02/seqinfo.ini       many objects: the layout of `mot`; without this file 
          gt/gt.txt
 ball/groundtruth.txt       one object (LaSOT, OTB): a line for each frame, left, top, width, height, with
      img/00000001.jpg      commas, tabs or spaces between; zeros or NaN where it is not seen
+tracks.json                many objects: the layout of `coco_videos`
+tfds:tao#train             many objects: the features of `prepared_videos`
 """
 
 import logging
@@ -17,10 +19,12 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.configs import number_in
+from keras_tfm.data.sources.coco_videos import is_coco, read_coco_tracks
 from keras_tfm.data.sources.image_files import in_threads, size_in
 from keras_tfm.data.sources.images import visible
-from keras_tfm.data.sources.lines import DataError, Path, Paths, files_of, numbered_lines
+from keras_tfm.data.sources.lines import PREPARED, DataError, Path, Paths, files_of, numbered_lines
 from keras_tfm.data.sources.mot import MOTBoxes, read_mot, read_mot_video
+from keras_tfm.data.sources.prepared_videos import boxes_of, prepared_tracks
 from keras_tfm.data.sources.preprocessing import Preprocessing, decode_pixels, in_channels
 from keras_tfm.data.sources.videos import VideoFiles
 from keras_tfm.serving.examples import Refused
@@ -29,7 +33,8 @@ from keras_tfm.serving.image_headers import problem_of, read_bytes
 LOG = logging.getLogger(__name__)
 KINDS = (
     "a folder in MOT's layout, with img1/ and gt/gt.txt; one with img/ and the boxes of one object in "
-    "groundtruth.txt; or a folder of such folders"
+    "groundtruth.txt; a folder of such folders; a .json in COCO-video's layout; or "
+    "tfds:NAME[/CONFIG][:VERSION]#SPLIT with tracks"
 )
 TRUTHS = ("groundtruth.txt", "groundtruth_rect.txt")
 FOLDERS = ("img1", "img")  # of the frames
@@ -61,7 +66,7 @@ class Recording(NamedTuple):
 def read_tracked_videos(
     paths: Paths, shape: tuple[int, int, int, int], preprocessing: Preprocessing | None = None
 ) -> TrackedVideos:
-    """The videos in folders of `KINDS`, whose frames are read in a `shape` (frames, height, width, channels).
+    """The videos of `KINDS`, whose frames are read in a `shape` (frames, height, width, channels).
 
     Boxes outside of the image are left out, with a warning. DataError for a folder of another kind, a file
     with a mistake, and a video without boxes.
@@ -72,15 +77,27 @@ def read_tracked_videos(
     >>> len(data.videos), data.boxes[0].ids.tolist()
     (2, [1, 2, 1, 2, 1, 2])
     """
-    found = [recording for path in files_of(paths) for recording in recordings_in(pathlib.Path(path))]
-    for recording in found:
-        if recording.truth is None:
-            raise DataError(recording.folder, None, "expected gt/gt.txt or groundtruth.txt, there is neither")
-    videos = VideoFiles([str(each.frames) for each in found], shape, preprocessing)
-    return TrackedVideos(
-        videos,
-        checked_tracks(videos, [read_truth(each) for each in found], [str(each.truth) for each in found]),
-    )
+    found = [video for path in files_of(paths) for video in _read(path)]
+    places = [source if isinstance(source, str) else truth for source, truth, _ in found]
+    videos = VideoFiles([source for source, _, _ in found], shape, preprocessing, places=places)
+    truths, boxes = [truth for _, truth, _ in found], [boxes for _, _, boxes in found]
+    return TrackedVideos(videos, checked_tracks(videos, boxes, truths))
+
+
+def _read(path: str) -> Iterator[tuple[Any, str, MOTBoxes]]:
+    """(The source of a video, where its boxes stand, the boxes) of each video of a path."""
+    if path.startswith(PREPARED):
+        for video in prepared_tracks(path, "bboxes"):
+            yield video.frames, video.place, boxes_of(video)
+    elif is_coco(path):
+        for frames, boxes in read_coco_tracks(path):
+            yield frames.paths, frames.place, boxes
+    else:
+        for recording in recordings_in(pathlib.Path(path)):
+            if recording.truth is None:
+                problem = "expected gt/gt.txt or groundtruth.txt, there is neither"
+                raise DataError(recording.folder, None, problem)
+            yield str(recording.frames), str(recording.truth), read_truth(recording)
 
 
 def recordings_in(path: pathlib.Path) -> Iterator[Recording]:
@@ -218,22 +235,22 @@ def as_boxes(place: str, rows: Any) -> MOTBoxes:
 def frame_size(video: Any) -> tuple[int, int]:
     """(Height, width) of the frames of an opened video."""
     frame = next(iter(video.frames([0])))
-    size = (size_in(frame) or (0, 0)) if isinstance(frame, str) else frame.shape[:2]
+    size = frame.shape[:2] if isinstance(frame, np.ndarray) else size_in(frame) or (0, 0)
     return int(size[0]), int(size[1])
 
 
 def pixels_of(frame: Any, channels: int) -> np.ndarray:
-    """A frame, an array or the path of an image file, at its own size, 8-bit (H, W, channels); `Refused` if
-    it is no image.
+    """A frame, an array or an image file, at its own size, 8-bit (H, W, channels); `Refused` if it is no
+    image.
     """
-    if not isinstance(frame, str):
+    if isinstance(frame, np.ndarray):
         frame = frame[..., None] if frame.ndim == 2 else frame
         frame = frame if frame.dtype == np.uint8 else np.rint(frame * 255).astype("uint8")
         return in_channels(tf.constant(frame), channels).numpy()
-    data = read_bytes(frame)
+    data, name = read_bytes(frame), "" if isinstance(frame, bytes) else f"{frame}: "
     if problem := problem_of(data):
-        raise Refused(f"{frame}: {problem}")
+        raise Refused(f"{name}{problem}")
     try:
         return decode_pixels(tf.constant(data), channels).numpy()
     except tf.errors.InvalidArgumentError:
-        raise Refused(f"{frame}: is damaged: it cannot be decoded") from None
+        raise Refused(f"{name}is damaged: it cannot be decoded") from None

@@ -4,14 +4,15 @@
                             "annotations": [{"video_id", "category_id", "segmentations": of each frame}]
     JPEGImages/0042/*.jpg   the frames of a video, in the folder that "file_names" says, or images/
 
-A segmentation is as in COCO's files, and null where the object is not in a frame. An object's masks in all
-frames, one below the other, are one mask of a high image, as which they are packed and compared.
+A segmentation is as in COCO's files, and null where the object is not in a frame. Data sets of TFDS have the
+features of `prepared_videos`. An object's masks in all frames, one below the other, are one mask of a high
+image, as which they are packed and compared.
 """
 
 import logging
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -19,17 +20,23 @@ import numpy as np
 from keras_tfm.configs import brief
 from keras_tfm.data.sources.coco import by_id, is_crowd, lists_in, paths_of, read_json, tell_crowds
 from keras_tfm.data.sources.ids import known_id
-from keras_tfm.data.sources.lines import DataError, Paths, files_of
+from keras_tfm.data.sources.lines import PREPARED, DataError, Paths, files_of
+from keras_tfm.data.sources.prepared_videos import prepared_tracks
 from keras_tfm.data.sources.preprocessing import Preprocessing
+from keras_tfm.data.sources.rows import Row
 from keras_tfm.data.sources.run_lengths import mask_of, packed
 from keras_tfm.data.sources.segments import SegmentSets
 from keras_tfm.data.sources.stated_sizes import Size, stated_size
-from keras_tfm.data.sources.tracked_videos import frame_size
+from keras_tfm.data.sources.tracked_videos import frame_size, pixels_of
 from keras_tfm.data.sources.videos import Sampling, VideoFiles
+from keras_tfm.serving.examples import Refused
 from keras_tfm.serving.video_files import FRAMES, natural
 
 LOG = logging.getLogger(__name__)
-KINDS = "a .json in YouTube-VIS's layout, with the frames of each video in a folder"
+KINDS = (
+    "a .json in YouTube-VIS's layout, with the frames of each video in a folder; or "
+    "tfds:NAME[/CONFIG][:VERSION]#SPLIT with tracks, such as youtube_vis"
+)
 
 
 class VideoSegments(NamedTuple):
@@ -85,35 +92,85 @@ def read_video_segments(
     >>> data.segments.counts, data.segments.sizes
     ([2, 2], [(192, 64), (192, 64)])
     """
-    folders: list[str] = []
-    sizes: list[Size] = []
-    objects: list[list[tuple[str, bytes]]] = []
+    found: list[Segmented] = []
     names: list[str] = []
     files = files_of(paths)
     for path in files:
-        content = lists_in(path, read_json(path), ("videos", "annotations", "categories"))
-        categories = by_id(path, "categories", content["categories"], "name")
-        names += [name for name in categories.values() if name not in names]
-        annotations = _by_video(path, content, categories)
-        within = paths_of(path, _first_frame(content["videos"]))
-        for number, (item, own) in enumerate(zip(content["videos"], annotations, strict=True), 1):
-            place = f'{path}, "videos", item {number}'
-            folder, length = _folder_of(item.get("file_names"), within, place)
-            height, width = frame_size(VideoFiles([folder], shape).videos[0])
-            stated = stated_size(item.get("width"), item.get("height"), place)
-            found = [
-                (label, _tube(segmentations, length, (height, width), stated, place))
-                for label, segmentations in own
-            ]
-            folders.append(folder)
-            sizes.append((length * height, width))
-            objects.append([(label, packed(mask)) for label, mask in found if mask.any()])
-            if lost := len(found) - len(objects[-1]):
-                LOG.warning("%s: %d objects without pixels are left out", place, lost)
-    if not any(objects):
+        read = _of_prepared if path.startswith(PREPARED) else _of_json
+        for video in read(path, names):
+            objects = [(label, packed(mask)) for label, mask in video.objects if mask.any()]
+            if lost := len(video.objects) - len(objects):
+                LOG.warning("%s: %d objects without pixels are left out", video.place, lost)
+            found.append(video._replace(objects=objects))
+    if not any(video.objects for video in found):
         raise DataError(files[0], None, "expected objects with masks, there are none")
-    videos = VideoFiles(folders, shape, preprocessing, sampling)
-    return VideoSegments(videos, SegmentSets(sizes, objects, names))
+    sources, places = [video.source for video in found], [video.place for video in found]
+    videos = VideoFiles(sources, shape, preprocessing, sampling, places=places)
+    sets = SegmentSets([video.size for video in found], [video.objects for video in found], names)
+    return VideoSegments(videos, sets)
+
+
+class Segmented(NamedTuple):
+    """A video: its source, the size of its frames one below the other, (label, mask) of each object, and its
+    place.
+    """
+
+    source: Any
+    size: Size
+    objects: list[tuple[str, Any]]
+    place: str
+
+
+def _of_json(path: str, names: list[str]) -> Iterator[Segmented]:
+    """The videos of a .json; `names` get the names of its categories."""
+    content = lists_in(path, read_json(path), ("videos", "annotations", "categories"))
+    categories = by_id(path, "categories", content["categories"], "name")
+    names += [name for name in categories.values() if name not in names]
+    annotations = _by_video(path, content, categories)
+    within = paths_of(path, _first_frame(content["videos"]))
+    for number, (item, own) in enumerate(zip(content["videos"], annotations, strict=True), 1):
+        place = f'{path}, "videos", item {number}'
+        folder, length = _folder_of(item.get("file_names"), within, place)
+        height, width = _size_of(folder, folder)
+        stated = stated_size(item.get("width"), item.get("height"), place)
+        objects = [
+            (label, _tube(segmentations, length, (height, width), stated, place))
+            for label, segmentations in own
+        ]
+        yield Segmented(folder, (length * height, width), objects, folder)
+
+
+def _of_prepared(path: str, names: list[str]) -> Iterator[Segmented]:
+    """The videos of a data set of TFDS; `names` get the names of its objects' categories."""
+    for video in prepared_tracks(path, "segmentations"):
+        length, (height, width) = len(video.frames), _size_of(video.frames, video.place)
+        objects = []
+        for each in video.objects:
+            if each.get("category") is None:
+                video.row.refuse('expected a "category" of each object, one has none')
+            tube = np.zeros((length, height, width), bool)
+            for place, data in zip(each["frames"], each["segmentations"], strict=True):
+                mask = _mask_in(data, video.row)
+                if mask.shape != (height, width):
+                    got = f"{mask.shape[1]} x {mask.shape[0]}"
+                    video.row.refuse(f"expected masks of {width} x {height} pixels, as the frames, got {got}")
+                tube[place] = mask
+            objects.append((str(each["category"]), tube.reshape(-1, width)))  # (T H, W)
+        names += [name for name in dict(objects) if name not in names]
+        yield Segmented(video.frames, (length * height, width), objects, video.place)
+
+
+def _size_of(source: Any, place: str) -> Size:
+    """The (height, width) of a video's frames; DataError for what is no video."""
+    return frame_size(VideoFiles([source], (1, 1, 1, 3), places=[place]).videos[0])
+
+
+def _mask_in(data: bytes, row: Row) -> np.ndarray:
+    """The mask (H, W), boolean, in an image file."""
+    try:
+        return pixels_of(data, 1)[..., 0] > 0
+    except Refused as refused:
+        row.refuse(f"expected a mask: {refused}")
 
 
 def _by_video(path: str, content: dict[str, list[dict]], categories: dict) -> list[list[tuple[str, Any]]]:

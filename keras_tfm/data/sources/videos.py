@@ -15,6 +15,7 @@ from keras_tfm.configs import Between, Config, Count, Field, FieldError, Option
 from keras_tfm.data.sources.image_files import MAX_BYTES, decoded_or_problem, in_threads, kept_rows
 from keras_tfm.data.sources.images import (
     asked_files,
+    bytes_of,
     in_class_folders,
     in_order,
     label_of,
@@ -39,11 +40,14 @@ from keras_tfm.serving.examples import Refused
 from keras_tfm.serving.video_files import FRAMES, Video, clip_of, opened, places_of
 
 LOG = logging.getLogger(__name__)
-VIDEOS = ("video", "path", "file", "filename", "file_name", "video_path", "filepath", "youtube_id", "clip")
+VIDEOS = (
+    "video", "path", "file", "filename", "file_name", "video_path", "filepath", "youtube_id", "clip",
+    "image_sequence", "frames",
+)  # fmt: skip
 LABELS = ("label", "labels", "class", "category", "target", "class_name", "action")
 KINDS = (
-    "a folder of videos by class; a .csv, .tsv or .jsonl table of paths and labels; or a .txt list with a "
-    "path and a label in each line"
+    "a folder of videos by class; a .csv, .tsv or .jsonl table of paths and labels; .parquet or "
+    "tfds:NAME[/CONFIG][:VERSION]#SPLIT; or a .txt list with a path and a label in each line"
 )
 
 
@@ -115,10 +119,12 @@ class LabelledVideos(NamedTuple):
 
 
 class VideoFiles:
-    """Videos, each a file's path or bytes, a folder of frames, or an array (T, H, W, C), which can be read
-    like an array (N, *shape) of 8-bit clips; the shape is (frames, height, width, channels).
+    """Videos, each a file's path or bytes, a folder of frames, a list of the frames' files, or an array (T,
+    H, W, C), which can be read like an array (N, *shape) of 8-bit clips; the shape is (frames, height, width,
+    channels).
 
     `videos[3:5]` and `videos[np.array([7, 2])]` select videos, `np.asarray(videos)` decodes a clip of each.
+    `places` name the sources, for messages; by default paths do, and the numbers of others.
 
     >>> ramp = np.arange(8, dtype="uint8").repeat(12).reshape(8, 2, 2, 3)
     >>> videos = keras_tfm.data.VideoFiles([ramp, ramp[:4]], shape=(4, 2, 2, 3))
@@ -136,11 +142,12 @@ class VideoFiles:
         preprocessing: Preprocessing | None = None,
         sampling: Sampling | None = None,
         videos: Sequence[Video] | None = None,
+        places: Sequence[str] | None = None,
     ):
         self.sources = list(map(_path_or_content, sources))
         self.pixels = shape
         self.preprocessing, self.sampling = preprocessing or Preprocessing(), sampling or Sampling()
-        self._videos = videos
+        self._videos, self._places = videos, places
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -152,15 +159,16 @@ class VideoFiles:
 
     def __getitem__(self, rows: Any) -> "VideoFiles":
         chosen = range(len(self))[rows] if isinstance(rows, slice) else rows
-        videos = None if self._videos is None else [self._videos[row] for row in chosen]
         sources = [self.sources[row] for row in chosen]
-        return type(self)(sources, self.pixels, self.preprocessing, self.sampling, videos)
+        videos = None if self._videos is None else [self._videos[row] for row in chosen]
+        places = None if self._places is None else [self._places[row] for row in chosen]
+        return type(self)(sources, self.pixels, self.preprocessing, self.sampling, videos, places)
 
     def as_clips(
         self, shape: tuple[int, int, int, int], preprocessing: Preprocessing, sampling: Sampling
     ) -> "VideoFiles":
         """The same videos as clips of another shape, and of other frames."""
-        return type(self)(self.sources, shape, preprocessing, sampling, self._videos)
+        return type(self)(self.sources, shape, preprocessing, sampling, self._videos, self._places)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         clips = np.zeros(self.shape, "uint8")
@@ -173,14 +181,16 @@ class VideoFiles:
         return clips if dtype is None else clips.astype(dtype)
 
     def place(self, row: int) -> str:
-        """Where a video comes from: its path, or its index."""
+        """Where a video comes from: its place, its path, or its index."""
+        if self._places is not None:
+            return self._places[row]
         source = _parts(self.sources[row])[0]
         return source if isinstance(source, str) else f"video {row}"
 
     def identity(self) -> Iterator[str]:
         """Strings that change if the videos change."""
         yield repr((self.pixels, self.preprocessing, self.sampling))
-        for source in (part for each in self.sources for part in _parts(each)):
+        for source in (part for each in self.sources for whole in _parts(each) for part in _parts(whole)):
             if isinstance(source, str):
                 path = pathlib.Path(source)
                 for file in sorted(path.iterdir()) if path.is_dir() else [path]:
@@ -227,7 +237,7 @@ class VideoFiles:
         return clip_of(self.videos[row], places, self.fitted)
 
     def fitted(self, frame: Any) -> np.ndarray:
-        """A frame, or an image file by its path, as 8-bit pixels (H, W, C) of the shape."""
+        """A frame, or an image file, as 8-bit pixels (H, W, C) of the shape."""
         return fitted(frame, self.pixels[1:], self.preprocessing)
 
     def _each(self, decode: Any) -> None:
@@ -248,13 +258,13 @@ class VideoFiles:
 
 
 def fitted(frame: Any, shape: tuple[int, int, int], preprocessing: Preprocessing) -> np.ndarray:
-    """A frame, an array or the path of an image file, as pixels (H, W, C) of a `shape`; floats from 0 to 1
-    become 8-bit. `Refused` if it is no image, or has another number of channels.
+    """A frame, an array or an image file, by its path or its bytes, as pixels (H, W, C) of a `shape`; floats
+    from 0 to 1 become 8-bit. `Refused` if it is no image, or has another number of channels.
     """
-    if isinstance(frame, str):
+    if isinstance(frame, str | bytes):
         image = decoded_or_problem(frame, lambda data: preprocessing.decoded(data, *shape))
         if isinstance(image, str):
-            raise Refused(f"{frame}: {image}")
+            raise Refused(image if isinstance(frame, bytes) else f"{frame}: {image}")
         return image.numpy()
     frame = frame[..., None] if frame.ndim == 2 else frame
     frame = frame if frame.dtype == np.uint8 else np.rint(frame * 255).astype("uint8")
@@ -264,14 +274,14 @@ def fitted(frame: Any, shape: tuple[int, int, int], preprocessing: Preprocessing
 
 
 def _path_or_content(source: Any) -> Any:
-    """A path as a string, bytes and arrays as they are; of a tuple each."""
-    if isinstance(source, tuple):
-        return tuple(map(_path_or_content, source))
+    """A path as a string, bytes and arrays as they are; of a tuple or a list each."""
+    if isinstance(source, tuple | list):
+        return type(source)(map(_path_or_content, source))
     return source if isinstance(source, bytes | np.ndarray) else os.fspath(source)
 
 
-def _parts(source: Any) -> tuple:
-    return source if isinstance(source, tuple) else (source,)
+def _parts(source: Any) -> Sequence:
+    return source if isinstance(source, tuple | list) else (source,)
 
 
 def open_videos(
@@ -319,7 +329,8 @@ def read_labelled_videos(
     sampling: Sampling | None = None,
 ) -> LabelledVideos:
     """Read labelled videos from folders with a folder of videos per class; from .csv, .tsv or .jsonl tables
-    with one column of paths and one of labels, chosen by `columns`; or from .txt lists, such as UCF-101's and
+    with one column of paths and one of labels, chosen by `columns`; from .parquet files and data sets of TFDS
+    with a column of videos, files or lists of encoded frames; or from .txt lists, such as UCF-101's and
     Kinetics', with a path, a space and a label in each line. Paths are relative to the table or list.
 
     A video is a file, or a folder of frames. Classes are sorted by name, numbers by value. Videos that cannot
@@ -341,13 +352,17 @@ def read_labelled_videos(
         refuse_special(file)
     sources: list[Any] = []
     labels: list[Any] = []
+    places: list[str] | None = None
     if all(map(os.path.isdir, files)):
         sources, labels = in_class_folders(files, "videos")
     elif all(is_table(file) or is_list(file) for file in files):
         chosen = Columns(("video", "label"), one_of_each(VIDEOS, LABELS), parse_layout(columns))
+        places = []
         for file in files:
             for row in _listed(file) if is_list(file) else read_all(file, chosen, "videos"):
-                sources.append(source_of(row, "a video"))
+                source, place = video_in(row)
+                sources.append(source)
+                places.append(place)
                 labels.append(label_of(row))
         if not sources:
             raise DataError(files[0], None, "expected videos, the file is empty")
@@ -355,7 +370,7 @@ def read_labelled_videos(
         raise not_of_a_kind(files, KINDS)
     sampling = sampling or Sampling()
     opened_videos, problems = open_videos(sources, shape[0], sampling)
-    videos = VideoFiles(sources, shape, preprocessing, sampling, opened_videos)
+    videos = VideoFiles(sources, shape, preprocessing, sampling, opened_videos, places)
     rows = kept_rows(problems, videos.place, np.array(labels, object), len(sources), "videos")
     numbers, names = in_order(np.array(labels, object)[rows], files[0], "videos")
     return LabelledVideos(videos[rows], numbers, names)
@@ -381,12 +396,13 @@ def read_unlabelled_videos(
     >>> keras_tfm.data.sources.videos.read_unlabelled_videos("clip", shape=(2, 8, 8, 3)).shape
     (1, 2, 8, 8, 3)
     """
-    sources = [source for source, _ in read_videos(paths, columns)]
-    if not sources:
+    inputs = list(read_videos(paths, columns))
+    if not inputs:
         raise DataError(files_of(paths)[0], None, "expected videos, there are none")
+    sources, places = ([pair[i] for pair in inputs] for i in range(2))
     sampling = sampling or Sampling()
     opened_videos, problems = open_videos(sources, shape[0], sampling)
-    videos = VideoFiles(sources, shape, preprocessing, sampling, opened_videos)
+    videos = VideoFiles(sources, shape, preprocessing, sampling, opened_videos, places)
     return videos[kept_rows(problems, videos.place, None, len(sources), "videos")]
 
 
@@ -400,10 +416,21 @@ def read_videos(paths: Paths, columns: ColumnNames = None) -> Inputs:
         refuse_special(file)
         if is_list(file) or is_table(file):
             for row in _listed(file) if is_list(file) else read_all(file, chosen, "videos"):
-                source = source_of(row, "a video")
-                yield source, str(source)
+                yield video_in(row)
         else:
             yield from asked_files(file, files, "videos", opened, _are_frames)
+
+
+def video_in(row: Row) -> tuple[Any, str]:
+    """(The video in the first cell of a row, its place): a path, the bytes of a file, or the encoded frames
+    in a list. DataError for anything else.
+    """
+    cell = row.cells[0]
+    if isinstance(cell, list):
+        source: Any = [bytes_of(row._replace(cells=(frame,))) for frame in cell]
+    else:
+        source = source_of(row, "a video")
+    return source, source if isinstance(source, str) else f"{row.path}, {row.place}"
 
 
 def is_list(path: str) -> bool:

@@ -1,6 +1,5 @@
 """The reader of images where TensorFlow is: files are decoded as in training and in SavedModels."""
 
-import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -9,7 +8,7 @@ import tensorflow as tf
 
 from keras_tfm.data.sources.image_files import ImageFiles, size_in
 from keras_tfm.data.sources.preprocessing import Preprocessing
-from keras_tfm.serving.examples import Refused, check, not_image
+from keras_tfm.serving.examples import Refused, check, is_file, not_image
 from keras_tfm.serving.image_readers import from_0_to_1, portion_of
 from keras_tfm.serving.reading import Read, Reader, refused_or
 
@@ -88,11 +87,6 @@ def own_size(image: Any, size: Any = None) -> Any:
         return size_in(image) or (1, 1)
     except OSError:
         return 1, 1
-
-
-def is_file(image: Any) -> bool:
-    """Whether `image` is a file, given by its path or its bytes, rather than an array."""
-    return isinstance(image, str | bytes | os.PathLike)
 
 
 def listed_images(images: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from keras_tfm.configs import Field, FieldError, number_in
+from keras_tfm.data.sources.coco_videos import is_coco, read_coco_frames
 from keras_tfm.data.sources.lines import Inputs
 from keras_tfm.data.sources.tracked_videos import frame_size, read_truth, recording_of
 from keras_tfm.data.sources.videos import read_videos
@@ -82,7 +83,10 @@ def _true_box(source: Any) -> np.ndarray:
 
 
 def inputs_in(path: pathlib.Path) -> Inputs:
-    """A video, a folder of MOT's, or what is in a folder, each with its place."""
+    """A video, a folder of MOT's, what is in a folder, or the videos of a .json, each with its place."""
+    if is_coco(str(path)):
+        yield from ((video.paths, video.place) for video in read_coco_frames(str(path)))
+        return
     if not path.is_dir():
         yield from read_videos(str(path))
         return

@@ -69,8 +69,9 @@ class VideoClassifier(VideoTask, VisualClassifyingTask):
     start = "a RUN of this task or of pretrain-videos"
     files = (
         "a folder with a folder of videos per class, each a file (mp4, webm, mkv, avi, mov, gif) or a folder "
-        "of frames; a .csv, .tsv or .jsonl table of paths, relative to it, and labels; or a .txt list with a "
-        "path and a label in each line"
+        "of frames; a .csv, .tsv or .jsonl table of paths, relative to it, and labels; videos and labels in "
+        ".parquet files or tfds:NAME[/CONFIG][:VERSION]#SPLIT; or a .txt list with a path and a label in "
+        "each line"
     )
     unit = "videos"
     top = 5
