@@ -3,11 +3,12 @@
     python -m benchmarks.first_day classify --data train300.tsv --data train3000.tsv \\
         --choose dev.tsv --test test.tsv --by-hand="--learning-rate 3e-4" --by-hand="--size tiny"
 
-Each `--data` is a size of the training data. The defaults are trained with every seed, each recipe of `--by-hand`
-with the first one. The recipe that `evaluate` finds best on `--choose` is trained with the other seeds too; only
-it and the defaults are scored on `--test`. What simple rules score stands in training.json of each RUN. All of
-it is typed as a user would, by `keras-tfm train` and `keras-tfm evaluate`; RUNs in `--out` are not made again.
-`--always="--minutes 5"` is for all trainings. Seconds are CPU seconds, the start of the command included.
+Each `--data` is a size of the training data. The defaults are trained with every seed, each recipe of
+`--by-hand` with the first one. The recipe that `evaluate` finds best on `--choose` is trained with the
+other seeds too; only it and the defaults are scored on `--test`. What simple rules score stands in
+training.json of each RUN. All of it is typed as a user would, by `keras-tfm train` and `keras-tfm
+evaluate`; RUNs in `--out` are not made again. `--always="--minutes 5"` is for all trainings. Seconds are
+CPU seconds, the start of the command included.
 """
 
 import argparse

@@ -148,7 +148,8 @@ def test_exports_write_what_the_model_writes(monkeypatch, name):
 
 @pytest.mark.slow
 def test_a_detector_of_the_benchmark_answers(tmp_path):
-    from benchmarks import all as runner, detect
+    from benchmarks import all as runner
+    from benchmarks import detect
     from keras_tfm.data import read_objects
 
     runner.make_pictures(tmp_path / "boxes.jsonl")

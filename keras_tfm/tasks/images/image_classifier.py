@@ -53,7 +53,8 @@ class ImageClassifierConfig(ClassesConfig):
     """
 
 
-# Of the default batches. Few images in large batches are too few steps for the statistics of batch normalisation.
+# Of the default batches. Few images in large batches are too few steps for the averages of batch
+# normalisation.
 MOST_IMAGES, MIN_BATCHES = 64, 16
 
 
