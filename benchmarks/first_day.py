@@ -1,4 +1,4 @@
-"""What the defaults of a task reach beside the best by hand: the first day of somebody with data of their own.
+"""What the defaults of a task reach beside the best by hand, on data of one's own.
 
     python -m benchmarks.first_day classify --data train300.tsv --data train3000.tsv \\
         --choose dev.tsv --test test.tsv --by-hand="--learning-rate 3e-4" --by-hand="--size tiny"
