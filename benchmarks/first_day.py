@@ -29,7 +29,7 @@ METRICS = {
     "translate": "bleu",
     "classify-images": "accuracy",
     "detect": "ap50",
-    "segment": "mean_iou",
+    "segment": "miou",
 }
 MOST_BY_HAND = 12  # as many as somebody would try in a day
 
