@@ -20,6 +20,7 @@ import os
 import pathlib
 import platform
 import pydoc_data.topics
+import re
 import shlex
 import signal
 import subprocess
@@ -46,6 +47,7 @@ RUNS = {
     "generate": "--rounds 3 --cases 1x1 8x1",
     "generate flat": "--flat",
     "quantize": "{generator} {text} --rounds 3",
+    "start": "{classifier} --rounds 3",
     "serve": "{classifier} {table} --rounds 3",
     "video": "--rounds 3 --steps 2",
     "vit": "--parts training inference --rounds 3 --steps 1",
@@ -133,13 +135,16 @@ def words(folder, options):
     return [str(made(folder, word[1:-1])) if word.startswith("{") else word for word in shlex.split(options)]
 
 
-def run(name, folder, limit, device):
-    """Run a benchmark, keep what it printed and found; returns why it failed, or None."""
+def run(name, folder, limit, device, rounds=None):
+    """Run a benchmark, in other `rounds` than those of `RUNS` if given, and keep what it printed and found;
+    returns why it failed, or None.
+    """
     log, found = (folder / f"{name.replace(' ', '-')}{suffix}" for suffix in (".log", ".part"))
     found.unlink(missing_ok=True)
     began = time.monotonic()
     try:
-        arguments = words(folder, RUNS[name])
+        given = RUNS[name] if rounds is None else re.sub(r"--rounds \d+", f"--rounds {rounds}", RUNS[name])
+        arguments = words(folder, given)
     except (OSError, subprocess.CalledProcessError) as error:
         return f"what it needs could not be made: {error}"
     with log.open("w", encoding="utf-8") as file:
@@ -218,6 +223,7 @@ def main():
     names = ", ".join(RUNS)
     parser.add_argument("--only", nargs="+", default=list(RUNS), choices=RUNS, metavar="NAME", help=names)
     parser.add_argument("--again", action="store_true", help="repeat runs whose results are kept, too")
+    parser.add_argument("--rounds", type=int, help="rounds of each run that has some, in place of its own")
     parser.add_argument("--limit", type=float, default=15, help="minutes after which a run is stopped")
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path("build/benchmarks"))
     options = parse(parser)
@@ -229,7 +235,7 @@ def main():
             continue
         print(f"{name} ... ", end="", flush=True)
         path_of(name, folder).unlink(missing_ok=True)
-        reason = run(name, folder, options.limit, options.device)
+        reason = run(name, folder, options.limit, options.device, options.rounds)
         print(reason or "done", flush=True)
         if reason:
             failed[name] = reason

@@ -6,8 +6,8 @@
 #   benchmarks/gpu.sh STEP ...    these steps alone, added to the file: machine tests device table
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-python=${PYTHON:-.venv/bin/python} device=gpu visible=${CUDA_VISIBLE_DEVICES:-0} slack=1
-if [ "${1:-}" = --cpu ]; then device=cpu visible=-1 slack=4; shift; fi
+python=${PYTHON:-.venv/bin/python} device=gpu visible=${CUDA_VISIBLE_DEVICES:-0} slack=1 rounds=2
+if [ "${1:-}" = --cpu ]; then device=cpu visible=-1 slack=4 rounds=1; shift; fi
 steps=${*:-machine tests device table}
 report=build/gpu/REPORT.md failed=0
 mkdir -p build/gpu
@@ -18,7 +18,7 @@ step() {
   local name=$1 limit=$2 began=$SECONDS code
   shift 2
   echo "$name ..." >&2
-  timeout --kill-after=5 "$((limit * slack))" "$@" > build/gpu/step.log 2>&1
+  timeout --signal=INT --kill-after=5 "$((limit * slack))" "$@" > build/gpu/step.log 2>&1
   code=$?
   [ $code = 0 ] || failed=1
   printf '## %s (%s)\n\n```\n%s\n```\n\nexit code %s, %s s\n\n' "$name" "$device" "$(tail -n 60 build/gpu/step.log)" \
@@ -36,8 +36,8 @@ for each in $steps; do
     device)  # exactness on one and two, 16 bits, fused functions, memory by length
       step device 150 "$python" -m benchmarks.gpu --device "$device" ;;
     table)
-      step table 270 "$python" -m benchmarks.all --only vit bert generate translate --limit 1 --again \
-        --folder build/gpu/table --device "$device" ;;
+      step table 270 "$python" -m benchmarks.all --only vit bert generate translate --limit "$slack" --rounds "$rounds" \
+        --again --folder build/gpu/table --device "$device" ;;
     *) echo "no such step: $each" >&2; exit 2 ;;
   esac
 done
