@@ -150,7 +150,7 @@ class Detector(CanvasTask):
     files = KINDS
     examples_class = Objects
     training = DetectionTraining(
-        epochs=50, patience=None, learning_rate=3e-4, schedule="cosine", weight_decay=1e-4
+        epochs=50, patience=None, learning_rate=1e-3, schedule="cosine", weight_decay=1e-4
     )
     given_weights = types.MappingProxyType({"learning_rate": 1e-4})
     optimizer_options = {"global_clipnorm": 0.1}  # Carion et al. 2020, appendix A.4
