@@ -136,8 +136,8 @@ def words(folder, options):
 
 
 def run(name, folder, limit, device, rounds=None):
-    """Run a benchmark, in other `rounds` than those of `RUNS` if given, and keep what it printed and found;
-    returns why it failed, or None.
+    """Run a benchmark, if given with `rounds` in place of the ones in `RUNS`, and keep what it printed and
+    found; returns why it failed, or None.
     """
     log, found = (folder / f"{name.replace(' ', '-')}{suffix}" for suffix in (".log", ".part"))
     found.unlink(missing_ok=True)

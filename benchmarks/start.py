@@ -3,9 +3,9 @@
     python -m benchmarks.start RUN
 
 RUN is what `keras-tfm train classify` wrote. Each command is a process of its own, and they take turns;
-counted are the seconds of CPU of the process, and those by the clock. "without what is kept" makes the model,
-"again" answers by the graph that an earlier `predict` has kept. The ONNX folder is exported from RUN (extra
-`onnx`).
+it prints the seconds of CPU of the process, and the seconds by the clock. "without what is kept" makes the
+model, "again" answers by the graph that an earlier `predict` has kept. The ONNX folder is exported from RUN
+(extra `onnx`).
 """
 
 import argparse

@@ -53,8 +53,7 @@ class ImageClassifierConfig(ClassesConfig):
     """
 
 
-# Of the default batches. Few images in large batches are too few steps for the averages of batch
-# normalisation.
+# The default batch: few images in large batches are too few steps for the averages of batch normalisation.
 MOST_IMAGES, MIN_BATCHES = 64, 16
 
 
