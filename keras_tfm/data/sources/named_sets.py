@@ -113,7 +113,11 @@ def _decoders(feature) -> Any:
     if isinstance(feature, tfds.features.FeaturesDict):
         parts = {name: skip for name, part in feature.items() if (skip := _decoders(part)) is not None}
         return parts or None
-    return tfds.decode.SkipDecoding() if isinstance(feature, tfds.features.Image) else None
+    if not isinstance(feature, tfds.features.Image):
+        return None
+    decoder = tfds.decode.SkipDecoding()
+    decoder.decode_batch_example = decoder.decode_example  # TFDS's own maps it, of which TensorFlow warns
+    return decoder
 
 
 def _plain(feature, value) -> Any:

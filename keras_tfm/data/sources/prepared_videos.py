@@ -17,6 +17,7 @@ from keras_tfm.data.sources.image_files import size_in
 from keras_tfm.data.sources.mot import MOTBoxes
 from keras_tfm.data.sources.rows import Columns, Row, one_of_each, read_all
 from keras_tfm.data.sources.videos import VIDEOS, video_in
+from keras_tfm.serving.examples import shown
 
 TRACKS = ("tracks",)
 
@@ -45,7 +46,7 @@ def prepared_tracks(path: str, kind: str) -> Iterator[TrackedFrames]:
     for row in read_all(path, chosen, "videos and their tracks"):
         tracks = row.cells[1]
         if not isinstance(tracks, dict) or not {"frames", kind} <= {*tracks}:
-            got = sorted(tracks) if isinstance(tracks, dict) else brief(tracks)
+            got = sorted(tracks) if isinstance(tracks, dict) else shown(tracks)
             row.refuse(f'expected objects with "frames" and "{kind}" as {row.names[1]}, got {got}')
         frames, place = video_in(row)
         if not isinstance(frames, list):
