@@ -163,6 +163,22 @@ def test_draw_scenes(example, capsys, tmp_path, way):
 
 
 @pytest.mark.slow
+def test_draw_clothes(example, capsys, tmp_path, monkeypatch):
+    images = np.random.default_rng(0).integers(0, 256, (60, 28, 28)).astype("uint8")
+    np.savez("clothes.npz", images=images, labels=np.arange(60) % 3)
+    module = example("draw_clothes")
+    monkeypatch.setattr(module, "MADE", 12)
+    ways, kept = ["gpt", "imagegpt", "dit", "vitgan"], []
+    for _ in range(2):  # the second one repeats nothing
+        rows = module.main("clothes.npz", "clothes.npz", ways, 1e-9, tmp_path / "runs")
+        kept.append({path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/pictures.npz")})
+    assert kept[0] == kept[1] and len(kept[0]) == 4
+    assert [row["way"] for row in rows if "right" in row] == ["VQ + GPT", "ImageGPT", "DiT"]
+    assert capsys.readouterr().out.count("ViTGAN") == 2
+    assert (tmp_path / "runs" / "clothes.png").stat().st_size < 150_000
+
+
+@pytest.mark.slow
 def test_next_frames(example):
     measures = example("next_frames").main(minutes=None, count=24, tested=8, epochs=1)
     assert measures.keys() >= {"psnr", "rule_psnr"} and measures["videos"] == 8
