@@ -258,6 +258,8 @@ class LearningTask(Task):
         training, run = self._told(run, options)
         self.refuse_learning()
         examples, validation = self._parts(examples, validation, training.seed)
+        if not isinstance(examples, TextStream):
+            training = training.settled(len(columns_of(examples)[0]))
         data = {} if run is None else {"fingerprint": fingerprint_of(examples)}
         data |= {"train": self.describe(examples), "validation": self.describe(validation)}
         record = self._record(training, run, data)

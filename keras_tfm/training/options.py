@@ -11,7 +11,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from keras_tfm.configs import (
     Between,
@@ -28,6 +28,8 @@ from keras_tfm.configs import (
 from keras_tfm.training.folder import refuse_pattern
 
 ShareOfArea = Annotated[float, Between(0.01, 1)]
+# Of a training that finds things in images: enough for some 300 made ones, and no more than minutes.
+USUAL_STEPS, LEAST_EPOCHS, MOST_EPOCHS = 2_000, 10, 100
 # Options of tasks that learn from images.
 ImagesInBatch = Annotated[Count, Option("images in a batch")]
 LeastArea = Annotated[
@@ -54,6 +56,12 @@ class Learning(Config):
         Count | None, Option("stop after this many epochs without a better one", default="never")
     ] = 5
     seed: Annotated[Natural, Option("seed of all random numbers")] = 0
+
+    def settled(self, num_examples: int) -> Self:
+        """These options, with values for those that follow from the number of examples where nobody gave
+        them.
+        """
+        return self
 
     def lasting(self) -> dict[str, Any]:
         """The fields that may not change when a training is resumed."""
@@ -184,6 +192,27 @@ class PartlyTrained(Training):
         super().__post_init__()
         if self.lora_rank is not None and self.num_frozen is not None:
             raise FieldError("{lora_rank} freezes all blocks: leave out {num_frozen}.")
+
+
+@dataclasses.dataclass(frozen=True)
+class CanvasTraining(PartlyTrained):
+    """By default the warm-up takes a tenth of the steps."""
+
+    epochs: Annotated[
+        Count | None,
+        Option(
+            "maximum number of epochs",
+            default="as many as make 2,000 steps, but at least 10 and at most 100; 100 with --minutes",
+        ),
+    ] = None  # type: ignore[assignment]
+    batch_size: ImagesInBatch = 16
+
+    def settled(self, num_examples: int) -> Self:
+        if self.epochs is not None:
+            return self
+        steps = max(1, num_examples // self.batch_size)  # of an epoch
+        usual = max(LEAST_EPOCHS, USUAL_STEPS // min(steps, self.epoch_batches or steps))
+        return dataclasses.replace(self, epochs=MOST_EPOCHS if self.minutes else min(usual, MOST_EPOCHS))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -59,6 +59,22 @@ def test_the_warm_up_is_the_tasks_own_or_what_is_said():
         make_schedule(Training(epochs=3, warmup_steps=31), 10)
 
 
+@pytest.mark.parametrize("task", [tasks.Detector, tasks.Segmenter])
+@pytest.mark.parametrize(
+    ("count", "options", "expected"),
+    [
+        *((3, {}, 100), (300, {}, 100), (640, {}, 50), (3_000, {}, 10), (100_000, {}, 10)),
+        (640, {"batch_size": 32}, 100),
+        (100_000, {"epoch_batches": 40}, 50),
+        (3_000, {"minutes": 5.0}, 100),
+        (3_000, {"epochs": 7, "minutes": 5.0}, 7),
+    ],
+)
+def test_few_images_take_more_epochs(task, count, options, expected):
+    assert dataclasses.replace(task.training, **options).settled(count).epochs == expected
+    assert task.training_of(is_given=True).settled(count).epochs == 50
+
+
 def test_what_a_resumed_training_may_change():
     """More epochs, where the learning rate does not end with the last one."""
     free = {"minutes", "patience", "precision", "jit"}

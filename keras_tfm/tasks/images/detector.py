@@ -51,7 +51,7 @@ from keras_tfm.tasks.records import rounded_line
 from keras_tfm.tasks.signatures import Signature
 from keras_tfm.tasks.task import label_entries
 from keras_tfm.training.folder import Path
-from keras_tfm.training.options import ImagesInBatch, LeastArea, PartlyTrained
+from keras_tfm.training.options import CanvasTraining, LeastArea
 
 LOG = logging.getLogger(__name__)
 
@@ -116,10 +116,9 @@ class DetectorOptions(ModelOptions):
 
 
 @dataclasses.dataclass(frozen=True)
-class DetectionTraining(PartlyTrained):
+class DetectionTraining(CanvasTraining):
     """By default the warm-up takes a tenth of the steps."""
 
-    batch_size: ImagesInBatch = 16
     flip: Annotated[
         bool, Option("mirror images and their boxes at random; turn it off for letters and digits")
     ] = True
@@ -149,10 +148,8 @@ class Detector(CanvasTask):
     )
     files = KINDS
     examples_class = Objects
-    training = DetectionTraining(
-        epochs=50, patience=None, learning_rate=1e-3, schedule="cosine", weight_decay=1e-4
-    )
-    given_weights = types.MappingProxyType({"learning_rate": 1e-4})
+    training = DetectionTraining(patience=None, learning_rate=1e-3, schedule="cosine", weight_decay=1e-4)
+    given_weights = types.MappingProxyType({"epochs": 50, "learning_rate": 1e-4})
     optimizer_options = {"global_clipnorm": 0.1}  # Carion et al. 2020, appendix A.4
     model_options = DetectorOptions
     annotations = staticmethod(found_in)

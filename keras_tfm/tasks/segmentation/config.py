@@ -13,7 +13,7 @@ from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.mask_files import MANY, MaskFiles, encoded_mask
 from keras_tfm.data.sources.mask_values import too_few, unknown_values
 from keras_tfm.data.sources.segments import MOST_NAMES, PANOPTIC, SegmentSets
-from keras_tfm.training.options import ImagesInBatch, LeastArea, PartlyTrained
+from keras_tfm.training.options import CanvasTraining, LeastArea
 
 Value = Annotated[int, Between(0, MANY - 1)]
 
@@ -70,10 +70,9 @@ class SegmenterConfig(Canvas):
 
 
 @dataclasses.dataclass(frozen=True)
-class SegmentationTraining(PartlyTrained):
+class SegmentationTraining(CanvasTraining):
     """By default the warm-up takes a tenth of the steps."""
 
-    batch_size: ImagesInBatch = 16
     flip: Annotated[
         bool, Option("mirror images and their masks at random; turn it off for letters and digits")
     ] = True

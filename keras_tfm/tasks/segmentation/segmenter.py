@@ -91,10 +91,8 @@ class Segmenter(CanvasTask):
         f"need --family {families_of('panoptic')}, and for instances istr too"
     )
     examples_class = Masks
-    training = SegmentationTraining(
-        epochs=50, patience=None, learning_rate=1e-3, schedule="cosine", weight_decay=0.01
-    )
-    given_weights = types.MappingProxyType({"learning_rate": 1e-4})
+    training = SegmentationTraining(patience=None, learning_rate=3e-3, schedule="cosine", weight_decay=0.01)
+    given_weights = types.MappingProxyType({"epochs": 50, "learning_rate": 1e-4})
     model_options = SegmenterOptions
     config_class = SegmenterConfig
     config: SegmenterConfig
