@@ -12,6 +12,7 @@ from keras_tfm import convert, tasks
 from keras_tfm.cli import Parser, main, parser, screens
 from keras_tfm.cli.command import plan_of
 from keras_tfm.cli.train import add_task_options
+from keras_tfm.configs import Option, rules_of
 from keras_tfm.heads import LanguageModel
 from keras_tfm.models import T5, T5Config
 from keras_tfm.tasks import LearningTask, TrainableTask
@@ -302,6 +303,8 @@ def test_every_task_says_what_it_takes(name, capsys):
     is_keras = issubclass(task, TrainableTask)
     for word in ("--from", "--strategy", "--tensorboard", "--learning-rate"):
         assert (word in said) == is_keras
+    options = dict(rules_of(type(task.training), Option))
     for field, value in task.given_weights.items():
-        assert f"(default: {getattr(task.training, field)}; {value} with --from)" in said
+        usual = options[field].default or getattr(task.training, field)
+        assert f"(default: {usual}; {value} with --from)" in said
     assert ("(default: mean; first with --from)" in said) == (name == "classify")

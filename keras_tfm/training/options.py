@@ -202,7 +202,7 @@ class CanvasTraining(PartlyTrained):
         Count | None,
         Option(
             "maximum number of epochs",
-            default="as many as make 2,000 steps, but at least 10 and at most 100; 100 with --minutes",
+            default="enough for 2,000 steps, from 10 to 100; 100 with --minutes",
         ),
     ] = None  # type: ignore[assignment]
     batch_size: ImagesInBatch = 16

@@ -102,9 +102,10 @@ def product(x, y, transpose=False, heads_per_key=1):
         return ops.matmul(x, ops.swapaxes(y, -2, -1) if transpose else y)
     x, y = ops.convert_to_tensor(x), ops.convert_to_tensor(y)
     weights = (x.shape[-2], y.shape[-2]) if transpose else x.shape[-2:]
-    if x.shape[:-2] == y.shape[:-2] and x.dtype == tf.float32 and _is_large(x.shape, weights):
-        return _product(transpose)(x, y)
-    return tf.matmul(x, y, transpose_b=transpose)
+    is_plain = None in weights or math.prod(weights) < LEAST_WEIGHTS or x.dtype != tf.float32
+    if is_plain or x.shape[:-2] != y.shape[:-2] or not _is_large(x.shape, weights):
+        return tf.matmul(x, y, transpose_b=transpose)
+    return _product(transpose)(x, y)
 
 
 @functools.cache
