@@ -166,5 +166,6 @@ def test_objects_that_fit_no_video(prepared):
         with pytest.raises(DataError, match=message):
             read_tracked_videos(path, (1, 6, 8, 3))
     path = prepared("bare", {"video": FEATURES["video"], "fps": tf.int64}, [{"video": video, "fps": 8}])
-    with pytest.raises(DataError, match="""expected objects with "frames" and "bboxes" as 'fps', got 8"""):
+    message = """expected objects with "frames" and "bboxes" as 'video', got list of 3"""
+    with pytest.raises(DataError, match=message):
         read_tracked_videos(path, (1, 6, 8, 3))
