@@ -210,6 +210,13 @@ class LearningTask(Task):
         """
         return None
 
+    def settled(self, training: Any, examples: Any) -> Any:
+        """The options of a training on the checked `examples`, with values for those that follow from these
+        or from the model, where nobody gave them.
+        """
+        is_stream = isinstance(examples, TextStream)
+        return training if is_stream else training.settled(len(columns_of(examples)[0]))
+
     def baselines(self, examples: Any, validation: Any, seed: int) -> Baselines | None:
         """What simple rules, learnt from the checked `examples`, score on `validation`, in seconds; None if
         the task has none.
@@ -258,8 +265,7 @@ class LearningTask(Task):
         training, run = self._told(run, options)
         self.refuse_learning()
         examples, validation = self._parts(examples, validation, training.seed)
-        if not isinstance(examples, TextStream):
-            training = training.settled(len(columns_of(examples)[0]))
+        training = self.settled(training, examples)
         data = {} if run is None else {"fingerprint": fingerprint_of(examples)}
         data |= {"train": self.describe(examples), "validation": self.describe(validation)}
         record = self._record(training, run, data)

@@ -42,6 +42,7 @@ from keras_tfm.models import (
     VisTRConfig,
 )
 from keras_tfm.tasks import task as base
+from keras_tfm.tasks.segmentation.config import RATE_OF_SETS
 from keras_tfm.word_vectors import TfIdf
 from tests.data.sources.parts import parts
 from tests.tasks.image_text.test_captioner import fresh as fresh_captioner
@@ -346,7 +347,7 @@ FINE_TUNED = "TextClassifier", "TokenClassifier", "QuestionAnswerer", "ChoiceAns
 @pytest.mark.parametrize("name", [*FINE_TUNED, "Detector", "Segmenter", "Captioner", "ImageTextMatcher"])
 def test_given_weights_are_changed_more_gently_than_fresh_ones(name):
     fresh, given = map(getattr(tasks, name).training_of, (False, True))
-    assert given.learning_rate < fresh.learning_rate
+    assert given.learning_rate < (fresh.learning_rate or RATE_OF_SETS)  # the lower one of a Segmenter
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda task: pickle.loads(pickle.dumps(task))])

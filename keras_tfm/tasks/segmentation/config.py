@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from keras_tfm.configs import Between, FieldError, Option
+from keras_tfm.configs import Between, FieldError, Option, Positive
 from keras_tfm.data.batches.targets import NONE, on_canvas
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.mask_files import MANY, MaskFiles, encoded_mask
@@ -69,10 +69,21 @@ class SegmenterConfig(Canvas):
         return dict(zip(self.class_values, self.class_names, strict=True))
 
 
+# A head of pixels learns soonest at a rate at which sets of masks learn nothing.
+RATE_OF_PIXELS, RATE_OF_SETS = 3e-3, 1e-3
+
+
 @dataclasses.dataclass(frozen=True)
 class SegmentationTraining(CanvasTraining):
     """By default the warm-up takes a tenth of the steps."""
 
+    learning_rate: Annotated[
+        Positive | None,
+        Option(
+            "peak learning rate, reached at the end of the warm-up",
+            default=f"{RATE_OF_PIXELS} with a --decoder, {RATE_OF_SETS} for families of masks",
+        ),
+    ] = None  # type: ignore[assignment]
     flip: Annotated[
         bool, Option("mirror images and their masks at random; turn it off for letters and digits")
     ] = True

@@ -19,6 +19,7 @@ from keras_tfm.data.sources.segments import KINDS as KINDS_OF_SETS
 from keras_tfm.data.sources.segments import Segments, is_coco, read_segments
 from keras_tfm.heads.coded_segmenter import CodedSegmenter
 from keras_tfm.heads.map_decoders import maps_of
+from keras_tfm.heads.segmentation import SemanticSegmenter
 from keras_tfm.serving.examples import listed, refuse_empty
 from keras_tfm.tasks.images.canvas_task import CanvasTask, distinct, sized
 from keras_tfm.tasks.images.decoded import listed_images
@@ -27,6 +28,8 @@ from keras_tfm.tasks.images.image_task import check_reads_images, shape_and_prep
 from keras_tfm.tasks.learning import with_side
 from keras_tfm.tasks.segmentation.coded import CodedInstances
 from keras_tfm.tasks.segmentation.config import (
+    RATE_OF_PIXELS,
+    RATE_OF_SETS,
     SegmentationTraining,
     SegmenterConfig,
     are_known,
@@ -91,7 +94,7 @@ class Segmenter(CanvasTask):
         f"need --family {families_of('panoptic')}, and for instances istr too"
     )
     examples_class = Masks
-    training = SegmentationTraining(patience=None, learning_rate=3e-3, schedule="cosine", weight_decay=0.01)
+    training = SegmentationTraining(patience=None, schedule="cosine", weight_decay=0.01)
     given_weights = types.MappingProxyType({"epochs": 50, "learning_rate": 1e-4})
     model_options = SegmenterOptions
     config_class = SegmenterConfig
@@ -136,6 +139,12 @@ class Segmenter(CanvasTask):
         if any(map(is_coco, files_of(paths))):
             return read_segments(paths, shape, canvas)
         return read_masks(paths, shape, canvas, names, ignored)
+
+    def settled(self, training: SegmentationTraining, examples: Any) -> SegmentationTraining:
+        if training.learning_rate is None:
+            rate = RATE_OF_PIXELS if isinstance(self.model, SemanticSegmenter) else RATE_OF_SETS
+            training = dataclasses.replace(training, learning_rate=rate)
+        return super().settled(training, examples)
 
     @property
     def file_fields(self) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Segmenting: what is learnt, masks of the pictures' own sizes, measures by hand, folders, refusals."""
 
+import dataclasses
 import json
 import logging
 
@@ -9,7 +10,7 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
-from keras_tfm import tasks
+from keras_tfm import models, tasks
 from keras_tfm.cli import main
 from keras_tfm.data import DataError, MaskFiles
 from keras_tfm.data.batches.targets import NONE
@@ -264,3 +265,16 @@ def test_refusals(learnt, tmp_path):
             list(learnt[0].read_inputs(tmp_path / name))
     with pytest.raises(ValueError, match="There is no family 'nosuch'"):
         tasks.segmentation.models.SegmenterOptions(family="nosuch").base()
+
+
+def test_sets_of_masks_learn_at_a_lower_rate_than_heads_of_pixels():
+    for backbone, rate in ((MiT(SMALL), 3e-3), (models.MaskFormer.from_size("tiny", image_size=32), 1e-3)):
+        task = Segmenter(backbone, ["ground", "cat"])
+        shape = task.image_shape
+        some = np.zeros((2, *shape), "uint8"), np.zeros((2, *shape[:2]), "uint8")
+        some = task.check_examples(some)
+        settled = task.settled(task.training, some)
+        assert settled.learning_rate == rate and settled.epochs == 100
+        chosen = dataclasses.replace(task.training, learning_rate=0.5)
+        assert task.settled(chosen, some).learning_rate == 0.5
+    assert Segmenter.training_of(is_given=True).learning_rate == 1e-4
