@@ -101,7 +101,8 @@ def open_prepared(path: str) -> NamedSet:
         except tf.errors.OpError as error:
             raise DataError(path, number + 1, _one_line(error.message), "example") from None
 
-    return NamedSet(list(features), usual, "example", read)
+    # The features come in any order, another one each time.
+    return NamedSet(sorted(features), usual, "example", read)
 
 
 def _decoders(feature) -> Any:
