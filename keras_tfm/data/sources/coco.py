@@ -83,6 +83,11 @@ class Coco(NamedTuple):
             yield id, within(file, place), place
 
 
+def is_coco(path: str) -> bool:
+    """Whether a path is a JSON of COCO's layouts, by its name."""
+    return path.lower().endswith(".json")
+
+
 def read_coco(path: str) -> Coco:
     """Read a file; DataError where it is no JSON of lists of objects, or an id is missing or repeated."""
     return coco_of(path, lists_in(path, read_json(path), ("images", "annotations", "categories")))

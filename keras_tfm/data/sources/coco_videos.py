@@ -8,6 +8,7 @@
 The frames of a video stand in the order of their numbers, wherever the files are: see `coco.paths_of`.
 """
 
+import collections
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -41,11 +42,6 @@ class FrameList(NamedTuple):
     images: list[Id]
     paths: list[str]
     place: str
-
-
-def is_coco(path: str) -> bool:
-    """Whether it is a file of this layout by its name."""
-    return path.lower().endswith(".json")
 
 
 def read_coco_frames(path: str) -> list[FrameList]:
@@ -96,8 +92,8 @@ def _videos(coco: Coco, parts: dict[str, list[dict[str, Any]]]) -> list[FrameLis
     found = []
     for video, some in frames.items():
         place = f"{coco.path}, video {video!r}"
-        numbers = [number for number, _, _ in some]
-        if twice := [number for number in numbers if numbers.count(number) > 1]:
+        numbers = collections.Counter(number for number, _, _ in some)
+        if twice := [number for number, count in numbers.items() if count > 1]:
             raise DataError(place, None, f"expected each number of a frame once, {twice[0]} is repeated")
         ordered = sorted(some, key=lambda frame: frame[0])
         found.append(FrameList([id for _, id, _ in ordered], [file for _, _, file in ordered], place))

@@ -195,11 +195,11 @@ def identities(images: np.ndarray | ImageFiles | VideoFiles) -> list:
     pixels.
     """
     sources = images.sources if isinstance(images, ImageFiles | VideoFiles) else np.asarray(images)
-    return [
-        hashlib.sha256(x.tobytes()).digest()
-        if isinstance(x, np.ndarray)
-        else tuple(x)
-        if isinstance(x, list)
-        else x
-        for x in sources
-    ]
+    return list(map(_identity, sources))
+
+
+def _identity(source: Any) -> Any:
+    """A value that equal images or videos share, and that a dictionary takes."""
+    if isinstance(source, np.ndarray):
+        return hashlib.sha256(source.tobytes()).digest()
+    return tuple(source) if isinstance(source, list) else source

@@ -19,6 +19,7 @@ from keras_tfm.configs import brief
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.coco import (
     Coco,
+    is_coco,
     is_crowd,
     path_within,
     read_coco,
@@ -133,11 +134,6 @@ class Panoptic(NamedTuple):
 
     names: Mapping[int, str | None]
     mask: str
-
-
-def is_coco(path: str) -> bool:
-    """Whether a path is COCO's JSON."""
-    return path.lower().endswith(".json")
 
 
 def read_segments(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRETCHED) -> Segments:

@@ -19,7 +19,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.configs import number_in
-from keras_tfm.data.sources.coco_videos import is_coco, read_coco_tracks
+from keras_tfm.data.sources.coco import is_coco
+from keras_tfm.data.sources.coco_videos import read_coco_tracks
 from keras_tfm.data.sources.image_files import in_threads, size_in
 from keras_tfm.data.sources.images import visible
 from keras_tfm.data.sources.lines import PREPARED, DataError, Path, Paths, files_of, numbered_lines

@@ -12,7 +12,6 @@ import tensorflow as tf
 
 import keras_tfm.models
 from keras_tfm.configs import Count, Option
-from keras_tfm.data.batches.images import ImageBatches
 from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.images import read_labelled_images
 from keras_tfm.heads.classification import Classifier
@@ -66,6 +65,10 @@ class ImageTraining(Augmented, Distilled, PartlyTrained):
         Option("images in a batch", default="64, or fewer so that an epoch has 16 batches"),
     ] = None
 
+    def settled(self, num_examples: int) -> Self:
+        usual = min(MOST_IMAGES, max(1, num_examples // MIN_BATCHES))
+        return dataclasses.replace(self, batch_size=self.batch_size or usual)
+
 
 class ImageClassifier(ImageTask, VisualClassifyingTask):
     """Names the class of each image, by a vision `backbone` with a `pooled_output`, such as `ViT`.
@@ -105,14 +108,6 @@ class ImageClassifier(ImageTask, VisualClassifyingTask):
 
     def take(self, backbone: keras.Model) -> None:
         self.take_images(backbone)
-
-    def batches(
-        self, examples: tuple[Any, np.ndarray], training: ImageTraining, is_validation: bool = False
-    ) -> ImageBatches:
-        if training.batch_size is None:
-            most = MOST_IMAGES if is_validation else max(1, len(examples[1]) // MIN_BATCHES)
-            training = dataclasses.replace(training, batch_size=min(MOST_IMAGES, most))
-        return super().batches(examples, training, is_validation)
 
     def with_head(self, model: keras.Model) -> keras.Model:
         """A classifier with the configured classes and image size, and the weights of `model`."""

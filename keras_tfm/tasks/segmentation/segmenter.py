@@ -12,11 +12,11 @@ import keras
 from keras_tfm.configs import FieldError
 from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.data.sources.canvas import Canvas
-from keras_tfm.data.sources.coco import read_coco
+from keras_tfm.data.sources.coco import is_coco, read_coco
 from keras_tfm.data.sources.lines import DataError, Inputs, files_of
 from keras_tfm.data.sources.masks import KINDS, Masks, has_pairs, images_in, read_masks
 from keras_tfm.data.sources.segments import KINDS as KINDS_OF_SETS
-from keras_tfm.data.sources.segments import Segments, is_coco, read_segments
+from keras_tfm.data.sources.segments import Segments, read_segments
 from keras_tfm.heads.coded_segmenter import CodedSegmenter
 from keras_tfm.heads.map_decoders import maps_of
 from keras_tfm.heads.segmentation import SemanticSegmenter

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from keras_tfm.configs import Field, FieldError, number_in
-from keras_tfm.data.sources.coco_videos import is_coco, read_coco_frames
+from keras_tfm.data.sources.coco import is_coco
+from keras_tfm.data.sources.coco_videos import read_coco_frames
 from keras_tfm.data.sources.lines import Inputs
 from keras_tfm.data.sources.tracked_videos import frame_size, read_truth, recording_of
 from keras_tfm.data.sources.videos import read_videos

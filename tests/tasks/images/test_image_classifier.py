@@ -69,13 +69,10 @@ def test_it_learns_and_keeps_the_best_epoch(task):
 
 
 @pytest.mark.parametrize(("count", "expected"), [(320, 20), (7, 1), (16, 1), (64 * 16 + 5, 64)])
-def test_an_epoch_has_sixteen_batches_where_nobody_asks_for_a_size(task, count, expected):
-    images, labels = examples(count)
-    rows = images, np.unique(labels, return_inverse=True)[1]
-    usual, chosen = type(task).training, dataclasses.replace(type(task).training, batch_size=5)
-    assert task.batches(rows, usual).batch_size == expected
-    assert task.batches(rows, usual, is_validation=True).batch_size == min(64, count)
-    assert task.batches(rows, chosen).batch_size == task.batches(rows, chosen, True).batch_size == 5
+def test_an_epoch_has_sixteen_batches_where_nobody_asks_for_a_size(count, expected):
+    usual = ImageClassifier.training
+    assert usual.settled(count).batch_size == expected
+    assert dataclasses.replace(usual, batch_size=5).settled(count).batch_size == 5
 
 
 def test_answers_agree_with_each_other(task):
