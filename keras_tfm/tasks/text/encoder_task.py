@@ -52,7 +52,7 @@ class EncoderOptions(ModelOptions):
 
     set_here: ClassVar[Mapping[str, str]] = {"vocabulary_size": "--vocabulary"}
 
-    size: Annotated[str, Option("size of the BERT to train from scratch")] = "mini"
+    size: Annotated[str, Option("size of the encoder to train from scratch")] = "mini"
     vocabulary_size: Vocabulary = VOCABULARY
     lowercase: Annotated[bool, Option("convert texts to lower case and remove accents")] = True
 
@@ -65,11 +65,14 @@ def encoder_called(family: str) -> Any:
     return family_among(FAMILIES, family, ("vocabulary_size",))
 
 
+Family = Annotated[str, Option("kind of encoder: bert, or recurrent, a bidirectional LSTM")]
+
+
 @dataclasses.dataclass(frozen=True)
 class FamilyOptions(EncoderOptions):
     """An encoder with fresh weights, and its vocabulary."""
 
-    family: Annotated[str, Option("kind of encoder: bert, or recurrent, a bidirectional LSTM")] = "bert"
+    family: Family = "bert"
 
     def base(self) -> Config:
         return encoder_called(self.family).config_of_size(self.size)
@@ -131,7 +134,7 @@ class EncoderTask(AskedTask, FineTunedTask):
         vocabulary_size: int = VOCABULARY,
         lowercase: bool = True,
         changes: Mapping[str, Any] | None = None,
-        family: str = "bert",
+        family: str | None = None,
         **options: Any,
     ) -> Self:
         """A task with fresh weights, and a WordPiece vocabulary trained on the texts of the examples.
@@ -142,13 +145,14 @@ class EncoderTask(AskedTask, FineTunedTask):
             vocabulary_size: how many word pieces the vocabulary may have.
             lowercase: whether texts are converted to lower case, without accents.
             changes: fields of the size's configuration to replace.
-            family: "bert", "recurrent" for a bidirectional LSTM, or a plugin's.
+            family: "bert", "recurrent" for a bidirectional LSTM, or a plugin's; by default that of
+                `model_options`.
             options: fields of the task's configuration.
 
         Raises:
             ValueError: for an unknown family or size.
         """
-        encoder = encoder_called(family)
+        encoder = encoder_called(cls.model_options.family if family is None else family)
         examples = cls.as_examples(examples)
         texts = cls.texts_of(examples)
         sample = texts[:: -(-len(texts) // VOCABULARY_TEXTS) or 1]

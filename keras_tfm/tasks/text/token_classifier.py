@@ -23,6 +23,8 @@ from keras_tfm.tasks.records import rounded
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.text.encoder_task import (
     EncoderTask,
+    Family,
+    FamilyOptions,
     TextLength,
     check_labels,
     label_ids,
@@ -56,6 +58,15 @@ class TokenClassifierConfig(Config):
         check_labels(self.labels)
 
 
+@dataclasses.dataclass(frozen=True)
+class TaggerOptions(FamilyOptions):
+    """An encoder with fresh weights. Neighbours decide most tags, which an LSTM learns from hundreds of
+    sentences, a Transformer from thousands.
+    """
+
+    family: Family = "recurrent"
+
+
 class TokenClassifier(EncoderTask):
     """Tags each word of a sentence by an encoder such as BERT with a head on every token.
 
@@ -85,6 +96,7 @@ class TokenClassifier(EncoderTask):
     training = ClassTraining(**dataclasses.asdict(EncoderTask.training))
     given_weights = types.MappingProxyType({**EncoderTask.given_weights, "epochs": 10})
     judged_by = ("val_token_accuracy", "max")
+    model_options = TaggerOptions
     config_class = TokenClassifierConfig
     examples_class = TaggedWords
     column_kinds = types.MappingProxyType({"words": not_texts, "tags": not_texts})
