@@ -13,6 +13,7 @@ import numpy as np
 from keras_tfm.log import Bar
 from keras_tfm.private.keras import averages_of
 from keras_tfm.training.monitor import Logs, Mode, Monitor
+from keras_tfm.training.weights import shared_array
 
 LOG = logging.getLogger(__name__)
 
@@ -150,7 +151,7 @@ class BestWeights(keras.callbacks.Callback):
         self.trained: list | None = None
 
     def on_train_begin(self, logs: Logs = None) -> None:
-        self.checksums = {id(variable): checksum(_array(variable)) for variable in self._others()}
+        self.checksums = {id(variable): checksum(variable) for variable in self._others()}
 
     def on_test_begin(self, logs: Logs = None) -> None:
         averages = self._averages()
@@ -188,9 +189,8 @@ class BestWeights(keras.callbacks.Callback):
         # Frozen weights are among the others and do not change: a copy of them would be memory for nothing.
         self.statistics = []
         for variable in self._others():
-            value = _array(variable)
-            if checksum(value) != self.checksums.get(id(variable)):
-                self.statistics.append((variable, value))
+            if checksum(variable) != self.checksums.get(id(variable)):
+                self.statistics.append((variable, _array(variable)))
         if self.on_best is not None:
             self._assign(self.best)
             self.on_best()
@@ -217,6 +217,6 @@ def _array(variable: Any) -> np.ndarray:
     return keras.ops.convert_to_numpy(variable)
 
 
-def checksum(array: np.ndarray) -> int:
-    """A number by which a change of `array` is noticed, without a copy of it."""
-    return zlib.crc32(np.ascontiguousarray(array).view("uint8").reshape(-1).data)
+def checksum(variable: Any) -> int:
+    """A number by which a change of `variable` is noticed, without a copy of it."""
+    return zlib.crc32(np.ascontiguousarray(shared_array(variable)).view("uint8").reshape(-1).data)

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import safetensors
 import safetensors.numpy
+import tensorflow as tf
 
 from keras_tfm.private.keras import kernel_of, set_value
 from keras_tfm.training.folder import Path, new_file
@@ -87,18 +88,29 @@ def write_tensors(
     path: Path,
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Write {name: array or variable} and {key: text} to a safetensors file, completely or not at all.
+    """Write {name: array or variable} and {key: text} to a safetensors file, completely or not at all. No
+    copy of them is made in memory.
 
     OSError if it cannot be written, for example on a full disk.
     """
-    arrays = {
-        name: np.asarray(keras.ops.convert_to_numpy(tensor), order="C") for name, tensor in tensors.items()
-    }
+    arrays = {name: np.asarray(shared_array(tensor), order="C") for name, tensor in tensors.items()}
     with new_file(path) as work:
         try:
             safetensors.numpy.save_file(arrays, work, metadata)
         except safetensors.SafetensorError as error:
             raise OSError(f"{path}: {error}") from error
+
+
+def shared_array(x: Any) -> np.ndarray:
+    """The numbers of a variable, tensor or array, to be read at once: on a CPU they are not copied, unless
+    NumPy itself lacks their type, as it does bfloat16.
+    """
+    if isinstance(x, np.ndarray):
+        return x
+    tensor = tf.convert_to_tensor(x)
+    if np.dtype(tensor.dtype.as_numpy_dtype).isbuiltin != 1:
+        return np.asarray(tensor.numpy())  # a scalar's is no array
+    return np.asarray(memoryview(tensor))
 
 
 def by_path(model: keras.Model) -> dict[str, keras.Variable]:

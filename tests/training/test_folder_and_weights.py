@@ -4,11 +4,13 @@ import json
 import os
 import re
 import resource
+import tracemalloc
 
 import keras
 import numpy as np
 import pytest
 
+from keras_tfm.training.callbacks import BestWeights
 from keras_tfm.training.folder import new_file, new_folder
 from keras_tfm.training.safetensors import CheckpointError, read_tensors
 from keras_tfm.training.store import CheckpointFolder
@@ -205,6 +207,35 @@ def test_wrong_weights_change_nothing(tensors, message, tmp_path):
         load_weights(target, tmp_path / "weights")
     for a, b in zip(before, target.get_weights(), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_a_best_epoch_of_frozen_weights_copies_what_is_trained_alone(tmp_path):
+    inputs = keras.Input((1024,))
+    frozen = keras.layers.Dense(1024, trainable=False)(inputs)  # 4 MiB
+    kept = keras.Model(inputs, keras.layers.Dense(2)(frozen))
+    kept.compile("sgd", "mse")
+    best = BestWeights("loss", on_best=lambda: save_weights(kept, tmp_path / "weights"))
+    best.set_model(kept)
+    tracemalloc.start()
+    try:
+        best.on_train_begin()
+        best.on_epoch_end(0, {"loss": 1.0})
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**20
+    frozen_kernel = kept.layers[1].kernel
+    key = frozen_kernel.path
+    np.testing.assert_array_equal(read_tensors(tmp_path / "weights")[0][key], frozen_kernel, strict=True)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int8", "bool"])
+def test_variables_of_every_kind_of_number_are_written(dtype, tmp_path):
+    variable = keras.Variable(keras.ops.cast(np.arange(6).reshape(3, 2) % 2, dtype), dtype=dtype)
+    write_tensors({"x": variable, "scalar": variable[0, 0]}, tmp_path / "file")
+    tensors, _ = read_tensors(tmp_path / "file")
+    assert tensors["x"].shape == (3, 2) and tensors["scalar"].shape == ()
+    np.testing.assert_array_equal(tensors["x"].astype("float32"), np.arange(6).reshape(3, 2) % 2)
 
 
 def test_paths_must_differ(tmp_path):
