@@ -145,6 +145,12 @@ class Mending(Asking):
         str | None, Option("what is mended, if the model mends several things", default="the only one")
     ] = None
     draw: Draw = None
+    reference: Annotated[
+        str | None,
+        Option(
+            "picture from which a ttsr takes textures, of all inputs without one of their own", metavar="FILE"
+        ),
+    ] = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -374,7 +380,7 @@ ASKED = {
     "restore-images": Asked(
         "images.image_restorer:ImageRestorer",
         Mending(),
-        IMAGES,
+        f"{IMAGES}; for ttsr also a TABLE with columns image and reference",
         "train a model that mends pictures: enlarges them, removes noise or rain, fills holes",
     ),
     "image-codes": Asked(

@@ -153,8 +153,8 @@ class SavedModel:
         """The answers to all `examples`, in one batch. A forecaster takes rows of numbers, a recommender
         users, a task of videos clips of the model's size or lists of their frames' image files, any other
         task what `Served` takes. All questions with choices need the same number of choices. An example may
-        also be {input: value} of the signature serving_default: trackers and generators of images need that,
-        and the "png" of a generator are bytes.
+        also be {input: value} of the signature serving_default: trackers, generators of images and what takes
+        references need that, and the "png" of a generator are bytes.
         """
         examples = listed(examples)
         if not examples:
@@ -169,7 +169,7 @@ class SavedModel:
 
 def inputs_of(names, examples):
     """{input: values} for a SavedModel's signature whose inputs have these `names`."""
-    if {"boxes", "track_boxes", "seed"} & set(names) or any(
+    if {"boxes", "track_boxes", "seed", "reference_bytes"} & set(names) or any(
         isinstance(example, Mapping) for example in examples
     ):
         refuse_rows(reasons(examples, lambda example: not_named(example, names)))

@@ -29,6 +29,7 @@ ImageEncoder          image-vectors     -                          images -> vec
 ImageGenerator        generate-images   images[, labels or texts]  texts -> pictures as for fit
 ImageWriter           generate-images   images[, labels or texts]  texts -> pictures as for fit
 ImageRestorer         restore-images    images                     images -> pictures as for fit
+ReferenceRestorer     restore-images    images[, references]       pairs -> pictures as for fit
 VideoSegmenter        segment-videos    videos, masks, labels      videos -> masks  as for fit
 FramePredictor        predict-frames    videos                     videos -> frames as for fit
 VideoInpainter        inpaint-videos    videos[, masks]            videos -> videos as for fit
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
     from keras_tfm.tasks.images.lane_finder import LaneFinder, LaneFinderConfig
     from keras_tfm.tasks.images.pretraining import ImagePretrainerConfig
     from keras_tfm.tasks.images.probes import linear_probe, nearest_neighbours
+    from keras_tfm.tasks.images.reference_restorer import ReferenceRestorer
     from keras_tfm.tasks.images.restorer_options import ImageRestorerConfig
     from keras_tfm.tasks.images.scene_graph_generator import SceneGraphConfig, SceneGraphGenerator
     from keras_tfm.tasks.learning import LearningTask, ModelOptions

@@ -246,3 +246,9 @@ def test_furnish_rooms(example, capsys, tmp_path):
     lines = re.findall(r"^(.*): ([\d.]+) % of 20 rooms obey", capsys.readouterr().out, re.MULTILINE)
     assert len(lines) == 3 + len(shares) and ("the world, another seed", "100.0") in lines
     assert (tmp_path / "rooms_1.0.png").exists()
+
+
+@pytest.mark.slow
+def test_copy_textures(example):
+    measures = example("copy_textures").main(minutes=None, size="tiny", squares=2, count=16, epochs=1)
+    assert measures.keys() >= {"x4_psnr", "x4_rule_psnr", "x4_unrelated_psnr"} and measures["images"] == 16

@@ -9,14 +9,15 @@ import PIL.Image
 from tests.edges.bad_inputs import IMAGES, Bad, option
 
 
-def image(kind="PNG"):
+def image(kind="PNG", size=(8, 8)):
     """A small image's file."""
     buffer = io.BytesIO()
-    PIL.Image.fromarray(np.arange(192, dtype="uint8").reshape(8, 8, 3)).save(buffer, kind)
+    pixels = np.resize(np.arange(192, dtype="uint8"), (size[1], size[0], 3))
+    PIL.Image.fromarray(pixels).save(buffer, kind)
     return buffer.getvalue()
 
 
-PNG, JPEG = image(), image("JPEG")
+PNG, JPEG, WIDE = image(), image("JPEG"), image(size=(128, 64))
 GENERATE = IMAGES.replace("classify-images", "generate-images")
 RESTORE = IMAGES.replace("classify-images", "restore-images")
 PRETRAIN = IMAGES.replace("classify-images", "pretrain-images")
@@ -225,6 +226,24 @@ BAD = [
     Bad("a family that mends nothing", f"{RESTORE} --family vit", "There is no family 'vit'", {"1.png": PNG}),
     Bad("what is mended", f"{RESTORE} --restore x5", "--restore must be some of x2, x3, x4", {"1.png": PNG}),
     Bad("mended twice", f"{RESTORE} --restore x2,x2", "--restore must be different names", {"1.png": PNG}),
+    Bad(
+        "what a reference is for",
+        f"{RESTORE} --family ttsr --restore x2",
+        "--restore must be x4, which is all that ttsr mends; it is 'x2'",
+        {"1.png": WIDE},
+    ),
+    Bad(
+        "a picture without room for its reference",
+        f"{RESTORE} --family ttsr --size tiny",
+        "1.png: expected at least 32 x 64 pixels, got 8 x 8",
+        {"1.png": PNG},
+    ),
+    Bad(
+        "a broken reference",
+        f"{RESTORE} --family ttsr --size tiny".replace("{folder}", "{folder}/pairs.csv"),
+        "1.png: its reference: expected a whole PNG or JPEG image",
+        {"pairs.csv": b"image,reference\n1.png,2.jpg\n", "1.png": WIDE, "2.jpg": JPEG[:-20]},
+    ),
     option("--crop 4", "must be at least 8", RESTORE),
     option("--crops 0", "must be at least 1", RESTORE),
     Bad("no images to pre-train on", PRETRAIN, "expected images, the folder is empty", {".x": b""}),

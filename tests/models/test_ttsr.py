@@ -87,6 +87,15 @@ def test_a_reference_changes_the_image():
     assert np.abs(np.asarray(y["images"]) - other["images"]).max() > 1e-3
 
 
+def test_similarity_is_known_before_the_image():
+    model = TTSR(SMALL)
+    randomise(model, 1)
+    images, references = draw(2, 3, 4, 3), draw(2, 8, 12, 3)
+    whole = model({"images": images, "references": references})["similarity"]
+    similarity = model.similarity(model.queries(images), model.keys(references))
+    np.testing.assert_allclose(similarity, np.mean(whole, axis=(1, 2, 3)), rtol=1e-5)
+
+
 def test_refusals():
     with pytest.raises(ValueError, match="`reference_size` must be multiples of 4; it is"):
         dataclasses.replace(SMALL, reference_size=(8, 10))

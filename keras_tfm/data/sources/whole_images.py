@@ -21,7 +21,7 @@ from keras_tfm.data.sources.lines import DataError, Inputs, Paths, files_of
 from keras_tfm.data.sources.preprocessing import decode_pixels
 from keras_tfm.data.sources.rows import ColumnNames, parse_layout
 from keras_tfm.log import Bar
-from keras_tfm.serving.image_headers import Source, read_bytes
+from keras_tfm.serving.image_headers import Size, Source, read_bytes
 
 
 class WholeImages(EncodedImages):
@@ -66,8 +66,8 @@ class WholeImages(EncodedImages):
 
         return take
 
-    def problems(self, least: int = 1) -> dict[int, str]:
-        """{row: reason} of images that cannot be decoded, or have a side below `least` pixels."""
+    def problems(self, least: int | Size = 1) -> dict[int, str]:
+        """{row: reason} of images that cannot be decoded, or are `too_small`."""
         with Bar(total=len(self), desc="reading", unit="image") as bar:
 
             def one(source: Source) -> str | None:
@@ -84,12 +84,15 @@ def undecodable(source: Source) -> str | None:
     return decoded if isinstance(decoded, str) else None
 
 
-def too_small(source: Source, least: int) -> str | None:
-    """Why an image file is smaller than `least` x `least` pixels; None if it is not."""
+def too_small(source: Source, least: int | Size) -> str | None:
+    """Why an image file has a side below `least` pixels, or below `least`, of its shorter and its longer
+    side; None if it has not.
+    """
     height, width = size_in(source) or (0, 0)
-    if min(height, width) >= least:
+    shorter, longer = least if isinstance(least, tuple) else (least, least)
+    if min(height, width) >= shorter and max(height, width) >= longer:
         return None
-    return f"expected at least {least} x {least} pixels, got {width} x {height}"
+    return f"expected at least {shorter} x {longer} pixels, got {width} x {height}"
 
 
 def encoded(image: Any) -> Source:
@@ -118,10 +121,10 @@ def read_sources(paths: Paths, columns: ColumnNames = None) -> Inputs:
 
 
 def read_whole_images(
-    paths: Paths, channels: int, columns: ColumnNames = None, least: int = 1
+    paths: Paths, channels: int, columns: ColumnNames = None, least: int | Size = 1
 ) -> WholeImages:
-    """The images in these files; broken ones, and ones with a side below `least` pixels, are skipped, with a
-    warning. DataError if none is left.
+    """The images in these files; broken ones, and ones that are `too_small`, are skipped, with a warning.
+    DataError if none is left.
 
     >>> np.savez("digits.npz", images=np.zeros((3, 28, 20), "uint8"))
     >>> len(keras_tfm.data.sources.whole_images.read_whole_images("digits.npz", channels=1))

@@ -82,15 +82,51 @@ class TTSR(ConfiguredModel):
         images = keras.Input((*size, 3), name="images")
         references = keras.Input((*large, 3), name="references")
         extractor = TextureExtractor(config.texture_dims, name="extractor")
-        enlarged = resize_bicubic(images, [4 * side for side in size], smooths=True)
-        # The reference loses the details that the image lacks: like is compared with like.
-        blurred = resize_bicubic(references, [side // 4 for side in large], smooths=True)
-        blurred = resize_bicubic(blurred, large, smooths=True)
-        queries, keys = extractor(enlarged)[-1], extractor(blurred)[-1]
+        queries, keys = queries_of(extractor, images), keys_of(extractor, references)
         similarity, *textures = TextureTransfer(name="transfer")(queries, keys, extractor(references))
         outputs = {"images": large_images(config, images, similarity, textures), "similarity": similarity}
         inputs = {"images": images, "references": references}
         super().__init__(config, inputs, outputs, Trace(), name=name, **kwargs)
+
+    def queries(self, images: Any) -> Any:
+        """What the cells of images (B, H, W, 3), from -1 to 1, are compared by: (B, H, W, D)."""
+        return queries_of(self.get_layer("extractor"), images)
+
+    def keys(self, references: Any) -> Any:
+        """The same of references (B, H', W', 3): (B, H' / 4, W' / 4, D)."""
+        return keys_of(self.get_layer("extractor"), references)
+
+    def similarity(self, queries: Any, keys: Any) -> Any:
+        """How similar images with these `queries` are to references with these `keys`: the mean of the
+        output `similarity`, (B,).
+        """
+        (similarity,) = self.get_layer("transfer")(queries, keys, [])
+        return ops.mean(similarity, axis=(1, 2, 3))
+
+
+def queries_of(extractor, images):
+    """The `extractor`'s smallest map of `images`, enlarged four times."""
+    enlarged = resize_bicubic(images, [4 * side for side in images.shape[1:3]], smooths=True)
+    return extractor(enlarged)[-1]
+
+
+def keys_of(extractor, references):
+    """The `extractor`'s smallest map of `references` without the details that images lack, so that like is
+    compared with like.
+    """
+    size = references.shape[1:3]
+    small = resize_bicubic(references, [side // 4 for side in size], smooths=True)
+    return extractor(resize_bicubic(small, size, smooths=True))[-1]
+
+
+def beyond_bicubic(model: TTSR, images: Any, references: Any) -> Any:
+    """`images` (B, H, W, 3) enlarged bicubically, plus what the model answers to them and to `references` (B,
+    H', W', 3), all from 0 to 1: (B, 4 H, 4 W, 3). So it learns the difference alone, as in
+    `restoration.beyond_bicubic`; the paper's learns the image.
+    """
+    y = model({"images": 2 * images - 1, "references": 2 * references - 1})["images"]
+    enlarged = resize_bicubic(images, [4 * side for side in images.shape[1:3]], smooths=True)
+    return enlarged + ops.cast(y, enlarged.dtype)
 
 
 class TextureExtractor(Layer):
@@ -277,8 +313,9 @@ class Exchange(Layer):
         return tuple(maps_shape[-1]) if self.merges else [tuple(shape) for shape in maps_shape]
 
 
-# Yang et al. 2020, section 4.1, and the authors' code. tiny is this package's own.
+# Yang et al. 2020, section 4.1, and the authors' code. small and tiny are this package's own.
 TTSR.sizes = {
     "base": TTSRConfig(),
+    "small": TTSRConfig(16, 64, (2, 2, 1, 1), 16, (16, 24, 32)),
     "tiny": TTSRConfig(8, 32, (1, 1, 1, 1), 8, (4, 6, 8)),
 }

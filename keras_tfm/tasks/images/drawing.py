@@ -2,7 +2,7 @@
 
 import os
 import pathlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -144,7 +144,7 @@ def new_pictures(images: Sequence[Any], folder: Pictures, suffix: str = ".png") 
         paths = picture_paths(images, folder, suffix)
     else:
         paths = list(map(pathlib.Path, folder))
-    files = {os.path.realpath(image) for image in images if isinstance(image, str | os.PathLike)}
+    files = {os.path.realpath(path) for path in map(path_of, images) if path is not None}
     for path in paths:
         if os.path.realpath(path) in files:
             raise ValueError(f"{path}: expected another folder than the images', which stay as they are")
@@ -156,9 +156,15 @@ def new_pictures(images: Sequence[Any], folder: Pictures, suffix: str = ".png") 
 def picture_paths(images: Any, folder: Path, suffix: str = ".png") -> list[pathlib.Path]:
     """A file in `folder` for each of the images: by the name of its file, others by their number."""
     stems: dict[str, None] = {}  # in order, each once
-    for row, image in enumerate(images):
-        stem = pathlib.Path(image).stem if isinstance(image, str | os.PathLike) else f"{row:06}"
+    for row, path in enumerate(map(path_of, images)):
+        stem = f"{row:06}" if path is None else pathlib.Path(path).stem
         while stem in stems:
             stem += f"-{row:06}"
         stems[stem] = None
     return [pathlib.Path(folder, f"{stem}{suffix}") for stem in stems]
+
+
+def path_of(image: Any) -> Path | None:
+    """The path of an image, or of the "image" of several pictures by their names; None if it has none."""
+    picture = image.get("image") if isinstance(image, Mapping) else image
+    return picture if isinstance(picture, str | os.PathLike) else None

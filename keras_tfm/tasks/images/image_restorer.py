@@ -1,9 +1,12 @@
-"""Pictures mended: enlarged, without noise or rain, with their holes filled."""
+"""Pictures mended: enlarged, without noise or rain, with their holes filled. A model that takes textures from
+another picture makes a `ReferenceRestorer`.
+"""
 
 import functools
 import logging
 import os
-from collections.abc import Mapping, Sequence
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import keras
@@ -27,9 +30,18 @@ from keras_tfm.data.sources.whole_images import (
 )
 from keras_tfm.heads.inpainting import InpaintingLoss
 from keras_tfm.log import Bar
+from keras_tfm.models import TTSR
 from keras_tfm.models.pictures.restoration import beyond_bicubic
-from keras_tfm.serving.examples import check_column, listed, not_image, reasons, refuse_empty, refuse_rows
-from keras_tfm.serving.image_headers import MAX_PIXELS, read_bytes
+from keras_tfm.serving.examples import (
+    check_column,
+    listed,
+    not_image,
+    reasons,
+    refuse_empty,
+    refuse_rows,
+    shown,
+)
+from keras_tfm.serving.image_headers import MAX_PIXELS, Size, read_bytes
 from keras_tfm.tasks.baselines import Baselines
 from keras_tfm.tasks.images.decoded import is_file
 from keras_tfm.tasks.images.drawing import Pictures, new_pictures, write_png
@@ -41,8 +53,9 @@ from keras_tfm.tasks.images.restorer_options import (
     RestorerTraining,
 )
 from keras_tfm.tasks.images.tiles import in_tiles
+from keras_tfm.tasks.learning import columns_of
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
-from keras_tfm.tasks.task import load_any
+from keras_tfm.tasks.task import load_any, make_backbone
 from keras_tfm.tasks.trainable import TrainableTask
 from keras_tfm.training.folder import Path
 from keras_tfm.training.model import Model
@@ -71,7 +84,10 @@ class ImageRestorer(TrainableTask):
 
     name = "restore-images"
     start = "a RUN of this task with the same --restore"
-    files = "good pictures: folders of images, .npz or idx files, or a table and the one column of --columns"
+    files = (
+        "good pictures: folders of images, .npz or idx files, or a table and the one column of --columns; "
+        "for ttsr also a table with columns image and reference"
+    )
     columns = (1, 2)
     unit = "images"
     portion = 8  # whose answers are held at once
@@ -81,13 +97,12 @@ class ImageRestorer(TrainableTask):
     config_class = ImageRestorerConfig
     config: ImageRestorerConfig
     reads_lines = False
+    num_pictures = 1  # that are read for an answer
 
     def __init__(self, model: keras.Model, config: ImageRestorerConfig | None = None, **fields: Any):
         values = vars(config or ImageRestorerConfig()) | fields
         self.config = config = ImageRestorerConfig(**values)
-        tasks = dict(
-            zip(getattr(model.config, "tasks", ()), getattr(model.config, "scales", ()), strict=True)
-        )
+        tasks = self.tasks_of(model)
         if tasks != (expected := dict(zip(config.names, config.scales, strict=True))):
             raise Refusal(
                 "model", f"one of the tasks {expected}, {{name: scale}}", f"one of {tasks or 'none'}"
@@ -105,8 +120,16 @@ class ImageRestorer(TrainableTask):
         self.tile = height or max(crop, LARGE_TILE)
         self._functions: dict[tuple, Any] = {}
 
+    @staticmethod
+    def tasks_of(model: keras.Model) -> dict[str, int]:
+        """{what a `model` mends: how many times longer sides become}."""
+        names, scales = (getattr(model.config, name, ()) for name in ("tasks", "scales"))
+        return dict(zip(names, scales, strict=True))
+
     @classmethod
     def make(cls, examples: Any, options: RestorerOptions, changes: Mapping[str, Any], **fields: Any) -> Self:
+        if options.reads_references and (with_references := reference_class()) is not cls:
+            return with_references.make(examples, options, changes, **fields)
         config, family = cls.config_class(**fields), options.model_class
         tasks = {"tasks": config.names, "scales": config.scales}
         if config.crop is not None and hasattr(options.base(), "image_size"):
@@ -119,11 +142,16 @@ class ImageRestorer(TrainableTask):
         return cls(model, config)
 
     @classmethod
+    def load_parts(cls, folder: pathlib.Path, config: ImageRestorerConfig, model: dict[str, Any]) -> Self:
+        backbone = make_backbone(model)
+        return (reference_class() if isinstance(backbone, TTSR) else cls)(backbone, config)
+
+    @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
         task = cls.checked(task)
         if fields.get("restore", task.config.restore) != task.config.restore:
             raise ValueError(f"--from: it mends {task.config.restore}, and not {fields['restore']}")
-        return cls(task.model, task.config, **fields)
+        return type(task)(task.model, task.config, **fields)
 
     @classmethod
     def reading(
@@ -132,6 +160,8 @@ class ImageRestorer(TrainableTask):
         if start is not None:
             return cls.checked(load_any(start)).file_fields
         config = vars(options.base()) | dict(changes)
+        if options.reads_references:
+            return {"size": config["image_size"], "reads_references": True}
         return {"channels": len(config["mean"]), "size": config.get("image_size", CROP)}
 
     @classmethod
@@ -141,11 +171,14 @@ class ImageRestorer(TrainableTask):
         columns: ColumnNames = None,
         channels: int = 3,
         size: int = CROP,
+        reads_references: bool = False,
         **fields: Any,
-    ) -> WholeImages:
+    ) -> Any:
         """Pictures with 1 or 3 `channels`; broken ones, and ones too small to measure an answer by, are
-        skipped.
+        skipped. With `reads_references` what a `ReferenceRestorer` reads.
         """
+        if reads_references:
+            return reference_class().read_files(paths, columns, size=size, **fields)
         return read_whole_images(paths, channels, columns, least_side(cls.config_class(**fields)))
 
     @classmethod
@@ -155,11 +188,14 @@ class ImageRestorer(TrainableTask):
         columns: ColumnNames = None,
         channels: int = 3,
         size: int = CROP,
+        reads_references: bool = False,
         **fields: Any,
-    ) -> WholeImages:
+    ) -> Any:
         """As `read_files`, without pictures that are too small for a crop; `size` is the side of crops unless
         the fields have one.
         """
+        if reads_references:
+            return reference_class().read_files(paths, columns, size=size, **fields)
         config = cls.config_class(**fields)
         return read_whole_images(paths, channels, columns, (config.crop or size) * max(config.scales))
 
@@ -167,14 +203,19 @@ class ImageRestorer(TrainableTask):
     def file_fields(self) -> dict[str, Any]:
         return {"channels": self.image_shape[-1], "size": self.image_shape[0], **vars(self.config)}
 
-    def check_examples(self, examples: Any, /) -> WholeImages:
+    @property
+    def least(self) -> int | Size:
+        """The least side of a picture, or the least shorter and longer one."""
+        return least_side(self.config)
+
+    def check_examples(self, examples: Any, /) -> Any:
         """The pictures; ValueError for one that is broken or too small, and for what is no list of any."""
         if isinstance(examples, WholeImages):
             return examples
         images = self.images_in(examples)
         check_column(images, "images", not_image)
         whole = WholeImages([encoded(image) for image in images], self.image_shape[-1])
-        for row, problem in whole.problems(least_side(self.config)).items():
+        for row, problem in whole.problems(self.least).items():
             raise ValueError(f"image {row}: {problem}")
         refuse_empty(images, "images")
         return whole
@@ -210,14 +251,18 @@ class ImageRestorer(TrainableTask):
         inputs = {name: keras.Input(self.image_shape, name=name) for name in self.config.names}
         return Model(inputs, {name: beyond_bicubic(self.model, name, x) for name, x in inputs.items()})
 
-    def _whole(self, name: str, pixels: tf.Tensor, is_grey: tf.Tensor) -> tf.Tensor:
+    def _mending(self, name: str, *references: tf.Tensor) -> Callable[[tf.Tensor], tf.Tensor]:
+        """A function that mends tiles (B, tile, tile, C) from 0 to 1; there are no `references` here."""
+        return functools.partial(beyond_bicubic, self.model, name)
+
+    def _whole(self, name: str, pixels: tf.Tensor, is_grey: tf.Tensor, *references: tf.Tensor) -> tf.Tensor:
         """A whole degraded picture, 8-bit (H, W, C), mended: (scale H, scale W, C), without colours if it
         `is_grey`.
         """
+        mended = self._mending(name, *references)
 
         def mend(tiles: tf.Tensor) -> tf.Tensor:
-            y = beyond_bicubic(self.model, name, tf.cast(tiles, tf.float32) / 255)
-            y = tf.cast(y, tf.float32)
+            y = tf.cast(mended(tf.cast(tiles, tf.float32) / 255), tf.float32)
             return tf.where(is_grey, tf.reduce_mean(y, -1, keepdims=True), y)
 
         return in_tiles(mend, pixels, self.tile, RESTORATIONS[name].scale, self.tile // 4)
@@ -225,79 +270,98 @@ class ImageRestorer(TrainableTask):
     def baselines(self, examples: Any, validation: Any, seed: int) -> Baselines:
         loss, count = 0.0, 0
         for inputs, targets in self.batches(validation, self.training, is_validation=True).dataset():
-            count += len(next(iter(inputs.values())))
-            for name, images in inputs.items():
-                by_rule, good = bicubic(images, tf.shape(targets[name])[1:3]), targets[name]
+            count += len(next(iter(targets.values())))
+            for name, good in targets.items():
+                images = inputs[name]
+                by_rule = bicubic(images, tf.shape(good)[1:3])
                 loss += len(images) * float(InpaintingLoss((1.0, 0.0))(good, by_rule))
         return Baselines("val_loss", "min", {RULE: loss / count}, count)
 
-    def measure(self, examples: WholeImages) -> dict[str, Any]:
+    def measure(self, examples: Any) -> dict[str, Any]:
         """For each thing that is mended, such as "x2", "x2_psnr" in decibels and "x2_ssim", and the same of
         mending by rule, "x2_rule_psnr" and "x2_rule_ssim": means over the pictures, of all pixels and
         channels in 8 bits.
         """
         sums: dict[str, Any] = {}
-        with Bar(total=len(examples) * len(self.config.names), desc="measuring", unit="image") as bar:
-            for row in range(len(examples)):
-                image = examples.decoded(row)
+        columns = columns_of(examples)
+        count = len(columns[0])
+        with Bar(total=count * len(self.config.names), desc="measuring", unit="image") as bar:
+            for row in range(count):
+                pictures = [column.decoded(row) for column in columns]
                 for name in self.config.names:
-                    sums[name] = sums.get(name, 0) + self._function("judge", name)(image, row).numpy()
+                    sums[name] = sums.get(name, 0) + self._function("judge", name)(row, *pictures).numpy()
                     bar.update()
         kinds = "psnr", "ssim", "rule_psnr", "rule_ssim"
         return {
-            f"{name}_{kind}": float(value) / len(examples)
+            f"{name}_{kind}": float(value) / count
             for name, values in sums.items()
             for kind, value in zip(kinds, values, strict=True)
         }
 
-    def _judge(self, name: str, image: tf.Tensor, row: tf.Tensor) -> tf.Tensor:
+    def _judge(self, name: str, row: tf.Tensor, image: tf.Tensor, *references: tf.Tensor) -> tf.Tensor:
         """The PSNR and the SSIM of a good picture's degraded form, mended, and mended by rule: (4,)."""
         restoration = RESTORATIONS[name]
         size = tf.shape(image)[:2] // restoration.scale * restoration.scale
         good = tf.cast(image[None, : size[0], : size[1]], tf.float32) / 255
         bad = restoration.degrade(good, tf.stack([0, row]))
-        whole = self._whole(name, as_bytes(bad.images[0]), tf.constant(False))
+        whole = self._whole(name, as_bytes(bad.images[0]), tf.constant(False), *references)
         mended = tf.where(bad.damage > 0, tf.cast(whole[None], tf.float32) / 255, good)
         parts = [part for x in (mended, eight_bits(bicubic(bad.images, size))) for part in likeness(good, x)]
         return tf.concat(parts, 0)
 
     def predict(
-        self, images: Any, restore: str | None = None, draw: Pictures | None = None
+        self,
+        images: Any,
+        restore: str | None = None,
+        draw: Pictures | None = None,
+        reference: Any = None,
     ) -> list[dict[str, Any]]:
         """Each picture mended, of any size: {"picture": 8-bit (H, W, 1, 3 or 4), "file"}.
 
         `restore` is what is mended, one of the configuration's names, which may be left out if there is one;
         `draw` a folder, or a file for each picture, for PNG files: else "file" is None. Transparent pixels
         are holes to "inpaint"; otherwise the alpha is enlarged with the picture. A picture without colours
-        stays without.
+        stays without. `reference` is for a `ReferenceRestorer` alone.
 
         Raises:
             ValueError: for what the model was not trained to mend, and for the first picture that is broken,
                 or too large enlarged.
         """
-        images, name = self.images_in(images), self._chosen(restore)
+        images, name = self._asked(self.images_in(images), reference), self._chosen(restore)
         refuse_rows(self.refusals(images, restore=name))
         files = [None] * len(images) if draw is None else new_pictures(images, draw)
         answers: list[dict[str, Any]] = []
         with Bar(total=len(images), desc="mending", unit="image") as bar:
             for image, file in zip(images, files, strict=True):
-                data = read_bytes(encoded(image))
-                picture = self._function("mend", name)(tf.constant(data))
+                data = [tf.constant(read_bytes(encoded(part))) for part in self._pictures(image)]
+                picture = self._function("mend", name)(*data)
                 if file is not None:
                     write_png(picture, file)
                 answers.append({"picture": picture.numpy(), "file": file})
                 bar.update()
         return answers
 
-    def _mend(self, name: str, data: tf.Tensor) -> tf.Tensor:
+    def _asked(self, images: list, reference: Any) -> list:
+        """The `images` as they are answered, by the `reference` of all; `Refusal` where none is read."""
+        if reference is not None:
+            wanted = "left out, since the model takes no textures from other pictures"
+            raise Refusal("reference", wanted, shown(reference))
+        return images
+
+    def _pictures(self, image: Any) -> list:
+        """The pictures that are read for one answer."""
+        return [image]
+
+    def _mend(self, name: str, data: tf.Tensor, *references: tf.Tensor) -> tf.Tensor:
         """The bytes of an image file, a string (), as a mended picture, 8-bit (H, W, 1, 3 or 4)."""
         pixels, alpha = decode_pixels(data, self.image_shape[-1]), decode_opacity(data)
+        others = [decode_pixels(reference, self.image_shape[-1]) for reference in references]
         is_grey, is_opaque = tf.reduce_all(pixels == pixels[..., :1]), alpha == 255
         if name == "inpaint":
             holes = tf.cast(~is_opaque, tf.float32)
             start = filled(tf.cast(pixels, tf.float32)[None] / 255, holes[None])[0]
             return tf.where(is_opaque, pixels, self._whole(name, as_bytes(start), is_grey))
-        whole = self._whole(name, pixels, is_grey)
+        whole = self._whole(name, pixels, is_grey, *others)
 
         def with_alpha() -> tf.Tensor:
             grown = bicubic(tf.cast(alpha, tf.float32)[None] / 255, tf.shape(whole)[:2])[0]
@@ -311,8 +375,9 @@ class ImageRestorer(TrainableTask):
         if key not in self._functions:
             pixels = tf.TensorSpec([None, None, self.image_shape[-1]], tf.uint8)
             function: Any = self._mend if kind == "mend" else self._judge
-            row = tf.TensorSpec([], tf.int32)
-            specs = [tf.TensorSpec([], tf.string)] if kind == "mend" else [pixels, row]
+            row, data = tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.string)
+            count = self.num_pictures
+            specs = [data] * count if kind == "mend" else [row, *[pixels] * count]
             call = functools.partial(function, name)
             self._functions[key] = tf.function(call, input_signature=specs, autograph=False)
         return self._functions[key]
@@ -368,6 +433,13 @@ class ImageRestorer(TrainableTask):
         first = names[0] if restore is None else self._chosen(restore)
         others = {name: endpoint(name) for name in names} if len(names) > 1 else {}
         return {"serving_default": endpoint(first), **others}
+
+
+def reference_class() -> Any:
+    """`ReferenceRestorer`, whose module derives it from the class above."""
+    from keras_tfm.tasks.images.reference_restorer import ReferenceRestorer
+
+    return ReferenceRestorer
 
 
 def least_side(config: ImageRestorerConfig) -> int:

@@ -6,11 +6,12 @@ from typing import Annotated, Any, ClassVar
 
 from keras_tfm.configs import Between, Config, Count, Option, Refusal, meant
 from keras_tfm.data.batches.degradations import RESTORATIONS
-from keras_tfm.models import IPT, MDSR
+from keras_tfm.models import IPT, MDSR, TTSR
 from keras_tfm.tasks.learning import ModelOptions, family_among
 from keras_tfm.training.options import ImagesInBatch, Training
 
-FAMILIES = {"mdsr": MDSR, "ipt": IPT}
+FAMILIES = {"mdsr": MDSR, "ipt": IPT, "ttsr": TTSR}
+REFERENCED = "x4"  # what a TTSR mends
 CROP = 48  # pixels, where the model takes any
 
 
@@ -24,7 +25,11 @@ class ImageRestorerConfig(Config):
     """
 
     restore: Annotated[
-        str, Option(f"what is mended, one or several with commas between: {', '.join(RESTORATIONS)}")
+        str,
+        Option(
+            f"what is mended, one or several with commas between: {', '.join(RESTORATIONS)}",
+            default=f"x2; of ttsr {REFERENCED}, which is all it mends",
+        ),
     ] = "x2"
     crop: Annotated[
         Annotated[int, Between(8, 1_024)] | None,
@@ -59,12 +64,17 @@ class RestorerOptions(ModelOptions):
 
     set_here: ClassVar[Mapping[str, str]] = {"tasks": "--restore", "scales": "--restore"}
     family: Annotated[str, Option(f"kind of model: {', '.join(FAMILIES)}")] = "mdsr"
-    size: Annotated[str, Option("a published size of the family, tiny, or of mdsr small")] = "small"
+    size: Annotated[str, Option("a published size of the family, tiny, or of mdsr and ttsr small")] = "small"
 
     @property
     def model_class(self) -> Any:
         """The class of the family; ValueError for an unknown family."""
         return family_among(FAMILIES, self.family, ("tasks", "scales", "mean"))
+
+    @property
+    def reads_references(self) -> bool:
+        """Whether the model takes textures from a reference."""
+        return self.model_class is TTSR
 
     def base(self) -> Any:
         return self.model_class.config_of_size(self.size)
