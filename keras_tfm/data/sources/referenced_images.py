@@ -1,6 +1,6 @@
 """Pictures with a reference each: another picture that shows the like."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -133,7 +133,7 @@ def read_referenced_images(
     return pairs
 
 
-def pairs_of(rows: list[Mapping[str, Any]], places: list[str] | None = None) -> ReferencedImages:
+def pairs_of(rows: Sequence[Mapping[str, Any]], places: Sequence[str] | None = None) -> ReferencedImages:
     """Rows {"image", "reference"} as `ReferencedImages`."""
     parts = ([encoded(row[name]) for row in rows] for name in ("image", "reference"))
     return ReferencedImages(*(WholeImages(part, 3, places) for part in parts))
@@ -153,7 +153,7 @@ def in_halves(images: WholeImages) -> ReferencedImages:
     )
 
 
-def _halves(pixels: tf.Tensor) -> tuple[bytes, bytes]:
+def _halves(pixels: tf.Tensor) -> tuple[Source, Source]:
     axis = int(pixels.shape[1] > pixels.shape[0])
     half = pixels.shape[axis] // 2
     first, second, _ = tf.split(pixels, [half, half, pixels.shape[axis] - 2 * half], axis)

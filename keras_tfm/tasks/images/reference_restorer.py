@@ -99,6 +99,7 @@ class ReferenceRestorer(ImageRestorer):
         cls,
         paths: Sequence[Path],
         columns: ColumnNames = None,
+        channels: int = 3,
         size: int = CROP,
         reads_references: bool = True,
         **fields: Any,
@@ -198,7 +199,8 @@ class ReferenceRestorer(ImageRestorer):
             return f"expected a picture, or {{{', '.join(ROW)}}}, got {{{', '.join(map(str, example))}}}"
         if problem := self._problem(example["image"]) or not_image(example["reference"]):
             return problem
-        return unusable(*(encoded(example[name]) for name in ROW), 1, self.side)
+        image, reference = (encoded(example[name]) for name in ROW)
+        return unusable(image, reference, 1, self.side)
 
     def _asked(self, images: list, reference: Any) -> list:
         if reference is None and not all(isinstance(image, Mapping) for image in images):
