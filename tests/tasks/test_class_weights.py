@@ -27,7 +27,8 @@ def made(kind):
         sizes = {"num_layers": 1, "dim": 32, "num_heads": 2, "image_size": 8, "patch_size": 4}
         return ImageClassifier.from_size("tiny", ["cat", "dog"], **sizes), PIXELS, ["cat", "dog"]
     task_class, examples = (TextClassifier, TEXTS) if kind == "classify" else (TokenClassifier, WORDS)
-    task = task_class.from_examples(examples, "tiny", vocabulary_size=300, changes=TINY, max_length=16)
+    options = {"vocabulary_size": 300, "changes": TINY, "family": "bert", "max_length": 16}
+    task = task_class.from_examples(examples, "tiny", **options)
     return task, examples, task.config.labels
 
 
