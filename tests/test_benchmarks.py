@@ -12,7 +12,7 @@ from tests.fresh_process import run_fresh
 
 FOLDER = pathlib.Path(__file__).parents[1] / "benchmarks"
 pytestmark = pytest.mark.skipif(not FOLDER.exists(), reason="benchmarks/ is not part of the wheel")
-NAMES = sorted({path.stem for path in FOLDER.glob("*.py")} - {"__init__", "all", "rounds"})
+NAMES = sorted({path.stem for path in FOLDER.glob("*.py")} - {"__init__", "all", "rounds", "first_day_data"})
 HELP = """
 import contextlib, importlib, io, json
 root, *names = sys.argv[1:]
