@@ -6,8 +6,8 @@
     python -m benchmarks.first_day_data FOLDER --digits        # made pictures, for detect and segment
     python -m benchmarks.first_day_data FOLDER --slots         # made sentences, for tag
 
-Files are named by task and size: `classify/300.tsv`, `classify/choose.tsv`, `classify/test.tsv`. The rows of
-a size are the first ones of the next.
+Files are named by task and size: `classify/300.tsv`, `classify/choose.tsv`, `classify/test.tsv`; detect and
+segment read the same, `digits/300.jsonl`. The rows of a size are the first ones of the next.
 """
 
 import argparse
@@ -89,9 +89,8 @@ def digits(folder, most=3_000):
                 PIL.Image.fromarray(values.astype("uint8")).save(path)
             boxes = [list(map(float, box)) for box in made.boxes[row]]
             names = [str(label) for label in made.labels[row]]
-            lines.append(
-                json.dumps({"image": f"{name}/images/{row:05d}.png", "boxes": boxes, "labels": names})
-            )
+            files = {kind: f"{name}/{kind}s/{row:05d}.png" for kind in ("image", "mask")}
+            lines.append(json.dumps(files | {"boxes": boxes, "labels": names}))
         (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
 
 
