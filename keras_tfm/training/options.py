@@ -215,9 +215,26 @@ class CanvasTraining(PartlyTrained):
         return dataclasses.replace(self, epochs=MOST_EPOCHS if self.minutes else min(usual, MOST_EPOCHS))
 
 
+# Peak learning rates of fresh encoders of texts. At the higher one a BERT forgets after a thousand steps what
+# it has learnt: trained on 30,000 phrases of SST-2, it was right in 85 % after one epoch, in 56 % after six.
+RATE_OF_FEW, RATE_OF_MANY, MANY_EXAMPLES = 1e-3, 3e-4, 10_000
+
+
 @dataclasses.dataclass(frozen=True)
 class FineTuning(PartlyTrained, TextTraining):
     """By default the warm-up takes a tenth of the steps."""
+
+    learning_rate: Annotated[
+        Positive | None,
+        Option(
+            "peak learning rate, reached at the end of the warm-up",
+            default=f"{RATE_OF_FEW}, {RATE_OF_MANY} for more than {MANY_EXAMPLES:,} examples",
+        ),
+    ] = None  # type: ignore[assignment]
+
+    def settled(self, num_examples: int) -> Self:
+        usual = RATE_OF_MANY if num_examples > MANY_EXAMPLES else RATE_OF_FEW
+        return dataclasses.replace(self, learning_rate=self.learning_rate or usual)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -94,7 +94,7 @@ class EncoderTask(AskedTask, FineTunedTask):
             model's.
     """
 
-    training = FineTuning(epochs=15, batch_tokens=1_024, learning_rate=1e-3)
+    training = FineTuning(epochs=15, batch_tokens=1_024)
     given_weights = types.MappingProxyType({"epochs": 3, "learning_rate": 5e-5})
     model_options = FamilyOptions
     examples_class: ClassVar[Any]

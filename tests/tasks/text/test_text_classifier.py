@@ -65,11 +65,13 @@ def test_texts_are_classified(learnt):
 def test_fresh_and_given_weights_have_recipes_of_their_own(learnt):
     fresh = TextClassifier.from_examples(EXAMPLES, "tiny", 400, changes=TINY, max_length=24)
     given = TextClassifier.from_backbone(learnt.model.backbone, learnt.tokenizer, EXAMPLES, max_length=24)
-    for task, pooling, rate in ((fresh, "mean", 1e-3), (given, "first", 5e-5)):
+    for task, pooling, few, many in ((fresh, "mean", 1e-3, 3e-4), (given, "first", 5e-5, 5e-5)):
+        assert task.config.pooling == pooling
         training, _ = task._told(None, {})
-        assert (task.config.pooling, training.learning_rate) == (pooling, rate)
-        training, _ = task._told(None, {"learning_rate": 3e-4})
-        assert training.learning_rate == 3e-4
+        for count, rate in ((10_000, few), (10_001, many)):
+            assert training.settled(count).learning_rate == rate
+        training, _ = task._told(None, {"learning_rate": 2e-4})
+        assert training.settled(20_000).learning_rate == 2e-4
     assert fresh._told(None, {})[0].epochs > given._told(None, {})[0].epochs
 
 
