@@ -27,7 +27,15 @@ from keras_tfm.tasks.signatures import ColumnNames
 from keras_tfm.tasks.task import Task, load_any, refuse_columns
 from keras_tfm.tasks.task_folder import is_task_folder
 from keras_tfm.training.card import write_card
-from keras_tfm.training.diagnosis import NO_BETTER, Reached, Remark, flat_loss, one_class, stopped_early
+from keras_tfm.training.diagnosis import (
+    NO_BETTER,
+    Reached,
+    Remark,
+    flat_loss,
+    jump,
+    one_class,
+    stopped_early,
+)
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import Kept, Learning
 from keras_tfm.training.record import read_record, results, versions, write_record
@@ -300,6 +308,9 @@ class LearningTask(Task):
     ) -> Remark | None:
         """What to say of a training that did not learn; None if it did."""
         if remark := stopped_early(self.reached):
+            return remark
+        # Losses of two networks that play rise and fall: steps choose the best epoch there.
+        if self.judged_by[0] != "steps" and (remark := jump(history)):
             return remark
         if baselines is None:
             return flat_loss(history)

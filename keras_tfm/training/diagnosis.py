@@ -17,6 +17,7 @@ FEW = 20  # validation examples: fewer say nothing about classes
 SOME = 200  # examples are asked, to see whether all answers are the same
 FLAT = 0.01  # the share of the training loss that has to go before it counts as falling
 NO_BETTER = "no better than the baseline"
+JUMP = 2  # times the highest training loss before is no chance
 EPOCHS = 3  # fewer epochs say nothing about a loss
 
 
@@ -94,6 +95,21 @@ def rule_wins(metric: str, score: float, rule: str, baseline: float, code: str) 
         f"{rule} has {metric} {baseline:.4f}, the model {score:.4f}: for these data it is the better "
         f"choice{code}, or start from trained weights (--from).",
     )
+
+
+def jump(history: Mapping[str, Sequence[float]]) -> Remark | None:
+    """A training loss that was far higher in an epoch than in all before it."""
+    losses = [float(loss) for loss in history.get("loss", ())]
+    for epoch in range(1, len(losses)):
+        before, loss = losses[:epoch], losses[epoch]
+        if min(before) > 0 and JUMP * max(before) < loss < math.inf:
+            return Remark(
+                "the loss jumped",
+                f"The training loss rose from {before[-1]:.4g} to {loss:.4g} in epoch {epoch + 1}, which "
+                "undoes what was learnt: lower the learning rate, or clip the gradients more (--clip-norm "
+                "0.1).",
+            )
+    return None
 
 
 def flat_loss(history: Mapping[str, Sequence[float]]) -> Remark | None:

@@ -91,6 +91,7 @@ def test_what_is_not_run():
         diagnosis.no_better("val_accuracy", 0.5, "a rule", 0.5),
         diagnosis.rule_wins("val_accuracy", 0.5, "a rule", 0.6, ""),
         diagnosis.flat_loss({"loss": [1.0, 1.0, 1.0]}),
+        diagnosis.jump({"loss": [1.0, 9.0]}),
     ],
     ids=lambda remark: remark.key,
 )

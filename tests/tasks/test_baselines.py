@@ -11,7 +11,7 @@ import pytest
 
 from keras_tfm.tasks import Forecaster, ImageClassifier, Recommender, TextClassifier
 from keras_tfm.tasks.baselines import COMMONEST, LAST_VALUE, MEAN, TF_IDF, Baselines, of_classes, of_words
-from keras_tfm.training.diagnosis import PAGE, Reached, flat_loss, one_class, stopped_early
+from keras_tfm.training.diagnosis import PAGE, Reached, flat_loss, jump, one_class, stopped_early
 from tests.tasks.tiny import TINY
 
 TEXTS = ["a good film", "a bad film", "a good book", "a bad book"] * 6
@@ -100,6 +100,37 @@ def test_a_time_limit_ends_the_warm_up_in_its_own_way(caplog, minutes, said):
 def test_a_flat_loss_is_seen(losses, is_flat):
     remark = flat_loss({"loss": losses})
     assert (remark is not None) == is_flat and (not is_flat or "in 3 epochs" in remark.text)
+
+
+@pytest.mark.parametrize(
+    ("losses", "said"),
+    [
+        ([0.08, 0.04, 16.4, 0.05], "rose from 0.04 to 16.4 in epoch 3"),
+        ([1.0, 2.1], "rose from 1 to 2.1 in epoch 2"),
+        ([0.7, 0.1, 1.3], None),
+        ([-1.0, 3.0], None),
+        ([1.0, float("inf")], None),
+        ([5.0], None),
+    ],
+)
+def test_a_jump_of_the_loss_is_seen(losses, said):
+    remark = jump({"loss": losses})
+    assert (remark is None) if said is None else said in remark.text
+
+
+class Shaken(keras.callbacks.Callback):
+    """Makes the weights a hundred times as large before the second epoch, as a bad step would."""
+
+    def on_epoch_begin(self, epoch, logs=None):
+        for weight in self.model.trainable_weights if epoch == 1 else []:
+            weight.assign(100 * weight)
+
+
+def test_a_jump_is_said_after_the_training(caplog):
+    task = TextClassifier.from_examples((TEXTS, LABELS), "tiny", 300, changes=TINY)
+    options = {"epochs": 2, "schedule": "constant", "warmup_steps": 1, "jit": False}
+    task.fit((TEXTS, LABELS), (TEXTS, LABELS), callbacks=[Shaken()], **options)
+    assert task.record["remark"]["key"] == "the loss jumped" and "--clip-norm" in caplog.text
 
 
 def test_one_class_is_seen():
