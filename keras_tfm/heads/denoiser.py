@@ -50,17 +50,20 @@ class Denoiser(ModelWithHead):
     Inputs: `images` (B, H, W, C) without noise, from -1 to 1, `timesteps` (B,), integers below `num_steps`,
     and `noise` (B, H, W, C); these two are drawn if they are left out. The backbone's other inputs, `classes`
     for example, are inputs too. Outputs: `prediction` and its `target`, (B, H, W, C), between which the loss
-    is computed: `fit` takes inputs alone. `keras_tfm.generation.denoise` makes images, with the `rates` and
-    the backbone.
+    is computed, both times the square root of its weight: `fit` takes inputs alone.
+    `keras_tfm.generation.denoise` makes images, with the `rates` and the backbone.
 
     Args:
         schedule: of the noise. All but "cosine" are made for 1,000 steps.
         prediction: what the backbone predicts, "noise", "velocity" or "clean".
         class_dropout: the share of classes that "no class" replaces in training, for guidance (Ho and
             Salimans 2022, "Classifier-Free Diffusion Guidance").
+        max_weight: weighs the loss of clean images by 1 / the variance of the noise, which makes it the loss
+            of the velocity, but at most by this (Salimans and Ho 2022, "Progressive Distillation", section
+            4). With 1 all weigh the same, and details, which only little noise leaves to see, weigh little.
 
     Raises:
-        ValueError: for a backbone of other inputs or outputs.
+        ValueError: for a backbone of other inputs or outputs, and for a weight of anything but clean images.
 
     >>> backbone = keras_tfm.models.DiT.from_size("tiny", num_layers=1, num_classes=10)
     >>> model = keras_tfm.heads.Denoiser(backbone)
@@ -78,16 +81,18 @@ class Denoiser(ModelWithHead):
         num_steps: int = 1000,
         prediction: Prediction = "noise",
         class_dropout: float = 0.1,
+        max_weight: float = 1.0,
         name: str = "denoiser",
         **kwargs: Any,
     ) -> None:
         shape = _shape_of(backbone)
         if not 0 <= class_dropout < 1:
             raise Refusal("class_dropout", "in [0, 1)", class_dropout)
+        check_weight(max_weight, prediction)
         images, noise = (keras.Input(shape, name=name) for name in ("images", "noise"))
         inputs = {"images": images, "timesteps": keras.Input((), dtype="int32", name="timesteps")}
-        noising = Noising(schedule, num_steps, prediction, name="noising")
-        noisy, target = noising(images, noise, inputs["timesteps"])
+        noising = Noising(schedule, num_steps, prediction, max_weight, name="noising")
+        noisy, target, root = noising(images, noise, inputs["timesteps"])
         time = time_of(backbone)
         conditions = {
             name: keras.Input(x.shape[1:], dtype=x.dtype, name=name)
@@ -104,12 +109,15 @@ class Denoiser(ModelWithHead):
         if time == "log_snr":
             times = LogSNR(schedule, num_steps, name="log_snr_of_times")(inputs["timesteps"])
         answer = backbone({"images": noisy, time: times, **shown})["prediction"]
+        if max_weight > 1:
+            answer = answer * ops.cast(root, answer.dtype)
         outputs = {"prediction": answer, "target": target}
         super().__init__(backbone, {**inputs, "noise": noise, **conditions}, outputs, name=name, **kwargs)
         self.schedule = schedule
         self.num_steps = num_steps
         self.prediction = prediction
         self.class_dropout = class_dropout
+        self.max_weight = max_weight
         self.generator = keras.random.SeedGenerator()
 
     @functools.cached_property
@@ -158,6 +166,14 @@ def _shape_of(backbone):
     return shapes[0]
 
 
+def check_weight(max_weight: float, prediction: Prediction) -> None:
+    """Raise ValueError for a largest weight below 1, and for a weight of anything but clean images."""
+    if not 1 <= max_weight < math.inf:
+        raise Refusal("max_weight", "a number of at least 1", max_weight)
+    if max_weight > 1 and prediction != "clean":
+        raise Refusal("max_weight", f"1, as the prediction is {prediction}, not clean", max_weight)
+
+
 def time_of(backbone: Any) -> str:
     """The name of the input by which a `backbone` learns how noisy its images are: "timesteps", or "log_snr",
     the logarithm of the signal-to-noise ratio.
@@ -194,27 +210,39 @@ def rates_of(schedule: Schedule, num_steps: int = 1000) -> Rates:
 
 
 class Noising(Layer):
-    """Noisy images at `timesteps`, and what of them is to be predicted: (B, H, W, C) each."""
+    """Noisy images at `timesteps`, what of them is to be predicted, times the root of its weight, and this
+    root, 1 / the noise or less.
+    """
 
-    def __init__(self, schedule: Schedule, num_steps: int, prediction: Prediction, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        schedule: Schedule,
+        num_steps: int,
+        prediction: Prediction,
+        max_weight: float = 1.0,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(autocast=False, **kwargs)  # rounded once, at the end
         require_kind(prediction)
         self.schedule = schedule
         self.num_steps = num_steps
         self.prediction = prediction
+        self.max_weight = max_weight
         self.table = [rate.astype("float32") for rate in rates_of(schedule, num_steps)]
 
     def call(self, images, noise, timesteps):
-        """(B, H, W, C), (B, H, W, C), (B,) -> two of (B, H, W, C)."""
+        """(B, H, W, C), (B, H, W, C), (B,) -> two of (B, H, W, C), and (B, 1, 1, 1)."""
         refuse_outside(timesteps, self.num_steps, "timesteps")
         images, noise = in_float32(images), in_float32(noise)
         missing = outside_is_nan(timesteps, self.num_steps, images.dtype)[:, 0]
         rates = Rates(*(ops.take(ops.cast(rate, images.dtype), timesteps) + missing for rate in self.table))
-        target = prediction_of(self.prediction, images, noise, rates)
-        return tuple(ops.cast(x, self.compute_dtype) for x in (add_noise(images, noise, rates), target))
+        root = 1 / ops.maximum(rates.noise, self.max_weight**-0.5)[:, None, None, None]
+        target = prediction_of(self.prediction, images, noise, rates) * root
+        outputs = add_noise(images, noise, rates), target, root
+        return tuple(ops.cast(x, self.compute_dtype) for x in outputs)
 
     def compute_output_shape(self, images_shape, noise_shape, timesteps_shape):
-        return tuple(images_shape), tuple(images_shape)
+        return tuple(images_shape), tuple(images_shape), (images_shape[0], 1, 1, 1)
 
 
 class LogSNR(Layer):

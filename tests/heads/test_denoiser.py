@@ -49,6 +49,36 @@ def test_targets_and_noisy_images_by_hand(prediction):
     np.testing.assert_allclose(y["prediction"], model.backbone(given)["prediction"], atol=1e-5)
 
 
+def test_clean_images_weigh_as_their_velocity_up_to_a_bound():
+    model, plain, inputs = denoiser(prediction="clean", max_weight=4.0), denoiser(prediction="clean"), draw()
+    for one in (model, plain):
+        contract.randomise(one.backbone, 1)
+    signal, noise = (rate[inputs["timesteps"]][:, None, None, None] for rate in rates_of("cosine", 10))
+    assert noise.min() < 0.5 < noise.max()
+    y, z = ({name: np.asarray(x, "float64") for name, x in one(inputs).items()} for one in (model, plain))
+    np.testing.assert_allclose(y["target"], z["target"] / np.maximum(noise, 0.5), atol=1e-5)
+    noisy = signal * inputs["images"] + noise * inputs["noise"]
+    # What is clean, and x, say what the velocity is: (signal x - clean) / noise.
+    velocities = [(signal * noisy - clean) / noise for clean in (z["prediction"], z["target"])]
+    squares = [np.square(a - b).mean((1, 2, 3)) for a, b in (velocities, (y["prediction"], y["target"]))]
+    is_noisy = noise[:, 0, 0, 0] > 0.5
+    np.testing.assert_allclose(squares[0][is_noisy], squares[1][is_noisy], rtol=1e-4)
+    assert np.all(squares[0][~is_noisy] > 1.01 * squares[1][~is_noisy])
+    np.testing.assert_array_equal(
+        denoiser(prediction="clean", max_weight=1.0)(inputs)["target"], inputs["images"]
+    )
+
+
+def test_weights_of_nothing_else_are_refused():
+    for weight, prediction, wanted in (
+        (0.5, "clean", "a number of at least 1; it is 0.5"),
+        (np.nan, "clean", "a number of at least 1; it is nan"),
+        (5.0, "noise", "1, as the prediction is noise, not clean; it is 5.0"),
+    ):
+        with pytest.raises(ValueError, match=f"`max_weight` must be {wanted}"):
+            denoiser(prediction=prediction, max_weight=weight)
+
+
 def test_the_loss_is_between_prediction_and_target():
     model, inputs = denoiser(), draw()
     model.compile("sgd", "mse")

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from keras_tfm.asking import Guidance, Share, Steps, Temperature
 from keras_tfm.configs import Between, Count, Length, Option, Rate, Refusal
 from keras_tfm.data.sources.preprocessing import Preprocessing
-from keras_tfm.heads.denoiser import Prediction, Schedule
+from keras_tfm.heads.denoiser import Prediction, Schedule, check_weight
 from keras_tfm.models import DALLE, GPT2, DiffusionUNet, DiT, ImageGPT, Imagen, ImageTransformer
 from keras_tfm.tasks.learning import VOCABULARY, ModelOptions, Vocabulary, family_among
 from keras_tfm.training.options import ImagesInBatch, Training
@@ -32,6 +32,13 @@ class ImageGeneratorConfig(Preprocessing):
     class_names: tuple[str, ...] = ()
     noise_schedule: Annotated[Schedule, Option("how noise grows in 1,000 steps")] = "cosine"
     prediction: Annotated[Prediction, Option("what the model predicts of a noisy image")] = "velocity"
+    max_weight: Annotated[
+        Annotated[float, Between(1)],
+        Option(
+            "weigh the loss of clean images by 1 / the variance of the noise, but at most by this; details "
+            "count more with more than 1"
+        ),
+    ] = 1.0
     class_dropout: Annotated[
         Rate, Option("share of the classes or texts that training hides, so that pictures can be guided")
     ] = 0.1
@@ -64,6 +71,7 @@ class ImageGeneratorConfig(Preprocessing):
         super().__post_init__()
         if len(set(self.class_names)) < len(self.class_names):
             raise Refusal("class_names", "different strings", self.class_names)
+        check_weight(self.max_weight, self.prediction)
         if (self.mean, self.std) != ((0.5,), (0.5,)):
             raise Refusal("mean", "0.5, and `std` too: a picture is from -1 to 1", self.mean)
 
