@@ -33,7 +33,7 @@ class ImageGeneratorConfig(Preprocessing):
     noise_schedule: Annotated[Schedule, Option("how noise grows in 1,000 steps")] = "cosine"
     prediction: Annotated[Prediction, Option("what the model predicts of a noisy image")] = "velocity"
     max_weight: Annotated[
-        Annotated[float, Between(1)],
+        Annotated[float, Between(1, 10**6)],
         Option(
             "weigh the loss of clean images by 1 / the variance of the noise, but at most by this; details "
             "count more with more than 1"
