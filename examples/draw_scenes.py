@@ -59,7 +59,7 @@ UNET = {
     "patch_size": 2,
 }
 # Without the weight discs and squares become alike: little of the loss is in what little noise leaves.
-DIFFUSION = {"prediction": "clean", "max_weight": 10.0, "steps": 25}
+DIFFUSION = {"prediction": "clean", "noise_factor": 2.5, "max_weight": 4.0, "steps": 25}
 CODEC_SHARE = 0.22  # of the minutes
 
 

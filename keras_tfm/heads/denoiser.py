@@ -25,6 +25,7 @@ from keras_tfm.layers.noise_schedules import (
     add_noise,
     cosine_betas,
     linear_betas,
+    noisier,
     prediction_of,
     rates_of_betas,
     require_kind,
@@ -61,9 +62,13 @@ class Denoiser(ModelWithHead):
         max_weight: weighs the loss of clean images by 1 / the variance of the noise, which makes it the loss
             of the velocity, but at most by this (Salimans and Ho 2022, "Progressive Distillation", section
             4). With 1 all weigh the same, and details, which only little noise leaves to see, weigh little.
+        noise_factor: how many times the schedule's ratio of noise to signal an image has at each step. With
+            more than 1 the network learns more often what an image is of, which classes and texts decide, and
+            less often its details (Hoogeboom et al. 2023, "Simple Diffusion", section 3.1).
 
     Raises:
-        ValueError: for a backbone of other inputs or outputs, and for a weight of anything but clean images.
+        ValueError: for a backbone of other inputs or outputs, for a weight of anything but clean images, and
+            for a factor that is not positive.
 
     >>> backbone = keras_tfm.models.DiT.from_size("tiny", num_layers=1, num_classes=10)
     >>> model = keras_tfm.heads.Denoiser(backbone)
@@ -82,6 +87,7 @@ class Denoiser(ModelWithHead):
         prediction: Prediction = "noise",
         class_dropout: float = 0.1,
         max_weight: float = 1.0,
+        noise_factor: float = 1.0,
         name: str = "denoiser",
         **kwargs: Any,
     ) -> None:
@@ -91,7 +97,7 @@ class Denoiser(ModelWithHead):
         check_weight(max_weight, prediction)
         images, noise = (keras.Input(shape, name=name) for name in ("images", "noise"))
         inputs = {"images": images, "timesteps": keras.Input((), dtype="int32", name="timesteps")}
-        noising = Noising(schedule, num_steps, prediction, max_weight, name="noising")
+        noising = Noising(schedule, num_steps, prediction, max_weight, noise_factor, name="noising")
         noisy, target, root = noising(images, noise, inputs["timesteps"])
         time = time_of(backbone)
         conditions = {
@@ -107,7 +113,8 @@ class Denoiser(ModelWithHead):
             shown[name] = TextDropout(class_dropout, name="text_dropout")(shown[name])
         times = ops.cast(inputs["timesteps"], "float32")
         if time == "log_snr":
-            times = LogSNR(schedule, num_steps, name="log_snr_of_times")(inputs["timesteps"])
+            log_snr = LogSNR(schedule, num_steps, noise_factor, name="log_snr_of_times")
+            times = log_snr(inputs["timesteps"])
         answer = backbone({"images": noisy, time: times, **shown})["prediction"]
         if max_weight > 1:
             answer = answer * ops.cast(root, answer.dtype)
@@ -118,12 +125,13 @@ class Denoiser(ModelWithHead):
         self.prediction = prediction
         self.class_dropout = class_dropout
         self.max_weight = max_weight
+        self.noise_factor = noise_factor
         self.generator = keras.random.SeedGenerator()
 
     @functools.cached_property
     def rates(self) -> Rates:
         """How much signal and noise there is after each timestep: (T,) each, in float64."""
-        return rates_of(self.schedule, self.num_steps)
+        return rates_of(self.schedule, self.num_steps, self.noise_factor)
 
     @property
     def time(self) -> str:
@@ -196,8 +204,9 @@ def log_snr_of(rates: Rates) -> Any:
     return np.clip(ratios, -LARGEST, LARGEST).astype("float32")
 
 
-def rates_of(schedule: Schedule, num_steps: int = 1000) -> Rates:
-    """The rates (T,), in float64, after each of `num_steps` timesteps of the schedule with this name.
+def rates_of(schedule: Schedule, num_steps: int = 1000, noise_factor: float = 1.0) -> Rates:
+    """The rates (T,), in float64, after each of `num_steps` timesteps of the schedule with this name, whose
+    ratio of noise to signal is taken `noise_factor` times.
 
     >>> keras_tfm.heads.denoiser.rates_of("cosine", 100).signal.shape
     (100,)
@@ -206,7 +215,8 @@ def rates_of(schedule: Schedule, num_steps: int = 1000) -> Rates:
         raise Refusal("schedule", f"one of {', '.join(BETAS)}", repr(schedule))
     if not isinstance(num_steps, int) or num_steps < 1:
         raise Refusal("num_steps", "a whole number of at least 1", num_steps)
-    return rates_of_betas(BETAS[schedule](num_steps))
+    rates = rates_of_betas(BETAS[schedule](num_steps))
+    return rates if noise_factor == 1 else noisier(rates, noise_factor)
 
 
 class Noising(Layer):
@@ -220,6 +230,7 @@ class Noising(Layer):
         num_steps: int,
         prediction: Prediction,
         max_weight: float = 1.0,
+        noise_factor: float = 1.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(autocast=False, **kwargs)  # rounded once, at the end
@@ -228,7 +239,8 @@ class Noising(Layer):
         self.num_steps = num_steps
         self.prediction = prediction
         self.max_weight = max_weight
-        self.table = [rate.astype("float32") for rate in rates_of(schedule, num_steps)]
+        self.noise_factor = noise_factor
+        self.table = [rate.astype("float32") for rate in rates_of(schedule, num_steps, noise_factor)]
 
     def call(self, images, noise, timesteps):
         """(B, H, W, C), (B, H, W, C), (B,) -> two of (B, H, W, C), and (B, 1, 1, 1)."""
@@ -248,11 +260,12 @@ class Noising(Layer):
 class LogSNR(Layer):
     """The logarithm of the signal-to-noise ratio at `timesteps`: (B,) -> (B,)."""
 
-    def __init__(self, schedule: Schedule, num_steps: int, **kwargs: Any) -> None:
+    def __init__(self, schedule: Schedule, num_steps: int, noise_factor: float = 1.0, **kwargs: Any) -> None:
         super().__init__(autocast=False, **kwargs)
         self.schedule = schedule
         self.num_steps = num_steps
-        self.table = log_snr_of(rates_of(schedule, num_steps))
+        self.noise_factor = noise_factor
+        self.table = log_snr_of(rates_of(schedule, num_steps, noise_factor))
 
     def call(self, timesteps):
         """(B,) -> (B,), in float32."""

@@ -69,6 +69,26 @@ def test_clean_images_weigh_as_their_velocity_up_to_a_bound():
     )
 
 
+def test_a_factor_of_the_noise():
+    """Targets and noisy images are those of rates whose ratio is as many times the schedule's; the backbone
+    hears of it, and so do those who draw with the model's rates.
+    """
+    backbone = Imagen.from_size("tiny", image_size=16, vocabulary_size=9, max_length=4)
+    model = Denoiser(backbone, num_steps=10, prediction="noise", noise_factor=3.0)
+    ratios = [rates.noise / rates.signal for rates in (model.rates, rates_of("cosine", 10))]
+    np.testing.assert_allclose(ratios[0], 3 * ratios[1], rtol=1e-9)
+    np.testing.assert_allclose(np.hypot(*model.rates), 1, rtol=1e-12)
+    noisy = model.get_layer("noising")(*np.ones((2, 10, 16, 16, 3), "float32"), np.arange(10))[0]
+    np.testing.assert_allclose(noisy[:, 0, 0, 0], sum(model.rates), rtol=1e-6)
+    times = model.get_layer("log_snr_of_times")
+    np.testing.assert_allclose(times(np.arange(10)), model.log_snr)
+    for layer in (times, model.get_layer("noising")):
+        np.testing.assert_array_equal(type(layer).from_config(layer.get_config()).table, layer.table)
+    for factor in (0.0, -1.0, np.nan, np.inf):
+        with pytest.raises(ValueError, match="`noise_factor` must be a positive number; it is"):
+            denoiser(noise_factor=factor)
+
+
 def test_weights_of_nothing_else_are_refused():
     for weight, prediction, wanted in (
         (0.5, "clean", "a number of at least 1; it is 0.5"),

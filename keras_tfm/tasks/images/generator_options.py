@@ -39,6 +39,13 @@ class ImageGeneratorConfig(Preprocessing):
             "count more with more than 1"
         ),
     ] = 1.0
+    noise_factor: Annotated[
+        Annotated[float, Between(0.01, 100)],
+        Option(
+            "how many times the schedule's ratio of noise to signal there is at each step; with more than 1 "
+            "classes and texts are learnt more often, details less often"
+        ),
+    ] = 1.0
     class_dropout: Annotated[
         Rate, Option("share of the classes or texts that training hides, so that pictures can be guided")
     ] = 0.1

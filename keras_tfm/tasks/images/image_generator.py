@@ -99,7 +99,7 @@ class ImageGenerator(TrainableTask):
         self.condition = condition_of(backbone, config.class_names, tokenizer)
         self.tokenizer = tokenizer
         resized = with_image_size(backbone, config.image_size)
-        learning = config.prediction, config.class_dropout, config.max_weight
+        learning = config.prediction, config.class_dropout, config.max_weight, config.noise_factor
         self.model = Denoiser(resized, config.noise_schedule, NUM_STEPS, *learning)
         self.image_shape: tuple[int, int, int] = tuple(resized.input["images"].shape[1:])
         check_channels(config, self.image_shape[-1])
