@@ -215,6 +215,19 @@ class CanvasTraining(PartlyTrained):
         return dataclasses.replace(self, epochs=MOST_EPOCHS if self.minutes else min(usual, MOST_EPOCHS))
 
 
+@dataclasses.dataclass(frozen=True)
+class MirroredTraining(CanvasTraining):
+    """By default the warm-up takes a tenth of the steps."""
+
+    flip: Annotated[
+        bool | None,
+        Option(
+            "mirror images, and what is marked in them, at random",
+            default="yes, unless classes are named by letters or numbers, which mirrored are other ones",
+        ),
+    ] = None
+
+
 # Peak learning rates of fresh encoders of texts. At the higher one a BERT forgets after a thousand steps what
 # it has learnt: trained on 30,000 phrases of SST-2, it was right in 85 % after one epoch, in 56 % after six.
 RATE_OF_FEW, RATE_OF_MANY, MANY_EXAMPLES = 1e-3, 3e-4, 10_000

@@ -6,8 +6,10 @@ The model reads an image whole, on a canvas of its own size; answers are in pixe
 import abc
 import dataclasses
 import json
+import logging
 import os
 import pathlib
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
@@ -37,6 +39,8 @@ from keras_tfm.tasks.task_folder import is_task_folder
 from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.training.folder import Path
 
+LOG = logging.getLogger(__name__)
+
 
 class CanvasTask(ImageTask, FineTunedTask):
     """A task whose answers are places in an image. Its `config` is a `Canvas`, with `class_names` where they
@@ -62,6 +66,16 @@ class CanvasTask(ImageTask, FineTunedTask):
                 f"{len(self.class_names)}."
             )
         self.take_model(backbone)
+
+    def settled(self, training: Any, examples: Any) -> Any:
+        training = super().settled(training, examples)
+        if training.flip is not None:
+            return training
+        names = self.class_names
+        flip = not (names and all(re.fullmatch(r"\w|\d+", name) for name in names))
+        if not flip and self.is_chief:
+            LOG.info("images are not mirrored: letters and digits would be other ones; --flip mirrors them")
+        return dataclasses.replace(training, flip=flip)
 
     def take_model(self, backbone: keras.Model) -> None:
         """Note the `backbone`, with a head of its own or a fresh one, for images of the configuration's

@@ -51,7 +51,7 @@ from keras_tfm.tasks.records import rounded_line
 from keras_tfm.tasks.signatures import Signature
 from keras_tfm.tasks.task import label_entries
 from keras_tfm.training.folder import Path
-from keras_tfm.training.options import CanvasTraining, LeastArea
+from keras_tfm.training.options import LeastArea, MirroredTraining
 
 LOG = logging.getLogger(__name__)
 
@@ -116,12 +116,9 @@ class DetectorOptions(ModelOptions):
 
 
 @dataclasses.dataclass(frozen=True)
-class DetectionTraining(CanvasTraining):
+class DetectionTraining(MirroredTraining):
     """By default the warm-up takes a tenth of the steps."""
 
-    flip: Annotated[
-        bool, Option("mirror images and their boxes at random; turn it off for letters and digits")
-    ] = True
     least_area: LeastArea = 1.0
 
 

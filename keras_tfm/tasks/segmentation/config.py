@@ -13,7 +13,7 @@ from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.mask_files import MANY, MaskFiles, encoded_mask
 from keras_tfm.data.sources.mask_values import too_few, unknown_values
 from keras_tfm.data.sources.segments import MOST_NAMES, PANOPTIC, SegmentSets
-from keras_tfm.training.options import CanvasTraining, LeastArea
+from keras_tfm.training.options import LeastArea, MirroredTraining
 
 Value = Annotated[int, Between(0, MANY - 1)]
 
@@ -74,7 +74,7 @@ RATE_OF_PIXELS, RATE_OF_SETS = 3e-3, 1e-3
 
 
 @dataclasses.dataclass(frozen=True)
-class SegmentationTraining(CanvasTraining):
+class SegmentationTraining(MirroredTraining):
     """By default the warm-up takes a tenth of the steps."""
 
     learning_rate: Annotated[
@@ -84,9 +84,6 @@ class SegmentationTraining(CanvasTraining):
             default=f"{RATE_OF_PIXELS} with a --decoder, {RATE_OF_SETS} for families of masks",
         ),
     ] = None  # type: ignore[assignment]
-    flip: Annotated[
-        bool, Option("mirror images and their masks at random; turn it off for letters and digits")
-    ] = True
     least_area: LeastArea = 0.5
     most_area: Annotated[
         Annotated[float, Between(1, 16)],

@@ -267,6 +267,25 @@ def test_refusals(learnt, tmp_path):
         tasks.segmentation.models.SegmenterOptions(family="nosuch").base()
 
 
+def test_letters_and_digits_are_not_mirrored_unless_asked(caplog):
+    images, masks = np.zeros((2, 32, 32, 3), "uint8"), np.zeros((2, 32, 32), "uint8")
+    for names, flip in (
+        (["ground", "7"], True),
+        (["0", "10"], False),
+        (["a", "ß"], False),
+        (["_", "cat"], True),
+    ):
+        task = Segmenter(MiT(SMALL), names)
+        examples = task.check_examples((images, masks))
+        caplog.clear()
+        with caplog.at_level("INFO"):
+            assert task.settled(task.training, examples).flip is flip
+        assert ("images are not mirrored" in caplog.text) is not flip
+        for chosen in (True, False):
+            asked = dataclasses.replace(task.training, flip=chosen)
+            assert task.settled(asked, examples).flip is chosen
+
+
 def test_sets_of_masks_learn_at_a_lower_rate_than_heads_of_pixels():
     for backbone, rate in ((MiT(SMALL), 3e-3), (models.MaskFormer.from_size("tiny", image_size=32), 1e-3)):
         task = Segmenter(backbone, ["ground", "cat"])
