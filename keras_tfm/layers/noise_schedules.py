@@ -92,17 +92,18 @@ def rates_of_betas(betas: np.ndarray) -> Rates:
     return Rates(np.sqrt(alphas), np.sqrt(1 - alphas))
 
 
-def noisier(rates: Rates, factor: float) -> Rates:
-    """The rates at which the ratio of noise to signal is `factor` times as large (Hoogeboom et al. 2023,
-    "Simple Diffusion", section 3.1). ValueError for a factor that is not positive.
+def noisier(rates: Rates, noise_factor: float) -> Rates:
+    """The rates at which the ratio of noise to signal is `noise_factor` times as large (Hoogeboom et al.
+    2023, "Simple Diffusion", section 3.1). ValueError for a factor that is not positive.
 
-    >>> rates = keras_tfm.layers.noise_schedules.noisier(keras_tfm.layers.Rates(0.8, 0.6), 16 / 9)
+    >>> rates = keras_tfm.layers.Rates(0.8, 0.6)
+    >>> rates = keras_tfm.layers.noise_schedules.noisier(rates, 16 / 9)
     >>> round(float(rates.signal), 4), round(float(rates.noise), 4)
     (0.6, 0.8)
     """
-    if not 0 < factor < math.inf:
-        raise ValueError(f"`noise_factor` must be a positive number; it is {factor}.")
-    noise = factor * np.asarray(rates.noise, "float64")
+    if not 0 < noise_factor < math.inf:
+        raise ValueError(f"`noise_factor` must be a positive number; it is {noise_factor}.")
+    noise = noise_factor * np.asarray(rates.noise, "float64")
     length = np.hypot(rates.signal, noise)
     return Rates(rates.signal / length, noise / length)
 
