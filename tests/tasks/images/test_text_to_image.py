@@ -74,6 +74,18 @@ def test_texts_of_one_image_are_held_out_together(task):
     assert not values[0] & values[1] and len(rest.texts) == 3 * len(values[1]) == 15
 
 
+def test_what_small_pictures_taught_holds_for_larger_ones(task, run):
+    some = examples(8)
+    larger = data.ImageTexts(some.images.repeat(2, 1).repeat(2, 2), some.texts)
+    more = ImageGenerator.start_from(run, larger, image_size=8, noise_factor=2.0)
+    assert more.image_shape == (8, 8, 1) and more.config.noise_factor == 2.0
+    weights = zip(more.model.backbone.weights, task.model.backbone.weights, strict=True)
+    assert all(np.array_equal(new, old) for new, old in weights)
+    dark, light = (more.generate([text] * 4, steps=4).mean() for text in TEXTS)
+    assert dark < light - 50
+    more.fit(larger, larger, epochs=1)
+
+
 @pytest.mark.slow
 def test_guidance_leads_further_to_the_text(task):
     def contrast(guidance):
