@@ -1,7 +1,7 @@
 """Draw what a sentence says, two coloured shapes, in two ways that learn from a made world.
 
     python examples/draw_scenes.py              # as DALL-E does: codes of pictures, then a decoder of codes
-    python examples/draw_scenes.py imagen       # as Imagen does: diffusion, with a text encoder learnt along
+    python examples/draw_scenes.py imagen       # as Imagen does: diffusion, with a text encoder taught before
 
 As DALL-E does: of 200 pictures of unseen sentences, drawn by the SavedModel,
 
@@ -72,7 +72,7 @@ DIFFUSION = {"prediction": "clean", "noise_factor": 2.5, "max_weight": 4.0, "ste
 # Until the order of the words is followed steps are on pictures of 8 x 8 pixels, a third as long as others;
 # the same weights read pictures of any size.
 SMALL = 8
-CODEC_SHARE, TEACHING_SHARE, SMALL_SHARE = 0.22, 0.04, 0.12  # of the minutes; the second is about
+CODEC_SHARE, TEACHING_SHARE, SMALL_SHARE = 0.22, 0.04, 0.12  # of the minutes; teaching is not cut
 
 
 def part_of(minutes, share):
@@ -129,9 +129,8 @@ def teach(task, examples, epochs):
 
 def shrink(pictures):
     """Pictures (N, H, W, C), 8-bit, with SMALL pixels a side: each the mean of a patch."""
-    count, side, _, channels = pictures.shape
-    patches = pictures.reshape(count, SMALL, side // SMALL, SMALL, side // SMALL, channels)
-    return patches.mean((2, 4)).round().astype("uint8")  # (N, SMALL, SMALL, C)
+    means = tf.image.resize(pictures, (SMALL, SMALL), "area")
+    return np.round(means).astype("uint8")
 
 
 WAYS = {"dall-e": writer, "imagen": denoiser}
