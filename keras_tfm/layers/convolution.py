@@ -14,6 +14,7 @@ from keras import ops
 from keras_tfm.jit import is_cpu_alone
 from keras_tfm.layers.base import Layer, require_sizes
 from keras_tfm.layers.chain import Chain
+from keras_tfm.layers.compiler.unfused import unfused, unfused_leaky_relu
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.empty_batch import is_empty, never_empty
 from keras_tfm.layers.feedforward import activation_of
@@ -145,6 +146,7 @@ class Convolution(Layer):
         output_shape = self.compute_output_shape(x_shape)
         self.convolution = self._new_convolution(channels, self._kernel(len(x_shape) - 2), options)
         self.convolution.build(self._padded_shape(x_shape))
+        self.adds_bias_last = use_bias and self.norm is None and self.function is keras.activations.linear
         if self.norm is not None:
             self.norm.build(output_shape)
         elif not use_bias and len(x_shape) == 5 and self.function is keras.activations.leaky_relu:
@@ -171,7 +173,7 @@ class Convolution(Layer):
         x = self.convolved(x, training)
         if self.norm is not None:
             x = self.norm(x, training=training)
-        return self.function(x)
+        return unfused(x, training) if self.adds_bias_last else self.function(x)
 
     def convolved(self, x, training=None):
         """The convolution of a padded map, before the norm."""
@@ -196,15 +198,6 @@ class Convolution(Layer):
         if self.picks:
             sides = same_grid(sides, self.stride)
         return (batch_size, *sides, channels)
-
-
-def unfused_leaky_relu(x):
-    """`keras.activations.leaky_relu`, in a form that TensorFlow does not fuse.
-
-    Compiled by TensorFlow 2.21 with oneDNN, margins, a convolution of videos without biases and
-    `tf.nn.leaky_relu` become one operation whose output is wrong.
-    """
-    return ops.where(x < 0, 0.2 * x, x)
 
 
 def picks_cells(kernel_size, stride):

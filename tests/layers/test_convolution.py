@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from keras import ops
+from tensorflow.python.eager import context
 
 from keras_tfm.layers import (
     BatchNormalization,
@@ -314,6 +315,43 @@ def test_a_slope_after_videos_without_biases_is_not_fused(optimised_graphs):
     expected = layer(videos)
     assert np.min(expected) < 0
     np.testing.assert_allclose(tf.function(layer)(videos), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("shape", "groups"), [((1, 6, 6, 4), 1), ((1, 6, 6, 4), 4), ((1, 3, 6, 6, 4), 1)])
+def test_a_sum_after_a_convolution_is_not_fused(shape, groups, optimised_graphs):
+    """With oneDNN, TensorFlow 2.21 keeps the buffers of a fused sum in the operation, for all threads."""
+    layer, x = Convolution(4, groups=groups), tf.ones(shape)
+    layer.build(shape)
+    context.enable_graph_collection()
+    try:
+        tf.function(lambda x: x + layer(x))(x)
+        graphs = context.export_run_metadata().function_graphs
+    finally:
+        context.disable_graph_collection()
+    nodes = [node for graph in graphs for node in graph.post_optimization_graph.node]
+    assert any("Conv" in node.op or "Depthwise" in node.op for node in nodes)
+    fused = [node.attr["fused_ops"].list.s for node in nodes]
+    assert not [names for names in fused if b"Add" in names]
+
+
+@pytest.mark.parametrize("shape", [(1, 6, 6, 4), (1, 3, 6, 6, 4)])
+def test_biases_get_their_own_gradients(shape):
+    """With oneDNN, TensorFlow 2.21 fuses the gradient of biases with that of a kernel whose gradient comes
+    from another output of the same operation.
+    """
+    layers, x = [Convolution(4) for _ in range(8)], tf.random.stateless_normal(shape, (0, 0))
+    for layer in layers:
+        layer.build(shape)
+    weights = [weight.value for layer in layers for weight in layer.trainable_weights]
+
+    def gradients():
+        with tf.GradientTape() as tape:
+            y = tf.stack([layer(x, training=True) for layer in layers])
+            loss = tf.reduce_sum(y * tf.range(8.0)[:, *[None] * len(shape)])
+        return tape.gradient(loss, weights)
+
+    for traced, expected in zip(tf.function(gradients)(), gradients(), strict=True):
+        np.testing.assert_allclose(traced, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_a_kernel_of_one_cell_takes_every_nth_before_it():
