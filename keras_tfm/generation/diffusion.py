@@ -418,9 +418,10 @@ def generate_images(
         without.setdefault("classes", ops.full((count,), denoiser.backbone.config.num_classes, "int32"))
     network: Any = denoiser.backbone
     if hasattr(network, "encode"):  # texts are read once, not in each step
-        network, inputs, without = network.unet, network.encode(**inputs), {}
+        tokens = {name: inputs.pop(name) for name in ("token_ids", "padding_mask")}
+        network, inputs, without = network.unet, {**inputs, **network.encode(**tokens)}, {}
     if "text_mask" in inputs:  # a text without any token is none
-        without = {"text": inputs["text"], "text_mask": ops.zeros_like(inputs["text_mask"])} | without
+        without = {**inputs, "text_mask": ops.zeros_like(inputs["text_mask"]), **without}
     sampler = DDIM(follows_clean=True) if sampler is None else sampler
     predict = predictor(network, inputs, without, guidance, denoiser.time)
     # The last step of the schedule first: there noise alone is what the network was trained on.

@@ -27,6 +27,14 @@ test_contract = contract.check_family(
         attends=True,
         without_effect=("text_vector/null", "gate/score/bias"),
     ),
+    Case(
+        "Imagen that enlarges",
+        lambda: Imagen(dataclasses.replace(SMALL, is_super_resolution=True)),
+        INPUTS | {"low_resolution": floats(4, 4, 2), "low_resolution_log_snr": floats()},
+        convolves=True,
+        attends=True,
+        without_effect=("text_vector/null", "gate/score/bias"),
+    ),
 )
 
 

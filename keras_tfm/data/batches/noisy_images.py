@@ -14,7 +14,8 @@ class NoisyImageBatches(ImageBatches):
 
     Noise is normal, a timestep uniform below `num_steps`. With a `seed` each epoch is shuffled, draws anew
     and with `flip` mirrors half of the images, as the seed and the epoch determine; without it all epochs
-    are the same. `conditions` are further inputs, {name: (N, ...)}, "classes" for example.
+    are the same. `conditions` are further inputs, {name: (N, ...)}, "classes" for example; `shown` makes
+    others, {name: (B, ...)}, of a batch of prepared images and a seed (2,).
 
     >>> images, normalize = np.zeros((4, 8, 8, 3), "uint8"), keras_tfm.data.Preprocessing().normalized
     >>> make = keras_tfm.data.batches.noisy_images.NoisyImageBatches
@@ -32,15 +33,16 @@ class NoisyImageBatches(ImageBatches):
         num_steps: int,
         seed: int | None = None,
         flip: bool = False,
+        shown: Callable[[tf.Tensor, tf.Tensor], Mapping[str, tf.Tensor]] | None = None,
     ) -> None:
-        self.num_steps, self.flip = num_steps, flip
+        self.num_steps, self.flip, self.shown = num_steps, flip, shown
         super().__init__(images, np.zeros(len(images), "int32"), prepare, batch_size, seed)
         with tf.device("cpu"):
             self.conditions = {name: tf.constant(x) for name, x in conditions.items()}
 
     def _batch(self, step, images, rows):
         key = tf.random.experimental.stateless_fold_in(step, self.seed or 0)
-        keys = [tf.random.experimental.stateless_fold_in(key, i) for i in range(3)]
+        keys = [tf.random.experimental.stateless_fold_in(key, i) for i in range(4)]
         if self.seed is not None and self.flip:
             images = tf.image.stateless_random_flip_left_right(images, keys[0])
         inputs, _ = super()._batch(step, images, rows)
@@ -49,4 +51,5 @@ class NoisyImageBatches(ImageBatches):
         inputs["timesteps"] = tf.random.stateless_uniform(
             tf.shape(rows), keys[2], 0, self.num_steps, tf.int32
         )
-        return ({**inputs, **{name: tf.gather(x, rows) for name, x in self.conditions.items()}},)
+        inputs |= {name: tf.gather(x, rows) for name, x in self.conditions.items()}
+        return (inputs | (self.shown(inputs["images"], keys[3]) if self.shown else {}),)

@@ -37,6 +37,7 @@ class ImagenConfig(Config):
             `vocabulary_size` and `max_length`, which are fields here.
         unet_config: the same of the U-Net, without `image_size`, `num_channels`, `max_length`, `text_dim` and
             `is_super_resolution`.
+        is_super_resolution: whether it enlarges small images.
     """
 
     image_size: Side | tuple[Side, Side] = 64
@@ -46,6 +47,7 @@ class ImagenConfig(Config):
     encoder: Literal[tuple(ENCODERS)] = "DistilBERT"  # type: ignore[valid-type]
     encoder_config: dict = dataclasses.field(default_factory=dict)
     unet_config: dict = dataclasses.field(default_factory=dict)
+    is_super_resolution: bool = False
 
     def __post_init__(self):
         super().__post_init__()
@@ -67,7 +69,7 @@ class ImagenConfig(Config):
     @property
     def of_unet(self):
         """The configuration of the U-Net."""
-        shared = {name: getattr(self, name) for name in OF_UNET[:3]}
+        shared = {name: getattr(self, name) for name in OF_UNET if name != "text_dim"}
         return ImagenUNetConfig.from_json({**self.unet_config, **shared, "text_dim": self.of_encoder.dim})
 
     @property
@@ -81,7 +83,8 @@ class Imagen(ConfiguredModel):
     was trained for.
 
     Inputs: `images` (B, H, W, C), floating-point, `log_snr` (B,), the logarithm of the signal-to-noise ratio,
-    `token_ids` (B, S) and `padding_mask` (B, S): a text without any token is no text, for guidance. Output:
+    `token_ids` (B, S) and `padding_mask` (B, S): a text without any token is no text, for guidance. With
+    `is_super_resolution` also `low_resolution` and `low_resolution_log_snr`, as in `ImagenUNet`. Output:
     `prediction` (B, H, W, C). `encoder` and `unet` are models of their own, `encode` gives the second the
     texts that the first has read.
 
@@ -96,11 +99,11 @@ class Imagen(ConfiguredModel):
     def __init__(self, config: ImagenConfig, name: str = "imagen", **kwargs: Any) -> None:
         encoder = ENCODERS[config.encoder](config.of_encoder, name="encoder")
         unet = ImagenUNet(config.of_unet, name="unet")
-        inputs = {name: unet.input[name] for name in ("images", "log_snr")}
-        inputs |= {name: encoder.input[name] for name in ("token_ids", "padding_mask")}
-        texts = _encode(encoder, inputs["token_ids"], inputs["padding_mask"])
-        seen = {name: inputs[name] for name in ("images", "log_snr")}
+        tokens = {name: encoder.input[name] for name in ("token_ids", "padding_mask")}
+        texts = _encode(encoder, **tokens)
+        seen = {name: x for name, x in unet.input.items() if name not in texts}
         outputs = {"prediction": unet({**seen, **texts})["prediction"]}
+        inputs = {**seen, **tokens}
         trace = Trace()
         for part in (encoder, unet):
             trace.blocks.update(part.blocks)

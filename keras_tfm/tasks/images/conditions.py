@@ -18,6 +18,7 @@ from keras_tfm.data.batches.epochs import HeldOut, hold_out
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 from keras_tfm.serving.examples import check_column, not_id, not_text
 from keras_tfm.tasks.image_text.pairs import checked_texts, hold_out_pairs, tokens_of, tokens_of_all
+from keras_tfm.tasks.images.enlarging import SMALL
 from keras_tfm.tasks.learning import columns_of, rows_of
 from keras_tfm.tasks.task import check_vocabulary
 
@@ -183,7 +184,7 @@ def condition_of(backbone: keras.Model, class_names: Sequence[str], tokenizer: T
     """The condition of a diffusion model, by its inputs; ValueError for others than classes and texts, and
     for a tokenizer or classes that do not fit.
     """
-    others = set(backbone.input) - {"images", "timesteps", "log_snr"}
+    others = set(backbone.input) - {"images", "timesteps", "log_snr", *SMALL}
     reads_texts = others == {"token_ids", "padding_mask"}
     num_classes = getattr(backbone.config, "num_classes", 0)
     if reads_texts and tokenizer is None:

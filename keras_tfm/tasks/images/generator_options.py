@@ -46,6 +46,10 @@ class ImageGeneratorConfig(Preprocessing):
             "classes and texts are learnt more often, details less often"
         ),
     ] = 1.0
+    small_noise: Annotated[
+        Annotated[float, Between(0, 1)],
+        Option("how noisy a small picture is made before it is enlarged, from 0 to 1 (--small)"),
+    ] = 0.1
     class_dropout: Annotated[
         Rate, Option("share of the classes or texts that training hides, so that pictures can be guided")
     ] = 0.1
@@ -116,6 +120,10 @@ class GeneratorOptions(ModelOptions):
             metavar="RUN",
         ),
     ] = None
+    small: Annotated[
+        str | None,
+        Option("the RUN of imagen whose pictures are enlarged (imagen)", default="none", metavar="RUN"),
+    ] = None
     colours: Annotated[
         Annotated[int, Between(2, 4_096)],
         Option("colours of a picture, chosen from the pixels of the data (imagegpt)"),
@@ -137,7 +145,12 @@ class GeneratorOptions(ModelOptions):
         return family_among(FAMILIES, self.family, ("image_size", "num_channels", "num_classes"))
 
     def base(self) -> Any:
-        """The size for images in colour; published ones may be for an autoencoder's maps."""
+        """The size for images in colour; published ones may be for an autoencoder's maps. ValueError for a
+        RUN that the family has no use for.
+        """
+        for name, families in (("codes", OF_CODES), ("small", ("imagen",))):
+            if getattr(self, name) is not None and self.family not in families:
+                raise Refusal(name, f"left out for the family {self.family}", getattr(self, name))
         config = self.model_class.config_of_size(self.size)
         if self.writes:
             return config

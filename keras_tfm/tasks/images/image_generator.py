@@ -30,6 +30,7 @@ from keras_tfm.serving.examples import as_columns, refuse_empty, refuse_single
 from keras_tfm.tasks.baselines import MEAN, Baselines
 from keras_tfm.tasks.images.conditions import classes_of, condition_of, reason_against
 from keras_tfm.tasks.images.drawing import Pictures, new_pictures, write_png
+from keras_tfm.tasks.images.enlarging import enlarging_of, small_of
 from keras_tfm.tasks.images.features import compared, features_of
 from keras_tfm.tasks.images.generator_options import (
     WRITERS,
@@ -63,6 +64,8 @@ class ImageGenerator(TrainableTask):
     Examples are images, or (images, labels), and the model learns the class of each, or of an `Imagen`
     (images, texts), `data.ImageTexts`; its `tokenizer` reads the texts. Images are what `ImageTask`
     describes; of a model with one channel colours become grey. `fields` are fields of `ImageGeneratorConfig`.
+    An `Imagen` that `is_super_resolution` enlarges the pictures of the `ImageGenerator` `small`, which reads
+    texts by the same tokenizer, and of which it has a copy that is not trained any more.
 
     >>> sizes = {"image_size": 8, "patch_size": 2, "num_layers": 1, "dim": 32, "num_heads": 2}
     >>> backbone = keras_tfm.models.DiT.from_size("tiny", **sizes, intermediate_dim=64, num_classes=2)
@@ -93,6 +96,7 @@ class ImageGenerator(TrainableTask):
         backbone: keras.Model,
         config: ImageGeneratorConfig | None = None,
         tokenizer: Tokenizer | None = None,
+        small: Self | None = None,
         **fields: Any,
     ):
         self.config = config = dataclasses.replace(config or ImageGeneratorConfig(), **fields)
@@ -100,10 +104,24 @@ class ImageGenerator(TrainableTask):
         self.tokenizer = tokenizer
         resized = with_image_size(backbone, config.image_size)
         learning = config.prediction, config.class_dropout, config.max_weight, config.noise_factor
+        self.enlarging = enlarging_of(small, resized, config.noise_schedule, NUM_STEPS)
         self.model = Denoiser(resized, config.noise_schedule, NUM_STEPS, *learning)
+        self.small = None if small is None else small._frozen_copy("small")
+        if self.small is not None:
+            self.model.small = self.small.model  # so that its weights are kept with the model's
         self.image_shape: tuple[int, int, int] = tuple(resized.input["images"].shape[1:])
         check_channels(config, self.image_shape[-1])
         self._makers: dict[tuple, Any] = {}
+
+    def _frozen_copy(self, scope: str) -> Self:
+        """The same task, which nobody trains, with weights whose paths begin with `scope`."""
+        backbone = self.model.backbone
+        with keras.name_scope(scope):
+            copied = type(backbone)(backbone.config, name=backbone.name, dtype=backbone.dtype_policy)
+            task = type(self)(copied, self.config, self.tokenizer, self.small)
+        task.model.set_weights(self.model.get_weights())
+        task.model.trainable = False
+        return task
 
     @classmethod
     def make(
@@ -113,17 +131,23 @@ class ImageGenerator(TrainableTask):
             return writer.make(examples, options, changes, **fields)
         config = dataclasses.asdict(options.base()) | with_side(changes, fields)
         names: tuple[str, ...] = ()
-        tokenizer = None
-        if options.reads_texts:
-            texts = examples.texts
-            tokenizer = train_tokenizer(texts, options.tokenizer, options.vocabulary_size)
+        tokenizer, family = None, options.model_class
+        small = small_of(options, changes)
+        if small is not None:
+            tokenizer = small.tokenizer
+            of_texts = ("encoder", "encoder_config", "vocabulary_size", "max_length")
+            config |= {name: getattr(small.model.backbone.config, name) for name in of_texts}
+            config["is_super_resolution"] = True
+        elif options.reads_texts:
+            tokenizer = train_tokenizer(examples.texts, options.tokenizer, options.vocabulary_size)
             config["vocabulary_size"] = tokenizer.vocabulary_size
         else:
             names = classes_of(examples)
             config["num_classes"] = len(names)
-        family = options.model_class
         backbone = family(family.config_class.from_json(config))
-        task = cls(backbone, tokenizer=tokenizer, class_names=names, **fields)
+        if small is not None:
+            backbone.encoder.set_weights(small.model.backbone.encoder.get_weights())
+        task = cls(backbone, tokenizer=tokenizer, small=small, class_names=names, **fields)
         size, classes = "{} x {} pixels".format(*task.image_shape), f"{len(names) or 'no'} classes"
         made_of = "texts" if options.reads_texts else classes
         LOG.info("a new %s, %s, for %s and %s", family.__name__, options.size, size, made_of)
@@ -133,8 +157,23 @@ class ImageGenerator(TrainableTask):
     def load_parts(cls, folder: pathlib.Path, config: ImageGeneratorConfig, model: dict[str, Any]) -> Self:
         if model.get("class") in WRITTEN:
             return writer_class().of_parts(folder, config, model)
-        backbone = make_backbone(model)
-        return cls(backbone, config, load_tokenizer(folder) if "token_ids" in backbone.input else None)
+        tokenizer = load_tokenizer(folder) if "max_length" in model["config"] else None
+        return cls._described(config, model, tokenizer)
+
+    @classmethod
+    def _described(cls, config: Any, model: Mapping[str, Any], tokenizer: Tokenizer | None) -> Self:
+        """A task with fresh weights from the values of `describe_model`."""
+        small = None
+        if "small" in model:
+            of_small = ImageGeneratorConfig.from_json(model["small"]["config"])
+            small = cls._described(of_small, model["small"]["model"], tokenizer)
+        return cls(make_backbone(model), config, tokenizer, small)
+
+    def describe_model(self) -> dict[str, Any]:
+        if self.small is None:
+            return super().describe_model()
+        small = {"config": dataclasses.asdict(self.small.config), "model": self.small.describe_model()}
+        return {**super().describe_model(), "small": small}
 
     @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
@@ -142,7 +181,7 @@ class ImageGenerator(TrainableTask):
         if isinstance(task, writer := writer_class()):
             return writer.adopt(task, examples, **fields)
         if task.tokenizer is not None:
-            return cls(task.model.backbone, task.config, task.tokenizer, **fields)
+            return cls(task.model.backbone, task.config, task.tokenizer, task.small, **fields)
         names = classes_of(examples)
         if set(names) - set(task.config.class_names):
             known = ", ".join(task.config.class_names) or "none"
@@ -219,6 +258,7 @@ class ImageGenerator(TrainableTask):
         learning: dict[str, Any] = {} if is_validation else {"seed": training.seed, "flip": training.flip}
         images, *column = columns_of(examples)
         conditions = self.condition.inputs(*column) if column else {}
+        learning["shown"] = None if self.enlarging is None else self.enlarging.of_large
         return NoisyImageBatches(images, conditions, prepare, training.batch_size, NUM_STEPS, **learning)
 
     def objective(self, training: GeneratorTraining) -> dict[str, Any]:
@@ -392,20 +432,35 @@ class ImageGenerator(TrainableTask):
         is_guided = self.condition.column is not None
         if guidance is not None and not is_guided:
             raise Refusal("guidance", "left out, as the model has no classes", guidance)
-        key = steps or self.config.steps, self.config.guidance if guidance is None else guidance
-        if (*key, self.quantization()) not in self._makers:
+        key = steps, guidance, self.quantization()
+        if key not in self._makers:
             specs = [tf.TensorSpec([None], tf.int32, "seed"), dict(self.condition.specs)]
 
             @tf.function(input_signature=specs, autograph=False)
             def make(seeds: tf.Tensor, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
-                guided = key[1] if is_guided else 1.0
-                images = generate_images(
-                    self.model, tf.shape(seeds)[0], inputs, num_steps=key[0], guidance=guided, seed=seeds
-                )
+                images = self._images(seeds, inputs, steps, guidance)
                 return tf.cast(tf.round((images + 1) * 127.5), tf.uint8)
 
-            self._makers[*key, self.quantization()] = make
-        return self._makers[*key, self.quantization()]
+            self._makers[key] = make
+        return self._makers[key]
+
+    def _images(
+        self, seeds: tf.Tensor, inputs: Mapping[str, tf.Tensor], steps: int | None, guidance: float | None
+    ) -> tf.Tensor:
+        """Images (B, H, W, C), from -1 to 1, by seeds (B,) and the condition's inputs."""
+        inputs = dict(inputs)
+        if self.small is not None and self.enlarging is not None:
+            small = self.small._images(seeds, inputs, steps, guidance)
+            inputs |= self.enlarging.of_small(small, self.config.small_noise, seeds)
+        guidance = self.config.guidance if guidance is None else guidance
+        return generate_images(
+            self.model,
+            tf.shape(seeds)[0],
+            inputs,
+            num_steps=steps or self.config.steps,
+            guidance=1.0 if self.condition.column is None else guidance,
+            seed=seeds,
+        )
 
     def refusal(self, example: Any) -> str | None:
         return reason_against(self.condition, example)
