@@ -7,7 +7,7 @@
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 python=${PYTHON:-.venv/bin/python} device=gpu visible=${CUDA_VISIBLE_DEVICES:-0} slack=1 rounds=2
-if [ "${1:-}" = --cpu ]; then device=cpu visible=-1 slack=4 rounds=1; shift; fi
+if [ "${1:-}" = --cpu ]; then device=cpu visible=-1 slack=8 rounds=1; shift; fi
 steps=${*:-machine tests device table}
 report=build/gpu/REPORT.md failed=0
 mkdir -p build/gpu
