@@ -12,10 +12,11 @@ from keras_tfm.configs import Refusal
 from keras_tfm.generation.diffusion import normal_noise
 from keras_tfm.heads.denoiser import LogSNR, Noising, Schedule
 from keras_tfm.models.pictures.text_imagen import ImagenConfig
-from keras_tfm.tasks.images.generator_options import GeneratorOptions
+from keras_tfm.tasks.images.generator_options import GeneratorOptions, ImageGeneratorConfig
 from keras_tfm.tasks.task import load_any
 
 SMALL = "low_resolution", "low_resolution_log_snr"  # the inputs of a model that enlarges
+NOT_ENLARGING = "left out, as the model does not enlarge"
 
 
 class Enlarging:
@@ -58,23 +59,25 @@ class Enlarging:
         return dict(zip(SMALL, (noisy, self.log_snr(steps)), strict=True))
 
 
-def enlarging_of(small: Any, backbone: keras.Model, schedule: Schedule, num_steps: int) -> Enlarging | None:
+def enlarging_of(
+    small: Any, backbone: keras.Model, config: ImageGeneratorConfig, num_steps: int
+) -> Enlarging | None:
     """How the `backbone` enlarges the pictures of the task `small`; None if it does not. ValueError for one
     that reads small pictures where there are none, the other way round, and for sizes that do not fit.
     """
     if (small is not None) != (set(SMALL) <= set(backbone.input)):
-        wanted = (
-            "given, as the model enlarges" if small is None else "left out, as the model does not enlarge"
-        )
+        wanted = "given, as the model enlarges" if small is None else NOT_ENLARGING
         raise Refusal("small", wanted, small and type(small).__name__)
     if small is None:
+        if config.small_noise != ImageGeneratorConfig.small_noise:
+            raise Refusal("small_noise", NOT_ENLARGING, config.small_noise)
         return None
     shapes = small.image_shape, tuple(backbone.input["images"].shape[1:])
     (*lesser, channels), (*greater, wanted_channels) = shapes
     sizes = ["{} x {} pixels in {} channels".format(*shape) for shape in shapes]
     if channels != wanted_channels or any(x >= y for x, y in zip(lesser, greater, strict=True)):
         raise Refusal("small", f"of smaller pictures than {sizes[1]}", f"of {sizes[0]}")
-    return Enlarging(*shapes, schedule, num_steps)
+    return Enlarging(*shapes, config.noise_schedule, num_steps)
 
 
 def small_of(options: GeneratorOptions, changes: Mapping[str, Any]) -> Any:
@@ -88,10 +91,8 @@ def small_of(options: GeneratorOptions, changes: Mapping[str, Any]) -> Any:
     if not isinstance(config, ImagenConfig):
         raise Refusal("small", "a RUN of generate-images by the family imagen", f"one of {small.name}")
     for name in ("tokenizer", "vocabulary_size", "max_length"):
-        if (value := getattr(options, name)) not in (
-            getattr(GeneratorOptions, name),
-            getattr(config, name, ""),
-        ):
+        value, usual = getattr(options, name), getattr(GeneratorOptions, name)
+        if value not in (usual, getattr(config, name, usual)):
             raise Refusal(name, "left out, as texts are read as --small reads them", value)
     for name in ("encoder", "encoder_config"):
         if name in changes:

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.asking import Making
-from keras_tfm.configs import Refusal
+from keras_tfm.configs import Config, Refusal
 from keras_tfm.data.batches.epochs import Batches, HeldOut
 from keras_tfm.data.batches.noisy_images import NoisyImageBatches
 from keras_tfm.data.sources.image_files import ImageFiles
@@ -55,6 +55,14 @@ from keras_tfm.training.folder import Path
 LOG = logging.getLogger(__name__)
 WRITTEN = {family.__name__ for family in WRITERS.values()}
 NUM_STEPS = 1000  # of the schedule, as many as the schedules but "cosine" are made for
+
+
+@dataclasses.dataclass(frozen=True)
+class SmallParts(Config):
+    """The task whose pictures are enlarged, as JSON values: its configuration and its model."""
+
+    config: dict
+    model: dict
 
 
 class ImageGenerator(TrainableTask):
@@ -104,7 +112,7 @@ class ImageGenerator(TrainableTask):
         self.tokenizer = tokenizer
         resized = with_image_size(backbone, config.image_size)
         learning = config.prediction, config.class_dropout, config.max_weight, config.noise_factor
-        self.enlarging = enlarging_of(small, resized, config.noise_schedule, NUM_STEPS)
+        self.enlarging = enlarging_of(small, resized, config, NUM_STEPS)
         self.model = Denoiser(resized, config.noise_schedule, NUM_STEPS, *learning)
         self.small = None if small is None else small._frozen_copy("small")
         if self.small is not None:
@@ -157,23 +165,18 @@ class ImageGenerator(TrainableTask):
     def load_parts(cls, folder: pathlib.Path, config: ImageGeneratorConfig, model: dict[str, Any]) -> Self:
         if model.get("class") in WRITTEN:
             return writer_class().of_parts(folder, config, model)
-        tokenizer = load_tokenizer(folder) if "max_length" in model["config"] else None
-        return cls._described(config, model, tokenizer)
-
-    @classmethod
-    def _described(cls, config: Any, model: Mapping[str, Any], tokenizer: Tokenizer | None) -> Self:
-        """A task with fresh weights from the values of `describe_model`."""
-        small = None
+        backbone, small = make_backbone(model), None
+        tokenizer = load_tokenizer(folder) if "token_ids" in backbone.input else None
         if "small" in model:
-            of_small = ImageGeneratorConfig.from_json(model["small"]["config"])
-            small = cls._described(of_small, model["small"]["model"], tokenizer)
-        return cls(make_backbone(model), config, tokenizer, small)
+            parts = SmallParts.from_json(model["small"])
+            small = cls.load_parts(folder, ImageGeneratorConfig.from_json(parts.config), parts.model)
+        return cls(backbone, config, tokenizer, small)
 
     def describe_model(self) -> dict[str, Any]:
         if self.small is None:
             return super().describe_model()
-        small = {"config": dataclasses.asdict(self.small.config), "model": self.small.describe_model()}
-        return {**super().describe_model(), "small": small}
+        small = SmallParts(dataclasses.asdict(self.small.config), self.small.describe_model())
+        return {**super().describe_model(), "small": dataclasses.asdict(small)}
 
     @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:

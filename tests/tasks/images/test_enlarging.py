@@ -171,6 +171,8 @@ def test_what_does_not_fit_is_refused(small, options, task):
         ImageGenerator.make(enlarged(8), options, {**LARGE, "encoder_config": ENCODER})
     with pytest.raises(ValueError, match="`small` must be left out for the family dit"):
         GeneratorOptions("dit", small=str(small)).base()
+    with pytest.raises(ValueError, match="`small_noise` must be left out, as the model does not"):
+        ImageGenerator(own.model.backbone, small_noise=0.2, **parts)
     with pytest.raises(ValueError, match="`codes` must be left out for the family dit"):
         GeneratorOptions("dit", codes=str(small)).base()
 
