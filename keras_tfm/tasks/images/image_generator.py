@@ -98,6 +98,7 @@ class ImageGenerator(TrainableTask):
     model_options = GeneratorOptions
     config_class = ImageGeneratorConfig
     config: ImageGeneratorConfig
+    small: "ImageGenerator | None" = None
 
     def __init__(
         self,
@@ -114,8 +115,8 @@ class ImageGenerator(TrainableTask):
         learning = config.prediction, config.class_dropout, config.max_weight, config.noise_factor
         self.enlarging = enlarging_of(small, resized, config, NUM_STEPS)
         self.model = Denoiser(resized, config.noise_schedule, NUM_STEPS, *learning)
-        self.small = None if small is None else small._frozen_copy("small")
-        if self.small is not None:
+        if small is not None:
+            self.small = small._frozen_copy("small")
             self.model.small = self.small.model  # so that its weights are kept with the model's
         self.image_shape: tuple[int, int, int] = tuple(resized.input["images"].shape[1:])
         check_channels(config, self.image_shape[-1])
