@@ -14,7 +14,7 @@ from keras_tfm.layers.noise_schedules import cosine_betas, rates_of_betas
 from keras_tfm.tasks import ImageGenerator
 from keras_tfm.tasks.images.enlarging import Enlarging
 from keras_tfm.tasks.images.generator_options import GeneratorOptions
-from tests.tasks.images.test_text_to_image import ENCODER, OPTIONS, SMALL, TEXTS, UNET, examples
+from tests.tasks.images.test_text_to_image import ENCODER, OPTIONS, SMALL, TEXTS, UNET, examples, served_like
 
 LARGE = {"image_size": 8, "num_channels": 1, "unet_config": UNET}
 
@@ -124,12 +124,7 @@ def test_its_files_hold_both(task, run, small, tmp_path):
 
 @pytest.mark.slow
 def test_a_saved_model_makes_large_pictures(task, tmp_path):
-    task.export(tmp_path / "export", steps=2)
-    served = tf.saved_model.load(str(tmp_path / "export")).signatures["serving_default"]
-    files = served(texts=tf.constant(TEXTS), seed=tf.constant([3, 8]))["png"]
-    for file, text, seed in zip(files, TEXTS, (3, 8), strict=True):
-        picture = tf.io.decode_png(file).numpy().astype(int)
-        assert np.abs(picture - task.generate([text], seed, steps=2)[0]).max() <= 1
+    served_like(task, tmp_path / "export")
 
 
 @pytest.mark.slow

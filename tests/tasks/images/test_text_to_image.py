@@ -124,14 +124,20 @@ def test_pairs_are_read_from_the_files_of_captions(run, tmp_path):
     assert more.config.guidance == 3.0 and more.tokenizer.tokens == task.tokenizer.tokens
 
 
-@pytest.mark.slow
-def test_a_saved_model_answers_texts_with_files(task, tmp_path):
-    task.export(tmp_path / "export", steps=2)
-    served = tf.saved_model.load(str(tmp_path / "export")).signatures["serving_default"]
+def served_like(task, folder):
+    """The signature of the task's export, which makes the same pictures, and two of its files."""
+    task.export(folder, steps=2)
+    served = tf.saved_model.load(str(folder)).signatures["serving_default"]
     files = served(texts=tf.constant(TEXTS), seed=tf.constant([3, 8]))["png"]
     for file, text, seed in zip(files, TEXTS, (3, 8), strict=True):
         picture = tf.io.decode_png(file).numpy().astype(int)
         assert np.abs(picture - task.generate([text], seed, steps=2)[0]).max() <= 1
+    return served, files
+
+
+@pytest.mark.slow
+def test_a_saved_model_answers_texts_with_files(task, tmp_path):
+    served, files = served_like(task, tmp_path / "export")
     by_name = serving.load(tmp_path / "export")([{"texts": TEXTS[0], "seed": 3}])["png"]
     np.testing.assert_array_equal(tf.io.decode_png(by_name[0]), tf.io.decode_png(files[0]))
     with pytest.raises(tf.errors.InvalidArgumentError, match="Expected texts of at most 16 tokens, got"):
