@@ -33,6 +33,7 @@ def test_numbers_are_found():
         "R",
         "TEXT",
         "RUN",
+        "MODEL",
         "FILE",
         "FOLDER",
         "PATH",

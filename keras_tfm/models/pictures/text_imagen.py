@@ -5,7 +5,7 @@
     noisy images, log of signal / noise ------------> U-Net --> prediction
 
 The paper's encoder is T5's, of 4.6 billion weights, and stays as it was trained; here it is one of this
-package's encoders, BERT for example, which learns with the U-Net unless it is frozen.
+package's encoders, BERT for example, which learns with the U-Net unless `trains_encoder` is False.
 """
 
 import dataclasses
@@ -38,6 +38,7 @@ class ImagenConfig(Config):
         unet_config: the same of the U-Net, without `image_size`, `num_channels`, `max_length`, `text_dim` and
             `is_super_resolution`.
         is_super_resolution: whether it enlarges small images.
+        trains_encoder: whether the encoder learns with the U-Net.
     """
 
     image_size: Side | tuple[Side, Side] = 64
@@ -48,6 +49,7 @@ class ImagenConfig(Config):
     encoder_config: dict = dataclasses.field(default_factory=dict)
     unet_config: dict = dataclasses.field(default_factory=dict)
     is_super_resolution: bool = False
+    trains_encoder: bool = True
 
     def __post_init__(self):
         super().__post_init__()
@@ -98,6 +100,7 @@ class Imagen(ConfiguredModel):
 
     def __init__(self, config: ImagenConfig, name: str = "imagen", **kwargs: Any) -> None:
         encoder = ENCODERS[config.encoder](config.of_encoder, name="encoder")
+        encoder.trainable = config.trains_encoder
         unet = ImagenUNet(config.of_unet, name="unet")
         tokens = {name: encoder.input[name] for name in ("token_ids", "padding_mask")}
         texts = _encode(encoder, **tokens)

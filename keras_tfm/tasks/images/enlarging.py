@@ -11,8 +11,9 @@ import tensorflow as tf
 from keras_tfm.configs import Refusal
 from keras_tfm.generation.diffusion import normal_noise
 from keras_tfm.heads.denoiser import LogSNR, Noising, Schedule
-from keras_tfm.models.pictures.text_imagen import ImagenConfig
+from keras_tfm.models.pictures.text_imagen import OF_ENCODER, ImagenConfig
 from keras_tfm.tasks.images.generator_options import GeneratorOptions, ImageGeneratorConfig
+from keras_tfm.tasks.images.text_encoders import TextReader, refuse_settled
 from keras_tfm.tasks.task import load_any
 
 SMALL = "low_resolution", "low_resolution_log_snr"  # the inputs of a model that enlarges
@@ -90,11 +91,14 @@ def small_of(options: GeneratorOptions, changes: Mapping[str, Any]) -> Any:
     config = getattr(getattr(small.model, "backbone", None), "config", None)
     if not isinstance(config, ImagenConfig):
         raise Refusal("small", "a RUN of generate-images by the family imagen", f"one of {small.name}")
-    for name in ("tokenizer", "vocabulary_size", "max_length"):
-        value, usual = getattr(options, name), getattr(GeneratorOptions, name)
-        if value not in (usual, getattr(config, name, usual)):
-            raise Refusal(name, "left out, as texts are read as --small reads them", value)
-    for name in ("encoder", "encoder_config"):
-        if name in changes:
-            raise Refusal(name, "left out, as the encoder is that of --small", changes[name])
+    settled = {name: getattr(config, name) for name in OF_ENCODER}
+    refuse_settled(options, changes, "--small", text_encoder=None, **settled)
     return small
+
+
+def reader_of(small: Any) -> TextReader:
+    """How a model reads texts that enlarges the pictures of the task `small`: as that does, at first."""
+    config = small.model.backbone.config
+    fields = {name: getattr(config, name) for name in ("encoder", "encoder_config", *OF_ENCODER)}
+    fields |= {"trains_encoder": config.trains_encoder, "is_super_resolution": True}
+    return TextReader(small.model.backbone.encoder, small.tokenizer, fields)

@@ -120,6 +120,15 @@ class GeneratorOptions(ModelOptions):
             metavar="RUN",
         ),
     ] = None
+    text_encoder: Annotated[
+        str | None,
+        Option(
+            "a trained encoder of texts, which stays as it is: a RUN, or a folder or hub id of Hugging Face, "
+            "of BERT, DistilBERT or RoBERTa (imagen)",
+            default="a small one that learns too",
+            metavar="MODEL",
+        ),
+    ] = None
     small: Annotated[
         str | None,
         Option("the RUN of imagen whose pictures are enlarged (imagen)", default="none", metavar="RUN"),
@@ -146,9 +155,10 @@ class GeneratorOptions(ModelOptions):
 
     def base(self) -> Any:
         """The size for images in colour; published ones may be for an autoencoder's maps. ValueError for a
-        RUN that the family has no use for.
+        model that the family has no use for.
         """
-        for name, families in (("codes", OF_CODES), ("small", ("imagen",))):
+        of_imagen = dict.fromkeys(("text_encoder", "small"), ("imagen",))
+        for name, families in {"codes": OF_CODES, **of_imagen}.items():
             if getattr(self, name) is not None and self.family not in families:
                 raise Refusal(name, f"left out for the family {self.family}", getattr(self, name))
         config = self.model_class.config_of_size(self.size)

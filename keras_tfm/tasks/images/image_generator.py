@@ -30,7 +30,7 @@ from keras_tfm.serving.examples import as_columns, refuse_empty, refuse_single
 from keras_tfm.tasks.baselines import MEAN, Baselines
 from keras_tfm.tasks.images.conditions import classes_of, condition_of, reason_against
 from keras_tfm.tasks.images.drawing import Pictures, new_pictures, write_png
-from keras_tfm.tasks.images.enlarging import enlarging_of, small_of
+from keras_tfm.tasks.images.enlarging import enlarging_of, reader_of, small_of
 from keras_tfm.tasks.images.features import compared, features_of
 from keras_tfm.tasks.images.generator_options import (
     WRITERS,
@@ -46,6 +46,7 @@ from keras_tfm.tasks.images.image_task import (
     shape_and_preprocessing,
     with_image_size,
 )
+from keras_tfm.tasks.images.text_encoders import given_encoder
 from keras_tfm.tasks.learning import columns_of, with_side
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import load_any, make_backbone
@@ -142,11 +143,10 @@ class ImageGenerator(TrainableTask):
         names: tuple[str, ...] = ()
         tokenizer, family = None, options.model_class
         small = small_of(options, changes)
-        if small is not None:
-            tokenizer = small.tokenizer
-            of_texts = ("encoder", "encoder_config", "vocabulary_size", "max_length")
-            config |= {name: getattr(small.model.backbone.config, name) for name in of_texts}
-            config["is_super_resolution"] = True
+        reader = given_encoder(options, changes) if small is None else reader_of(small)
+        if reader is not None:
+            tokenizer = reader.tokenizer
+            config |= reader.fields
         elif options.reads_texts:
             tokenizer = train_tokenizer(examples.texts, options.tokenizer, options.vocabulary_size)
             config["vocabulary_size"] = tokenizer.vocabulary_size
@@ -154,8 +154,8 @@ class ImageGenerator(TrainableTask):
             names = classes_of(examples)
             config["num_classes"] = len(names)
         backbone = family(family.config_class.from_json(config))
-        if small is not None:
-            backbone.encoder.set_weights(small.model.backbone.encoder.get_weights())
+        if reader is not None:
+            reader.teach(backbone.encoder)
         task = cls(backbone, tokenizer=tokenizer, small=small, class_names=names, **fields)
         size, classes = "{} x {} pixels".format(*task.image_shape), f"{len(names) or 'no'} classes"
         made_of = "texts" if options.reads_texts else classes
