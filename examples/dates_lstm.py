@@ -17,7 +17,8 @@ def main(folder="saved_models/dates-lstm", minutes=4):
     translator = Translator.from_pairs(
         train, family="recurrent", size="tiny", vocabulary_size=1_000, max_length=64
     )
-    translator.fit(train, epochs=10, minutes=minutes, learning_rate=2e-3, label_smoothing=0.0)
+    options = {"learning_rate": 2e-3, "schedule": "inverse-root", "label_smoothing": 0.0}
+    translator.fit(train, epochs=10, minutes=minutes, **options)
     measures = translator.evaluate(test)
     print(f"exact match {measures['exact_match']:.1f} % on {measures['pairs']} held-out dates")
 

@@ -60,8 +60,8 @@ def curve(task, attention, minutes, longest):
         dropout=0.0,
     )
     # XLA would take minutes to compile a step for each length.
-    options = {"learning_rate": 2e-3, "label_smoothing": 0.0, "patience": None, "jit": False}
-    translator.fit(train, epochs=1_000, epoch_batches=200, minutes=minutes, **options)
+    options = {"learning_rate": 2e-3, "schedule": "inverse-root", "label_smoothing": 0.0, "patience": None}
+    translator.fit(train, epochs=1_000, epoch_batches=200, minutes=minutes, jit=False, **options)
     return [
         accuracy(translator, *draw(task, 200, 2, end - WIDTH + 1, end))
         for end in range(WIDTH, longest + 1, WIDTH)

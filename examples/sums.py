@@ -65,6 +65,7 @@ def main(tasks=tuple(TASKS), minutes=15.0, folder="saved_models/sums", resume=Fa
             minutes=minutes,
             patience=None,
             batch_tokens=2_048 if task in ("direct", "reversed") else 4_096,
+            learning_rate=1e-3,
             schedule="linear",
             warmup_steps=200,
             label_smoothing=0.0,

@@ -2,7 +2,7 @@ r"""English to German on Multi30k's captions, from the raw files to a served Sav
 
     keras-tfm train translate --data train.en.gz train.de.gz --valid val.en.gz val.de.gz \
         --out runs/multi30k --size tiny --config examples/multi30k.json --batch-tokens 8192 \
-        --learning-rate 3e-3 --epochs 80 --patience 10 --minutes 45
+        --learning-rate 3e-3 --schedule inverse-root --epochs 80 --patience 10 --minutes 45
     keras-tfm evaluate runs/multi30k --data test_2016_flickr.en.gz test_2016_flickr.de.gz
 
 gives 36.8 BLEU (sacreBLEU, cased, 13a; greedy) on the 1,000 captions of test_2016_flickr, after 27 epochs
@@ -27,9 +27,8 @@ def main(folder, run="runs/multi30k"):
         for name in ("train", "val", "test_2016_flickr")
     )
     translator = Translator.from_pairs(train, size="tiny", num_layers=4, dropout=0.3, normalize_first=True)
-    translator.fit(
-        train, valid, epochs=80, patience=10, minutes=45, batch_tokens=8192, learning_rate=3e-3, run=run
-    )
+    options = {"learning_rate": 3e-3, "schedule": "inverse-root", "batch_tokens": 8192}
+    translator.fit(train, valid, epochs=80, patience=10, minutes=45, run=run, **options)
     print(translator.evaluate(test))
     for source, answer in zip(test.sources[:5], translator.generate(test.sources[:5]), strict=True):
         print(source, "->", answer)

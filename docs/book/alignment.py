@@ -45,8 +45,8 @@ def learn(attention, epochs):
         attention=attention,
         dropout=0.0,
     )
-    options = {"learning_rate": 4e-3, "label_smoothing": 0.0, "patience": None, "jit": False}
-    translator.fit(train, epochs=epochs, epoch_batches=100, **options)
+    options = {"learning_rate": 4e-3, "schedule": "inverse-root", "label_smoothing": 0.0, "patience": None}
+    translator.fit(train, epochs=epochs, epoch_batches=100, jit=False, **options)
     return translator
 
 

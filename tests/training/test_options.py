@@ -51,7 +51,9 @@ def test_the_schedules_are_those_asked_for():
 
 def test_the_warm_up_is_the_tasks_own_or_what_is_said():
     assert Training(epochs=4).warmup(50) == 20 and Training(epochs=1).warmup(1) == 1
-    assert Seq2SeqTraining().warmup(50) == 150 and Seq2SeqTraining().warmup(5_000) == 4_000
+    by_root = Seq2SeqTraining(schedule="inverse-root")
+    assert by_root.warmup(50) == 150 and by_root.warmup(5_000) == 4_000
+    assert Seq2SeqTraining(epochs=4).warmup(50) == 20
     assert Seq2SeqTraining(warmup_steps=7).warmup(50) == 7
     with pytest.raises(
         ValueError, match="`warmup_steps` must be at most 30, the steps of all epochs; it is 31"

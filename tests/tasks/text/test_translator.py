@@ -12,8 +12,9 @@ from keras_tfm.data.sources.dates import date_pairs
 from keras_tfm.data.sources.sums import sum_pairs
 from keras_tfm.generation import Decoder, EndTokens, NoRepeatNGram
 from keras_tfm.heads import LanguageModel
-from keras_tfm.models import T5, RecurrentSeq2Seq, T5Config
+from keras_tfm.models import GPT2, T5, RecurrentSeq2Seq, T5Config, Transformer
 from keras_tfm.tasks import TaskError, Translator, TranslatorConfig
+from keras_tfm.tasks.text.translator import default_size
 from keras_tfm.training import Checkpoint, CheckpointError
 from keras_tfm.training.store import CheckpointFolder
 from tests.data.tokenizers.test_sentencepiece_files import trained
@@ -177,6 +178,24 @@ def test_digits_are_single_tokens_of_characters():
     translator = Translator.from_pairs(pairs, size="tiny", tokenizer="characters", **SMALL)
     (row,) = translator.tokenizer.tokenize(pairs.sources[:1]).to_list()
     assert [translator.tokenizer.tokens[i] for i in row] == list(pairs.sources[0])
+
+
+@pytest.mark.parametrize(("count", "epochs"), [(10_000, 30), (10_001, 15)])
+def test_defaults_follow_the_number_of_pairs(count, epochs):
+    pairs = tuple((side * 2_000)[:count] for side in PAIRS)
+    translator = Translator.from_pairs(PAIRS, vocabulary_size=320)
+    assert translator.model.backbone.config.dim == 128
+    settled = translator.settled(translator.training, pairs)
+    assert (settled.epochs, settled.learning_rate) == (epochs, 2e-3)
+    given = dataclasses.replace(translator.training, epochs=2, learning_rate=0.1)
+    assert translator.settled(given, pairs) == given
+
+
+def test_many_pairs_are_learnt_by_a_larger_model_and_that_by_a_lower_rate():
+    assert default_size(Transformer, 100_001) == "small"
+    assert default_size(GPT2, 100_001) == "tiny"
+    translator = Translator.from_pairs(PAIRS, size="small", num_layers=1, vocabulary_size=320)
+    assert translator.settled(translator.training, PAIRS).learning_rate == 1e-3
 
 
 def test_unknown_names_are_refused():
