@@ -36,8 +36,9 @@ def run(folder, run_folder, command="keras-tfm"):
     train, test = date_splits()
     LOG.info("%d dates to learn from, %d other dates held out", len(train.sources), len(test.sources))
     translator = Translator.from_pairs(train, size="tiny", vocabulary_size=1_000, max_length=64)
-    options = {"learning_rate": 2e-3, "schedule": "inverse-root", "label_smoothing": 0.0}
-    translator.fit(train, epochs=6, batch_tokens=4096, **options)
+    translator.fit(
+        train, epochs=6, batch_tokens=4096, learning_rate=2e-3, schedule="inverse-root", label_smoothing=0.0
+    )
 
     answers = translator.generate(test.sources)
     right = [answer == target for answer, target in zip(answers, test.targets, strict=True)]
