@@ -140,7 +140,7 @@ def denoiser(folder, examples, validation, minutes, **options):
 
     first = shrink(examples, STAGES[0].side)
     task = tasks.ImageGenerator.make(first, GeneratorOptions("imagen", **TEXTS), {"unet_config": UNET})
-    teach(task, first, epochs=options.get("epochs", 5))
+    teach(task, first, epochs=min(5, options.get("epochs", 5)))
     for stage in STAGES:
         fields = {"image_size": stage.side, "noise_factor": stage.noise_factor, **DIFFUSION}
         task = tasks.ImageGenerator.adopt(task, examples, **fields)

@@ -34,8 +34,8 @@ def main(folder, minutes=10):
     train, dev, test = (read(pathlib.Path(folder, f"{name}.jsonl.xz")) for name in ("train", "dev", "test"))
     for family, options in WAYS.items():
         summarizer = Summarizer.from_pairs(train, family, vocabulary_size=4_000, max_length=512, **options)
-        options = {"learning_rate": 1e-3, "schedule": "inverse-root"}
-        summarizer.fit(train, dev, epochs=30, minutes=minutes, run=f"runs/scitldr-{family}", **options)
+        learning = {"learning_rate": 1e-3, "schedule": "inverse-root", "epochs": 30, "minutes": minutes}
+        summarizer.fit(train, dev, run=f"runs/scitldr-{family}", **learning)
         print(family, summarizer.evaluate(test))
         print(summarizer.generate(test.sources[:1])[0])
 
