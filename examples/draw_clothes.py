@@ -149,8 +149,8 @@ def learnt(folder, make, examples, recipe, part):
 def of_task(way, folder, train, test, part):
     """(Pictures of the classes in turn, or of none; these classes, or None; bits), by a task."""
     images, labels = train
-    recipe, codes = OF_TASKS[way], None
-    sizes, fields = dict(recipe.sizes), {"guidance": GUIDANCE}
+    recipe, codes, fields = OF_TASKS[way], None, {}
+    sizes = dict(recipe.sizes)
     if way == "gpt":
         codes, options = folder / "codes", CoderOptions(num_codes=512, local_codes=True)
         learnt(codes, lambda: tasks.ImageCoder.make(images, options, CODER.sizes), images, CODER, part)
@@ -160,6 +160,8 @@ def of_task(way, folder, train, test, part):
     if way in ("dit", "diffusion-unet"):
         fields["steps"] = STEPS
     has_classes = way != "image-transformer"
+    if has_classes:
+        fields["guidance"] = GUIDANCE
     train = (images, labels) if has_classes else images
     kind = GeneratorOptions(way, codes=codes and str(codes), colours=16)
     task = learnt(

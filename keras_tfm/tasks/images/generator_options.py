@@ -1,7 +1,7 @@
 """What an `ImageGenerator` is made of: its configuration, its families of models, and how it is trained."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from keras_tfm.asking import Guidance, Share, Steps, Temperature
@@ -17,6 +17,10 @@ WRITERS = {"gpt": GPT2, "dall-e": DALLE, "imagegpt": ImageGPT, "image-transforme
 FAMILIES = {**OF_NOISE, **WRITERS}
 OF_TEXTS = ("imagen", "dall-e")
 OF_CODES = ("gpt", "dall-e")
+# Fields of the configuration for which the other ways, or a model without classes or texts, have no use.
+OF_NOISE_ALONE = ("noise_schedule", "prediction", "max_weight", "noise_factor", "small_noise", "steps")
+OF_TOKENS_ALONE = ("temperature", "top_k", "top_p")
+OF_CONDITIONS_ALONE = ("class_dropout", "guidance")
 SIDE = 32  # pixels of a picture's sides for imagegpt, unless --image-size says otherwise
 
 
@@ -85,6 +89,13 @@ class ImageGeneratorConfig(Preprocessing):
         check_weight(self.max_weight, self.prediction)
         if (self.mean, self.std) != ((0.5,), (0.5,)):
             raise Refusal("mean", "0.5, and `std` too: a picture is from -1 to 1", self.mean)
+
+    def refuse_given(self, names: Sequence[str], reason: str) -> None:
+        """Raise ValueError for one of these fields whose value is not the default."""
+        for name in names:
+            value = getattr(self, name)
+            if value != getattr(ImageGeneratorConfig, name):
+                raise Refusal(name, f"left out, as {reason}", value)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -33,6 +33,8 @@ from keras_tfm.tasks.images.drawing import Pictures, new_pictures, write_png
 from keras_tfm.tasks.images.enlarging import enlarging_of, reader_of, small_of
 from keras_tfm.tasks.images.features import compared, features_of
 from keras_tfm.tasks.images.generator_options import (
+    OF_CONDITIONS_ALONE,
+    OF_TOKENS_ALONE,
     WRITERS,
     GeneratorOptions,
     GeneratorTraining,
@@ -55,6 +57,7 @@ from keras_tfm.training.folder import Path
 
 LOG = logging.getLogger(__name__)
 WRITTEN = {family.__name__ for family in WRITERS.values()}
+UNGUIDED = "the model has no classes"
 NUM_STEPS = 1000  # of the schedule, as many as the schedules but "cosine" are made for
 
 
@@ -110,7 +113,10 @@ class ImageGenerator(TrainableTask):
         **fields: Any,
     ):
         self.config = config = dataclasses.replace(config or ImageGeneratorConfig(), **fields)
+        config.refuse_given(OF_TOKENS_ALONE, "the model makes pictures of noise")
         self.condition = condition_of(backbone, config.class_names, tokenizer)
+        if self.condition.column is None:
+            config.refuse_given(OF_CONDITIONS_ALONE, UNGUIDED)
         self.tokenizer = tokenizer
         resized = with_image_size(backbone, config.image_size)
         learning = config.prediction, config.class_dropout, config.max_weight, config.noise_factor
@@ -435,7 +441,7 @@ class ImageGenerator(TrainableTask):
         """A compiled function of seeds (B,) and the condition's inputs to pictures (B, H, W, C), 8-bit."""
         is_guided = self.condition.column is not None
         if guidance is not None and not is_guided:
-            raise Refusal("guidance", "left out, as the model has no classes", guidance)
+            raise Refusal("guidance", f"left out, as {UNGUIDED}", guidance)
         key = steps, guidance, self.quantization()
         if key not in self._makers:
             specs = [tf.TensorSpec([None], tf.int32, "seed"), dict(self.condition.specs)]

@@ -31,12 +31,14 @@ from keras_tfm.tasks.images.conditions import Classes, Condition, Nothing, Texts
 from keras_tfm.tasks.images.decoded import DecodedImages, listed_images
 from keras_tfm.tasks.images.generator_options import (
     OF_CODES,
+    OF_CONDITIONS_ALONE,
+    OF_NOISE_ALONE,
     SIDE,
     GeneratorOptions,
     GeneratorTraining,
     ImageGeneratorConfig,
 )
-from keras_tfm.tasks.images.image_generator import ImageGenerator
+from keras_tfm.tasks.images.image_generator import UNGUIDED, ImageGenerator
 from keras_tfm.tasks.images.image_task import preprocessing_in
 from keras_tfm.tasks.images.picture_tokens import PictureTokens, colours_of, tokens_for
 from keras_tfm.tasks.learning import columns_of
@@ -74,11 +76,14 @@ class ImageWriter(ImageGenerator):
         **fields: Any,
     ):
         self.config = config = dataclasses.replace(config or ImageGeneratorConfig(), **fields)
+        config.refuse_given(OF_NOISE_ALONE, "the model writes tokens")
         if colours is not None and side is None:
             side = round(backbone.config.max_length**0.5)
         self.alphabet = alphabet = tokens_for(backbone, codec, colours, side)
         self.tokenizer = tokenizer
         self.condition = condition_of(backbone, config.class_names, tokenizer)
+        if self.condition.column is None:
+            config.refuse_given(OF_CONDITIONS_ALONE, UNGUIDED)
         refuse_unfit(backbone, alphabet, len(config.class_names))
         self.reads_texts = isinstance(backbone, DALLE)
         self.model = TextToCodes(backbone) if self.reads_texts else LanguageModel(backbone, tied=False)
@@ -335,7 +340,7 @@ class ImageWriter(ImageGenerator):
         """
         is_guided = self.condition.column is not None
         if guidance is not None and not is_guided:
-            raise Refusal("guidance", "left out, as the model has no classes", guidance)
+            raise Refusal("guidance", f"left out, as {UNGUIDED}", guidance)
         if steps is not None:
             raise Refusal("steps", "left out, as the model writes tokens", steps)
         config = self.config

@@ -265,6 +265,14 @@ test_what_is_wrong_is_refused_in_a_line = refusals(
     (lambda task: task.evaluate((examples(2)[0], ["dark", "green"])), "`labels`: expected one of the"),
     (lambda task: ImageGenerator(task.model.backbone), "`backbone` must be a model of 0 classes"),
     (lambda task: ImageGenerator(DiT.from_size("tiny", **SMALL), mean=(0.0,)), "`mean` must be 0.5, and"),
+    (
+        lambda task: ImageGenerator(DiT.from_size("tiny", **SMALL), temperature=0.5),
+        "`temperature` must be left out, as the model makes pictures of noise; it is 0.5",
+    ),
+    (
+        lambda task: ImageGenerator(DiT.from_size("tiny", **SMALL), class_dropout=0.5),
+        "`class_dropout` must be left out, as the model has no classes; it is 0.5",
+    ),
     (lambda task: GeneratorOptions("dot").base(), "There is no family 'dot'"),
     (
         lambda task: ImageGenerator.make(

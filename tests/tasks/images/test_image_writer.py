@@ -1,5 +1,7 @@
 """Pictures written token by token: by class and text, the same of a seed, completed, measured, exported."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import PIL.Image
@@ -180,6 +182,13 @@ def test_tokens_there_and_back():
         np.testing.assert_allclose(alphabet.decode(tokens), images, atol=1e-6)
     few = colours_of(np.random.default_rng(0).random((2, 8, 8, 3)), 5)
     assert few.shape == (5, 3) and np.abs(few).max() <= 1
+
+
+@pytest.mark.parametrize("name, value", [("steps", 4), ("noise_factor", 2.0), ("prediction", "clean")])
+def test_what_only_diffusion_has_a_use_for_is_refused(task, name, value):
+    config = dataclasses.replace(task.config, **{name: value})
+    with pytest.raises(ValueError, match=f"`{name}` must be left out, as the model writes tokens"):
+        ImageWriter.of_parts(None, config, task.describe_model())
 
 
 def test_bad_input_is_refused(task, codes):
