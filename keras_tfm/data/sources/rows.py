@@ -5,19 +5,15 @@ A reader says which `Columns` it needs, and gets `Row`s of their cells from any 
 what users say of their tables: columns, header, quotes.
 """
 
-import csv
 import dataclasses
-import itertools
 import json
-import logging
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from keras_tfm.configs import Config, brief, number_in, parse_json
 from keras_tfm.data.sources.lines import (
-    MAX_LINE_BYTES,
     PREPARED,
     DataError,
     Inputs,
@@ -32,16 +28,12 @@ from keras_tfm.data.sources.lines import (
     tell_blank_lines,
 )
 from keras_tfm.data.sources.named_sets import NamedSet, open_parquet, open_prepared
-
-LOG = logging.getLogger(__name__)
+from keras_tfm.data.sources.separated import OTHER_SEPARATORS, SEPARATORS, OtherMarks, records_of
 
 Found = Callable[[list[str]], tuple[int, ...] | None]
 KINDS = "a .tsv, .csv, .jsonl or .parquet file or tfds:NAME[/CONFIG][:VERSION]#SPLIT"
 MAX_BYTES_OF_JSON = 1 << 28  # longest line of a .json file, which is often one line
 COUNTS = ("no", "one", "two", "three")
-SEPARATORS = {".csv": ",", ".tsv": "\t"}
-OTHER_SEPARATORS = {";": "';'", "\t": "tabs", ",": "','", "|": "'|'", "::": "'::'"}
-ALIKE = 3, 20  # the fewest, and the most, rows of one cell that are looked at for another separator
 
 
 @dataclasses.dataclass(frozen=True)
@@ -219,7 +211,7 @@ def read_rows(path: str, columns: Columns, unknown: str | None = None) -> Iterat
     kind = kind_of(path) or unknown
     match kind:
         case ".tsv" | ".csv":
-            return _table_rows(path, _records(path, kind, columns.layout), columns, SEPARATORS[kind])
+            return _table_rows(path, records_of(path, kind, columns.layout.quoted), columns, SEPARATORS[kind])
         case ".jsonl":
             return _json_rows(path, json_lines(path), columns)
         case ".json":
@@ -253,7 +245,7 @@ def names_in_first_row(path: str, layout: Layout) -> list[str]:
     """The names of a table's columns or, in a .tsv or .csv file, the cells of its first row."""
     match kind := kind_of(path):
         case ".tsv" | ".csv":
-            rows = ([cell.strip() for cell in cells] for _, cells in _records(path, kind, layout))
+            rows = ([cell.strip() for cell in cells] for _, cells in records_of(path, kind, layout.quoted))
             return next(filter(any, rows), [])
         case ".json" | ".jsonl":
             objects = json_lines(path) if kind == ".jsonl" else _array_of_json(path)
@@ -298,7 +290,7 @@ def _table_rows(path: str, records: Iterator, columns: Columns, separator: str) 
     width, places = -1, ()
     blank: list[int] = []
     may_be_header = False
-    num_rows, marks = 0, dict[str, int]()  # {mark: how often each row of one cell has it}
+    marks = OtherMarks(path, (), separator)
     for line, cells in records:
         if not any(cell.strip() for cell in cells):
             blank.append(line)
@@ -308,106 +300,22 @@ def _table_rows(path: str, records: Iterator, columns: Columns, separator: str) 
         if width < 0:
             width = len(cells)
             places, is_header = _choose_columns(path, line, cells, columns, separator)
-            marks = _other_marks(cells, separator) if columns.layout == Layout() else {}
+            if columns.layout == Layout():
+                marks = OtherMarks(path, cells, separator)
             if is_header:
                 continue
             may_be_header = columns.layout.header is None
         if len(cells) != width:
-            problem = f"expected {_counted(width)}, got {len(cells)}{_hint(marks, separator)}"
+            problem = f"expected {_counted(width)}, got {len(cells)}{marks.hint}"
             raise DataError(path, line, problem)
-        num_rows += 1
-        marks = {
-            mark: count
-            for mark, count in marks.items()  # a mark before a space is text
-            if cells[0].count(mark) == count and f"{mark} " not in cells[0]
-        }
-        if marks and num_rows == ALIKE[1]:
-            _tell_separator(path, marks, separator)
-            marks = {}
+        marks.see(cells)
         yield Row(
             path, line, columns.names, tuple(cells[place] for place in places), may_be_header=may_be_header
         )
         may_be_header = False
-    if marks and num_rows >= ALIKE[0]:
-        _tell_separator(path, marks, separator)
+    marks.tell()
     if columns.tells_blank:
         tell_blank_lines(path, blank)
-
-
-def _records(path: str, kind: str, layout: Layout) -> Iterator[tuple[int, list[str]]]:
-    """The numbered lines of a .tsv or .csv file as cells."""
-    read = _quoted_records if kind == ".csv" or layout.quoted else _plain_records
-    return read(path, SEPARATORS[kind])
-
-
-def _plain_records(path: str, separator: str) -> Iterator[tuple[int, list[str]]]:
-    line, are_quoted = 0, True
-    lines = numbered_lines(path)
-    begin = list(itertools.islice(lines, 2))
-    if len(begin) == 1:  # without LF, CR ends a line, as in files of old Macs; beside LF it is text
-        begin = list(enumerate(begin[0][1].split("\r"), 1))
-    for line, text in itertools.chain(begin, lines):
-        are_quoted = are_quoted and text.startswith('"')
-        yield line, text.split(separator)
-    if line > 1 and are_quoted:
-        LOG.warning("%s: all lines begin with a quote, which counts as text; --quoted reads quotes", path)
-
-
-def _quoted_records(path: str, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line where the record begins, cells); a quoted cell may contain newlines. CR alone ends a record
-    too, as in files of old Macs. A quote inside quotes is doubled, or else is \\" in the whole file.
-    """
-    line = 1
-    try:
-        for line, following, cells in _parsed(_ended_lines(path), separator):
-            yield line, cells
-            line = following
-    except csv.Error as error:
-        lines = list(_ended_lines(path))
-        if not _escapes(lines, line, separator):
-            first = lines[0].rstrip("\r\n").split(separator)
-            hint = _hint(_other_marks(first, separator), separator)
-            problem = f"expected {'CSV' if separator == ',' else 'quoted cells'}: {error}"
-            problem += hint or '; a quote inside quotes is doubled, not \\"'
-            raise DataError(path, line, problem) from None
-        begun = line - 1
-        for line, _, cells in _parsed(lines[begun:], separator, escapechar="\\"):
-            yield begun + line, cells
-
-
-def _ended_lines(path: str) -> Iterator[str]:
-    """The lines with the CR or LF that ends them."""
-    for _, text in numbered_lines(path):
-        yield from re.findall(r"[^\r]*\r|[^\r]+", f"{text}\n") if "\r" in text else [f"{text}\n"]
-
-
-def _parsed(lines: Iterable[str], separator: str, **options: Any) -> Iterator[tuple[int, int, list[str]]]:
-    """Yield (line where the record begins, line after it, cells); csv.Error for anything else."""
-    reader = csv.reader(lines, strict=True, delimiter=separator, **options)
-    limit, line = csv.field_size_limit(MAX_LINE_BYTES), 1
-    try:
-        for cells in reader:
-            yield line, reader.line_num + 1, cells
-            line = reader.line_num + 1
-    finally:
-        csv.field_size_limit(limit)
-
-
-def _escapes(lines: list[str], first: int, separator: str) -> bool:
-    """Whether the `lines`, where doubled quotes explain all before line `first`, can only be read with
-    backslashes that escape: no other backslashes, and no quotes doubled.
-    """
-    if any("\\" in text for text in lines[: first - 1]):
-        return False
-    for text in lines[first - 1 :]:
-        rest = re.sub(r'\\["\\]', "", text)
-        cells = rest.rstrip("\r\n").split(separator)
-        if "\\" in rest or any('""' in cell and cell != '""' for cell in cells):
-            return False
-    try:
-        return all(True for _ in _parsed(lines[first - 1 :], separator, escapechar="\\"))
-    except csv.Error:
-        return False
 
 
 def _choose_columns(
@@ -417,7 +325,7 @@ def _choose_columns(
     cells, layout = [cell.strip() for cell in first_row], columns.layout
     known = None if layout.header is False else columns.known([cell.lower() for cell in cells])
     is_header = known is not None if layout.header is None else layout.header
-    chosen, hint = layout.columns, _hint(_other_marks(first_row, separator), separator)
+    chosen, hint = layout.columns, OtherMarks(path, first_row, separator).hint
     if chosen is None:
         count = columns.num_read
         if known is None and not count <= len(cells) <= len(columns.names):
@@ -459,35 +367,6 @@ def refuse_separator(path: str, line: int, row: Sequence[str], holds: Callable[[
 
 def _counted(count: int) -> str:
     return "1 column" if count == 1 else f"{count} columns"
-
-
-def _other_marks(row: Sequence[str], separator: str) -> dict[str, int]:
-    """{mark of other tables: how often it stands in a `row`}; {} for a row of several cells."""
-    if len(row) != 1:
-        return {}
-    return {mark: row[0].count(mark) for mark in OTHER_SEPARATORS if mark in row[0] and mark != separator}
-
-
-def _hint(marks: Iterable[str], separator: str) -> str:
-    """What else may stand between the cells of rows that are one cell."""
-    other = next(iter(marks), None)
-    if other is None:
-        return ""
-    kind, expected = "csv" if separator == "," else "tsv", OTHER_SEPARATORS[separator]
-    return f"; are {OTHER_SEPARATORS[other]} between the cells? a .{kind} file has {expected}"
-
-
-def _tell_separator(path: str, marks: Iterable[str], separator: str) -> None:
-    """Warn that rows of one cell seem to have another separator, which may also be text."""
-    other, expected = OTHER_SEPARATORS[next(iter(marks))], OTHER_SEPARATORS[separator]
-    LOG.warning(
-        "%s: every row is one cell, which is read whole, with as many %s as the others; if %s separate "
-        "cells, write the table with %s",
-        path,
-        other,
-        other,
-        expected,
-    )
 
 
 def _named_rows(path: str, table: NamedSet, columns: Columns) -> Iterator[Row]:
