@@ -32,7 +32,9 @@ ones. The first row is 50 minutes of one core of an EPYC with AVX-512 for small 
 steps, and 18 minutes of another for those, both at once and beside other work; the others are 64 minutes of
 one core of a Xeon with AVX-512, 4,146, 6,371 and 4,986 steps of half as many pictures, 30 of two cores of an
 EPYC, and 60 of one core of a Xeon with AMX. Steps count: 1,006, 4,001 and 1,562, in 20 minutes of two cores
-of the first EPYC with a third less time for 8 x 8 pixels, gave 53 %; 59 % as the first row enlarges them.
+of the first EPYC with a third less time for 8 x 8 pixels, gave 53 %; 59 % as the first row enlarges them. So
+an hour is the default here. On two cores of an EPYC with AVX2 a step of 32 x 32 pixels is 1.2 times as fast
+with TF_NUM_INTRAOP_THREADS=1, for then the two gradients of a convolution are computed side by side.
 
 Sentences are like "a red disc above a blue square". A tenth of the scenes is kept for testing; what a picture
 shows is read from its pixels by `keras_tfm.data.sources.scenes`, without a model. The folder has the RUNs, a
@@ -104,16 +106,11 @@ STAGES = (Stage(8, 0.15, 64, 3e-3, 5.0), Stage(16, 0.55, 64, 2.5e-3, 3.0))
 LAST = Stage(SIDE, 0.25, 32, 2e-3, 1.5)  # of the model that enlarges them
 
 
-def part_of(minutes, share):
-    """A share of the minutes, if they are limited."""
-    return None if minutes is None else share * minutes
-
-
 def writer(folder, examples, validation, minutes, **options):
     """A decoder of codes that has learnt from pictures and sentences, after the autoencoder of the codes."""
     learning = LEARNING | {"batch_size": 16, "learning_rate": 4e-3} | options
     coder = tasks.ImageCoder.make(examples.images, CODES, CODEC)
-    part = part_of(minutes, CODEC_SHARE)
+    part = CODEC_SHARE * minutes
     coder.fit(examples.images, validation.images, run=folder / "codes", minutes=part, **learning)
     again = coder.pictures_of(coder.codes_of(validation.images))
     right = np.mean([shows(*pair) for pair in zip(again, validation.texts, strict=True)])
@@ -121,8 +118,7 @@ def writer(folder, examples, validation, minutes, **options):
     learning = LEARNING | {"batch_size": 32, "learning_rate": 2e-3} | options
     kind = GeneratorOptions("dall-e", codes=str(folder / "codes"), **TEXTS)
     task = tasks.ImageGenerator.make(examples, kind, WRITER, guidance=1.5, temperature=0.3)
-    part = part_of(minutes, 1 - CODEC_SHARE)
-    task.fit(examples, validation, run=folder / "run", minutes=part, **learning)
+    task.fit(examples, validation, run=folder / "run", minutes=minutes - part, **learning)
     return task
 
 
@@ -135,7 +131,7 @@ def denoiser(folder, examples, validation, minutes, **options):
         # One step of large gradients makes it forget the sentences, and there is no time to learn them again.
         learning = LEARNING | of_stage | {"clip_norm": 0.5} | options
         run = folder / f"run_{stage.side}"
-        task.fit(*parts, run=run, minutes=part_of(minutes, stage.share), **learning)
+        task.fit(*parts, run=run, minutes=stage.share * minutes, **learning)
         return run
 
     first = shrink(examples, STAGES[0].side)
@@ -172,6 +168,7 @@ def shrink(examples, side):
 
 
 WAYS = {"dall-e": writer, "imagen": denoiser}
+MINUTES = {"dall-e": 30.0, "imagen": 60.0}  # of two cores
 
 
 def shares(pictures, sentences):
@@ -211,8 +208,10 @@ def drawn(folder, sentences):
     return np.stack([tf.io.decode_png(png).numpy() for png in answer["png"]])
 
 
-def main(way="dall-e", out=pathlib.Path("runs/scenes"), minutes=30.0, count=40_000, asked=200, **options):
-    """Train, print what the pictures of unseen sentences show, and write some of them."""
+def main(way="dall-e", out=pathlib.Path("runs/scenes"), minutes=None, count=40_000, asked=200, **options):
+    """Train, for `MINUTES` unless told otherwise, print what the pictures of unseen sentences show, and write
+    some of them.
+    """
     examples = data.ImageTexts(*scene_pictures(count, seed=1))
     validation = data.ImageTexts(*scene_pictures(256, seed=2))
     sentences = scene_sentences(unseen=True)
@@ -221,7 +220,7 @@ def main(way="dall-e", out=pathlib.Path("runs/scenes"), minutes=30.0, count=40_0
     common = (words_of(sentences)[:, None] == words_of(examples.texts)).sum(-1)
     report("of the nearest sentence", examples.images[common.argmax(1)], sentences)
     keras.utils.set_random_seed(0)
-    task = WAYS[way](out / way, examples, validation, minutes, **options)
+    task = WAYS[way](out / way, examples, validation, minutes or MINUTES[way], **options)
     task.export(out / way / "served", overwrite=True)
     pictures = drawn(out / way / "served", sentences)
     report(way, pictures, sentences)
@@ -233,5 +232,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("way", nargs="?", choices=WAYS, default="dall-e")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("runs/scenes"))
-    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--minutes", type=float, help="of training; by default 30, or 60 as Imagen does")
     main(**vars(parser.parse_args()))

@@ -155,7 +155,7 @@ def test_segment_moving_shapes(example, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["dall-e", "imagen"])
 def test_draw_scenes(example, capsys, tmp_path, way):
-    little = {"minutes": None, "epochs": 1, "count": 64, "asked": 12, "warmup_steps": 1}
+    little = {"epochs": 1, "count": 64, "asked": 12, "warmup_steps": 1}
     example("draw_scenes").main(way, tmp_path, **little)
     lines = re.findall(r"^(.*): [\d.]+ % of 12 pictures are right", capsys.readouterr().out, re.MULTILINE)
     assert lines == ["any picture", "of the nearest sentence", way]
