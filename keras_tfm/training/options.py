@@ -30,6 +30,8 @@ from keras_tfm.training.folder import refuse_pattern
 ShareOfArea = Annotated[float, Between(0.01, 1)]
 # Of a training that finds things in images: enough for some 300 made ones, and no more than minutes.
 USUAL_STEPS, LEAST_EPOCHS, MOST_EPOCHS = 2_000, 10, 100
+# Help of options that some tasks settle by the data.
+EPOCHS, PEAK_RATE = "maximum number of epochs", "peak learning rate, reached at the end of the warm-up"
 # Options of tasks that learn from images.
 ImagesInBatch = Annotated[Count, Option("images in a batch")]
 LeastArea = Annotated[
@@ -44,7 +46,7 @@ Schedule = Literal["constant", "inverse-root", "linear", "cosine"]
 class Learning(Config):
     """Learning passes over the data again and again; each epoch is judged on the validation data."""
 
-    epochs: Annotated[Count, Option("maximum number of epochs")] = 20
+    epochs: Annotated[Count, Option(EPOCHS)] = 20
     minutes: Annotated[
         Minutes | None,
         Option(
@@ -88,7 +90,7 @@ class Training(Learning):
             default="no limit",
         ),
     ] = None
-    learning_rate: Annotated[Positive, Option("peak learning rate, reached at the end of the warm-up")] = 1e-3
+    learning_rate: Annotated[Positive, Option(PEAK_RATE)] = 1e-3
     schedule: Annotated[
         Schedule,
         Option("learning rate after the warm-up: constant, or falling with the inverse root of the steps, "
@@ -200,10 +202,7 @@ class CanvasTraining(PartlyTrained):
 
     epochs: Annotated[
         Count | None,
-        Option(
-            "maximum number of epochs",
-            default="enough for 2,000 steps, from 10 to 100; 100 with --minutes",
-        ),
+        Option(EPOCHS, default="enough for 2,000 steps, from 10 to 100; 100 with --minutes"),
     ] = None  # type: ignore[assignment]
     batch_size: ImagesInBatch = 16
 
@@ -239,10 +238,7 @@ class FineTuning(PartlyTrained, TextTraining):
 
     learning_rate: Annotated[
         Positive | None,
-        Option(
-            "peak learning rate, reached at the end of the warm-up",
-            default=f"{RATE_OF_FEW}, {RATE_OF_MANY} for more than {MANY_EXAMPLES:,} examples",
-        ),
+        Option(PEAK_RATE, default=f"{RATE_OF_FEW}, {RATE_OF_MANY} for more than {MANY_EXAMPLES:,} examples"),
     ] = None  # type: ignore[assignment]
 
     def settled(self, num_examples: int) -> Self:

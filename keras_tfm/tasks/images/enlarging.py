@@ -2,13 +2,14 @@
 "Photorealistic Text-to-Image Diffusion Models with Deep Language Understanding", section 2.4).
 """
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from keras_tfm.configs import Refusal
+from keras_tfm.configs import Config, Refusal
 from keras_tfm.generation.diffusion import normal_noise
 from keras_tfm.heads.denoiser import LogSNR, Noising, Schedule
 from keras_tfm.models.pictures.text_imagen import OF_ENCODER, ImagenConfig
@@ -58,6 +59,14 @@ class Enlarging:
     def _inputs(self, small: tf.Tensor, steps: tf.Tensor, noise: tf.Tensor) -> dict[str, tf.Tensor]:
         noisy, _, _ = self.noising(tf.image.resize(small, self.shape[:2]), noise, steps)
         return dict(zip(SMALL, (noisy, self.log_snr(steps)), strict=True))
+
+
+@dataclasses.dataclass(frozen=True)
+class SmallParts(Config):
+    """The task whose pictures are enlarged, as JSON values: its configuration and its model."""
+
+    config: dict
+    model: dict
 
 
 def enlarging_of(

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.asking import Making
-from keras_tfm.configs import Config, Refusal
+from keras_tfm.configs import Refusal
 from keras_tfm.data.batches.epochs import Batches, HeldOut
 from keras_tfm.data.batches.noisy_images import NoisyImageBatches
 from keras_tfm.data.sources.image_files import ImageFiles
@@ -30,7 +30,7 @@ from keras_tfm.serving.examples import as_columns, refuse_empty, refuse_single
 from keras_tfm.tasks.baselines import MEAN, Baselines
 from keras_tfm.tasks.images.conditions import classes_of, condition_of, reason_against
 from keras_tfm.tasks.images.drawing import Pictures, new_pictures, write_png
-from keras_tfm.tasks.images.enlarging import enlarging_of, reader_of, small_of
+from keras_tfm.tasks.images.enlarging import SmallParts, enlarging_of, reader_of, small_of
 from keras_tfm.tasks.images.features import compared, features_of
 from keras_tfm.tasks.images.generator_options import (
     OF_CONDITIONS_ALONE,
@@ -59,14 +59,6 @@ LOG = logging.getLogger(__name__)
 WRITTEN = {family.__name__ for family in WRITERS.values()}
 UNGUIDED = "the model has no classes"
 NUM_STEPS = 1000  # of the schedule, as many as the schedules but "cosine" are made for
-
-
-@dataclasses.dataclass(frozen=True)
-class SmallParts(Config):
-    """The task whose pictures are enlarged, as JSON values: its configuration and its model."""
-
-    config: dict
-    model: dict
 
 
 class ImageGenerator(TrainableTask):

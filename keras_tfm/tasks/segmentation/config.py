@@ -13,7 +13,7 @@ from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.mask_files import MANY, MaskFiles, encoded_mask
 from keras_tfm.data.sources.mask_values import too_few, unknown_values
 from keras_tfm.data.sources.segments import MOST_NAMES, PANOPTIC, SegmentSets
-from keras_tfm.training.options import LeastArea, MirroredTraining
+from keras_tfm.training.options import PEAK_RATE, LeastArea, MirroredTraining
 
 Value = Annotated[int, Between(0, MANY - 1)]
 
@@ -79,10 +79,7 @@ class SegmentationTraining(MirroredTraining):
 
     learning_rate: Annotated[
         Positive | None,
-        Option(
-            "peak learning rate, reached at the end of the warm-up",
-            default=f"{RATE_OF_PIXELS} with a --decoder, {RATE_OF_SETS} for families of masks",
-        ),
+        Option(PEAK_RATE, default=f"{RATE_OF_PIXELS} with a --decoder, {RATE_OF_SETS} for families of masks"),
     ] = None  # type: ignore[assignment]
     least_area: LeastArea = 0.5
     most_area: Annotated[

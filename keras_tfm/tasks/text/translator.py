@@ -38,7 +38,7 @@ from keras_tfm.tasks.text.writing import Writing, WritingTask, prompts_signature
 from keras_tfm.tasks.trainable import TrainableTask
 from keras_tfm.training.changed_steps import Change
 from keras_tfm.training.folder import Path
-from keras_tfm.training.options import TextTraining
+from keras_tfm.training.options import EPOCHS, PEAK_RATE, TextTraining
 
 TABLE = {"max_source_length", "max_target_length"}  # fields of a model with static attention
 FAMILIES = OnDemand({"transformer": "Transformer", "recurrent": "RecurrentSeq2Seq", "gpt2": "GPT2"})
@@ -104,15 +104,12 @@ class Seq2SeqTraining(TextTraining):
 
     epochs: Annotated[
         Count | None,
-        Option(
-            "maximum number of epochs",
-            default=f"{EPOCHS_OF_FEW}, {EPOCHS_OF_MORE} for more than {FEW_PAIRS:,} pairs",
-        ),
+        Option(EPOCHS, default=f"{EPOCHS_OF_FEW}, {EPOCHS_OF_MORE} for more than {FEW_PAIRS:,} pairs"),
     ] = None  # type: ignore[assignment]
     learning_rate: Annotated[
         Positive | None,
         Option(
-            "peak learning rate, reached at the end of the warm-up",
+            PEAK_RATE,
             default=f"{HIGHEST_RATE} for vectors of {WIDTH} numbers or fewer, falling with their width",
         ),
     ] = None  # type: ignore[assignment]

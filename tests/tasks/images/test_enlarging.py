@@ -14,7 +14,16 @@ from keras_tfm.layers.noise_schedules import cosine_betas, rates_of_betas
 from keras_tfm.tasks import ImageGenerator
 from keras_tfm.tasks.images.enlarging import Enlarging
 from keras_tfm.tasks.images.generator_options import GeneratorOptions
-from tests.tasks.images.test_text_to_image import ENCODER, OPTIONS, SMALL, TEXTS, UNET, examples, served_like
+from tests.tasks.images.test_text_to_image import (
+    ENCODER,
+    OPTIONS,
+    SMALL,
+    TEXTS,
+    UNET,
+    examples,
+    served_like,
+    write,
+)
 
 LARGE = {"image_size": 8, "num_channels": 1, "unet_config": UNET}
 
@@ -129,10 +138,7 @@ def test_a_saved_model_makes_large_pictures(task, tmp_path):
 
 @pytest.mark.slow
 def test_the_command_line(small, tmp_path, capsys):
-    (tmp_path / "data").mkdir()
-    for number, (image, text) in enumerate(zip(*enlarged(8), strict=True)):
-        PIL.Image.fromarray(image).save(tmp_path / "data" / f"{number}.png")
-        (tmp_path / "data" / f"{number}.txt").write_text(text, "utf-8")
+    write(enlarged(8), tmp_path / "data")
     (tmp_path / "large.json").write_text(json.dumps(LARGE), "utf-8")
     train = ["train", "generate-images", "--data", str(tmp_path / "data"), "--family", "imagen"]
     train += ["--config", str(tmp_path / "large.json"), "--epochs", "1", "--out", str(tmp_path / "run")]

@@ -5,7 +5,6 @@ import json
 
 import keras
 import numpy as np
-import PIL.Image
 import pytest
 
 from keras_tfm import convert, tasks
@@ -15,7 +14,7 @@ from keras_tfm.models import BERT, DistilBERT, RoBERTa
 from keras_tfm.tasks import ImageGenerator, MaskedLanguageModel, Translator
 from keras_tfm.tasks.images.generator_options import GeneratorOptions
 from tests.tasks.images.test_enlarging import LARGE, enlarged
-from tests.tasks.images.test_text_to_image import ENCODER, TEXTS, UNET, examples, served_like
+from tests.tasks.images.test_text_to_image import ENCODER, TEXTS, UNET, examples, served_like, write
 
 SIZES = {"num_layers": 1, "dim": 16, "num_heads": 2, "intermediate_dim": 16}
 SMALL = {"image_size": 4, "num_channels": 1, "unet_config": UNET}
@@ -139,10 +138,7 @@ def test_what_does_not_fit_is_refused(folder, tmp_path):
 
 @pytest.mark.slow
 def test_the_command_line(folder, tmp_path, capsys):
-    (tmp_path / "data").mkdir()
-    for number, (image, text) in enumerate(zip(*examples(8), strict=True)):
-        PIL.Image.fromarray(image).save(tmp_path / "data" / f"{number}.png")
-        (tmp_path / "data" / f"{number}.txt").write_text(text, "utf-8")
+    write(examples(8), tmp_path / "data")
     (tmp_path / "small.json").write_text(json.dumps(SMALL), "utf-8")
     train = [
         "train",

@@ -33,6 +33,14 @@ def examples(size):
     return data.ImageTexts(images.astype("uint8"), [TEXTS[label] for label in labels])
 
 
+def write(examples, folder):
+    """A new folder with a file for each image, and beside it one for its text."""
+    folder.mkdir()
+    for number, (image, text) in enumerate(zip(*examples, strict=True)):
+        PIL.Image.fromarray(image).save(folder / f"{number}.png")
+        (folder / f"{number}.txt").write_text(text, "utf-8")
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """The RUN of a generator that has learnt."""
