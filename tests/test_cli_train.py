@@ -2,6 +2,7 @@
 
 import json
 import logging
+import platform
 import shutil
 
 import numpy as np
@@ -254,6 +255,20 @@ def test_images_from_folders(tmp_path, capsys):
     serve = tf.saved_model.load(tmp_path / "served").signatures["serving_default"]
     image = (tmp_path / "images" / "dark" / "0.png").read_bytes()
     np.testing.assert_allclose(serve(tf.constant([image]))["probabilities"][0, 0], rows[0]["dark"], rtol=1e-4)
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="oneDNN is for x86 here")
+@pytest.mark.parametrize(
+    "given, begin, found", [("", "", "1"), ("0", "", "0"), ("", "import tensorflow", "None")]
+)
+def test_a_training_uses_onednn_unless_that_is_unwanted_or_too_late(monkeypatch, given, begin, found):
+    monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS", raising=False)
+    if given:
+        monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", given)
+    code = "import os\nfrom keras_tfm.cli.console import use_onednn\nuse_onednn()\n"
+    code += "print(os.environ.get('TF_ENABLE_ONEDNN_OPTS'))"
+    result = run_fresh(f"{begin}\n{code}", blocked=())
+    assert result.stdout.split()[-1:] == [found], result.stderr
 
 
 def test_the_tasks_are_listed_without_tensorflow():

@@ -15,7 +15,7 @@ from typing import Any
 
 from keras_tfm.asking import ASKED, TASKS
 from keras_tfm.cli import attention, info, launch, match, plot, predict, screens, vectors, verbs
-from keras_tfm.cli.console import LOG, OutputError, answering, hush, quiet_tensorflow, speaking
+from keras_tfm.cli.console import LOG, OutputError, answering, hush, quiet_tensorflow, speaking, use_onednn
 from keras_tfm.configs import meant
 from keras_tfm.serving import plugins
 from keras_tfm.version import __version__
@@ -145,6 +145,7 @@ def add_tasks(train: Parser) -> None:
 
 def fill_task(name: str, verb: Parser) -> None:
     """Let a parser train the task of this name, with its options; this imports TensorFlow."""
+    use_onednn()
     quiet_tensorflow()
     from keras_tfm.cli.train import fill
 
