@@ -30,13 +30,7 @@ LIMIT = 2**30  # bytes that are kept
 FREE = 2**31  # bytes that must be free: where the disk is full, TensorFlow ends a training
 SUFFIX = ".pb"  # of TensorFlow's files; to the name of a kept one the hash of its content is added
 FIELDS = ("vendor_id", "cpu family", "model", "stepping", "flags", "Features", "CPU ")  # of a processor
-VARIABLES = (
-    "XLA_FLAGS",
-    "TF_XLA_FLAGS",
-    "TF_NUM_INTRAOP_THREADS",
-    "TF_NUM_INTEROP_THREADS",
-    "TF_ENABLE_ONEDNN_OPTS",
-)
+VARIABLES = ("XLA_FLAGS", "TF_XLA_FLAGS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
 
 
 def keep_compiled_code() -> Callable[[], None] | None:

@@ -176,7 +176,7 @@ def use_onednn() -> None:
 
     By itself it does so only where there is AVX-512 VNNI. With AVX2 alone, one core trained the default image
     classifier 1.8 times as fast by oneDNN, a segmenter 1.2 and a U-Net 1.24 times: the gradients of
-    convolutions took half of their time. What reads and answers gains little.
+    convolutions took half of their time. Answers gain little by it.
     """
     if platform.machine() in ("x86_64", "AMD64") and "tensorflow" not in sys.modules:
         os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
