@@ -221,7 +221,8 @@ def main(way="dall-e", out=pathlib.Path("runs/scenes"), minutes=None, count=40_0
     common = (words_of(sentences)[:, None] == words_of(examples.texts)).sum(-1)
     report("of the nearest sentence", examples.images[common.argmax(1)], sentences)
     keras.utils.set_random_seed(0)
-    task = WAYS[way](out / way, examples, validation, minutes or MINUTES[way], **options)
+    minutes = MINUTES[way] if minutes is None else minutes
+    task = WAYS[way](out / way, examples, validation, minutes, **options)
     task.export(out / way / "served", overwrite=True)
     pictures = drawn(out / way / "served", sentences)
     report(way, pictures, sentences)
