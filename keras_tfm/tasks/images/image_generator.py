@@ -28,7 +28,7 @@ from keras_tfm.heads.denoiser import Denoiser
 from keras_tfm.log import Bar
 from keras_tfm.serving.examples import as_columns, refuse_empty, refuse_single
 from keras_tfm.tasks.baselines import MEAN, Baselines
-from keras_tfm.tasks.images.conditions import classes_of, condition_of, reason_against
+from keras_tfm.tasks.images.conditions import Condition, classes_of, condition_of, reason_against
 from keras_tfm.tasks.images.drawing import Pictures, new_pictures, write_png
 from keras_tfm.tasks.images.enlarging import SmallParts, enlarging_of, reader_of, small_of
 from keras_tfm.tasks.images.features import compared, features_of
@@ -106,10 +106,7 @@ class ImageGenerator(TrainableTask):
     ):
         self.config = config = dataclasses.replace(config or ImageGeneratorConfig(), **fields)
         config.refuse_given(OF_TOKENS_ALONE, "the model makes pictures of noise")
-        self.condition = condition_of(backbone, config.class_names, tokenizer)
-        if self.condition.column is None:
-            config.refuse_given(OF_CONDITIONS_ALONE, UNGUIDED)
-        self.tokenizer = tokenizer
+        self._set_condition(condition_of(backbone, config.class_names, tokenizer), tokenizer)
         resized = with_image_size(backbone, config.image_size)
         learning = config.prediction, config.class_dropout, config.max_weight, config.noise_factor
         self.enlarging = enlarging_of(small, resized, config, NUM_STEPS)
@@ -120,6 +117,20 @@ class ImageGenerator(TrainableTask):
         self.image_shape: tuple[int, int, int] = tuple(resized.input["images"].shape[1:])
         check_channels(config, self.image_shape[-1])
         self._makers: dict[tuple, Any] = {}
+
+    def _set_condition(self, condition: Condition, tokenizer: Tokenizer | None) -> None:
+        """Keep what pictures are made of; ValueError for a configuration that needs more."""
+        self.condition, self.tokenizer = condition, tokenizer
+        if condition.column is None:
+            self.config.refuse_given(OF_CONDITIONS_ALONE, UNGUIDED)
+
+    def _scale(self, guidance: float | None) -> float:
+        """How far pictures are led to their condition, by default the configuration's; 1 without one."""
+        if self.condition.column is not None:
+            return self.config.guidance if guidance is None else guidance
+        if guidance is not None:
+            raise Refusal("guidance", f"left out, as {UNGUIDED}", guidance)
+        return 1.0
 
     def _frozen_copy(self, scope: str) -> Self:
         """The same task, which nobody trains, with weights whose paths begin with `scope`."""
@@ -431,9 +442,7 @@ class ImageGenerator(TrainableTask):
 
     def _maker(self, steps: int | None, guidance: float | None) -> Any:
         """A compiled function of seeds (B,) and the condition's inputs to pictures (B, H, W, C), 8-bit."""
-        is_guided = self.condition.column is not None
-        if guidance is not None and not is_guided:
-            raise Refusal("guidance", f"left out, as {UNGUIDED}", guidance)
+        self._scale(guidance)  # It refuses what has no use.
         key = steps, guidance, self.quantization()
         if key not in self._makers:
             specs = [tf.TensorSpec([None], tf.int32, "seed"), dict(self.condition.specs)]
@@ -454,13 +463,12 @@ class ImageGenerator(TrainableTask):
         if self.small is not None and self.enlarging is not None:
             small = self.small._images(seeds, inputs, steps, guidance)
             inputs |= self.enlarging.of_small(small, self.config.small_noise, seeds)
-        guidance = self.config.guidance if guidance is None else guidance
         return generate_images(
             self.model,
             tf.shape(seeds)[0],
             inputs,
             num_steps=steps or self.config.steps,
-            guidance=1.0 if self.condition.column is None else guidance,
+            guidance=self._scale(guidance),
             seed=seeds,
         )
 

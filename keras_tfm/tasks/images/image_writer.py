@@ -31,14 +31,13 @@ from keras_tfm.tasks.images.conditions import Classes, Condition, Nothing, Texts
 from keras_tfm.tasks.images.decoded import DecodedImages, listed_images
 from keras_tfm.tasks.images.generator_options import (
     OF_CODES,
-    OF_CONDITIONS_ALONE,
     OF_NOISE_ALONE,
     SIDE,
     GeneratorOptions,
     GeneratorTraining,
     ImageGeneratorConfig,
 )
-from keras_tfm.tasks.images.image_generator import UNGUIDED, ImageGenerator
+from keras_tfm.tasks.images.image_generator import ImageGenerator
 from keras_tfm.tasks.images.image_task import preprocessing_in
 from keras_tfm.tasks.images.picture_tokens import PictureTokens, colours_of, tokens_for
 from keras_tfm.tasks.learning import columns_of
@@ -80,10 +79,7 @@ class ImageWriter(ImageGenerator):
         if colours is not None and side is None:
             side = round(backbone.config.max_length**0.5)
         self.alphabet = alphabet = tokens_for(backbone, codec, colours, side)
-        self.tokenizer = tokenizer
-        self.condition = condition_of(backbone, config.class_names, tokenizer)
-        if self.condition.column is None:
-            config.refuse_given(OF_CONDITIONS_ALONE, UNGUIDED)
+        self._set_condition(condition_of(backbone, config.class_names, tokenizer), tokenizer)
         refuse_unfit(backbone, alphabet, len(config.class_names))
         self.reads_texts = isinstance(backbone, DALLE)
         self.model = TextToCodes(backbone) if self.reads_texts else LanguageModel(backbone, tied=False)
@@ -338,13 +334,10 @@ class ImageWriter(ImageGenerator):
         """A function of seeds (B,), the condition's inputs and the first tokens (B, `length`), which may be
         left out, to pictures (B, H, W, C), 8-bit.
         """
-        is_guided = self.condition.column is not None
-        if guidance is not None and not is_guided:
-            raise Refusal("guidance", f"left out, as {UNGUIDED}", guidance)
+        scale = self._scale(guidance)
         if steps is not None:
             raise Refusal("steps", "left out, as the model writes tokens", steps)
         config = self.config
-        scale = (config.guidance if guidance is None else guidance) if is_guided else 1.0
         key = (
             scale,
             temperature or config.temperature,
