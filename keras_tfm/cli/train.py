@@ -177,7 +177,7 @@ def _begin(task_class: Any, plan: Plan, devices: Any, report: Any) -> tuple:
 
     if task_class.made_of_examples:
         reading = task_class.reading(plan.model_options, command.changes, command.start)
-        examples, validation = _read(task_class, plan, report, command.fields | reading)
+        examples, validation = _read(task_class, plan, report, reading | command.fields)
         if worker_index(devices) == 0:
             task = make(examples)
     else:

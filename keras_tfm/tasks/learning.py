@@ -25,7 +25,7 @@ from keras_tfm.tasks.baselines import Baselines
 from keras_tfm.tasks.judgements import Judgements
 from keras_tfm.tasks.signatures import ColumnNames
 from keras_tfm.tasks.task import Task, load_any, refuse_columns
-from keras_tfm.tasks.task_folder import is_task_folder
+from keras_tfm.tasks.task_folder import is_task_folder, read_config
 from keras_tfm.training.card import write_card
 from keras_tfm.training.diagnosis import (
     NO_BETTER,
@@ -202,9 +202,12 @@ class LearningTask(Task):
     @classmethod
     def reading(cls, options: Any, changes: Mapping[str, Any], start: Path | None = None) -> dict[str, Any]:
         """Further arguments of `read_files` for a task that is made after its examples were read: the shape
-        of the model's images, for example.
+        of the model's images, for example; with `start` what the RUN there, or its model, has.
         """
-        return {}
+        if start is None or not is_task_folder(start):
+            return {}
+        kept = read_config(start)
+        return vars(cls.config_class.from_json(kept["config"])) if kept["task"] == cls.name else {}
 
     def hold_out(self, examples: Any, share: float | None, seed: int, /) -> tuple[Any, Any]:
         """Split examples into some to train on and a share for validation, by default `held_out`."""

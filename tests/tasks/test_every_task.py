@@ -1,6 +1,7 @@
 """What all tasks promise: plain numbers, an answer or a reason for every row, files as for training."""
 
 import copy
+import dataclasses
 import functools
 import json
 import logging
@@ -339,6 +340,29 @@ def test_every_row_is_answered_or_refused_by_its_number(name, said):
             task.predict([first, wrong, last])
         with pytest.raises(ValueError, match=r"^row 0: .* \(1 more rows cannot"):
             task.predict([wrong, last, wrong])
+
+
+# Values unlike the defaults of fields that say how files are read.
+OTHERS = {"keep_aspect": True, "ignored": 7, "interpolation": "bicubic", "separator": "|", "normalize": False}
+STARTED = [
+    "translate", "generate", "masked-lm", "classify", "several", "number", "tag", "answer", "choose",
+    "classify-images", "classify-videos", "reidentify", "classify-points", "keypoints", "detect",
+    "find-lanes", "relate", "segment", "panoptic", "generate-images", "restore-images", "match-images",
+    "caption",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STARTED)
+def test_files_are_read_for_a_start_as_for_what_is_made_of_it(name, tmp_path):
+    """So a resumed training, which asks the RUN, finds the same examples."""
+    task = copy.copy(made(name))
+    changes = {field: value for field, value in OTHERS.items() if hasattr(task.config, field)}
+    task.config = dataclasses.replace(task.config, **changes)
+    task.save(tmp_path / "run")
+    fields = tasks.load(tmp_path / "run").file_fields
+    if isinstance(task, tasks.Segmenter):
+        del fields["names"]  # masks may have others
+    assert type(task).reading(type(task).model_options(), {}, tmp_path / "run") == fields
 
 
 FINE_TUNED = "TextClassifier", "TokenClassifier", "QuestionAnswerer", "ChoiceAnswerer", "ImageClassifier"

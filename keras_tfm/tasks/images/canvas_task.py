@@ -137,7 +137,9 @@ class CanvasTask(ImageTask, FineTunedTask):
         if start is not None:
             read: Any = cls
             task = load_any(start) if is_task_folder(start) else read.from_huggingface(start)
-            return {"image_shape": check_reads_images(task).image_shape}
+            if isinstance(task, cls):
+                return task.file_fields
+            return {"image_shape": check_reads_images(task).image_shape, **looks_of(task)}
         return {"image_shape": image_shape_of(dataclasses.replace(options.base(), **changes))}
 
     @classmethod
@@ -184,6 +186,13 @@ class CanvasTask(ImageTask, FineTunedTask):
         images = self.check_images(images)
         canvas = self.preprocessing.fitted(tf.constant(np.asarray(images)), *self.image_shape[:2])
         return self.preprocessing.inputs(canvas, sizes_of(images))
+
+
+def looks_of(task: Any) -> dict[str, Any]:
+    """What a task keeps of the preprocessing of another one around whose backbone it is made. It reads
+    images whole, also where the other one reads their middle.
+    """
+    return {name: getattr(task.config, name) for name in ("mean", "std", "interpolation")}
 
 
 def canvas_batches(

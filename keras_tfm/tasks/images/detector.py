@@ -39,6 +39,7 @@ from keras_tfm.tasks.images.canvas_task import (
     CanvasTask,
     canvas_batches,
     distinct,
+    looks_of,
     refuse_many,
     sized,
 )
@@ -196,7 +197,7 @@ class Detector(CanvasTask):
             if set(names_of(examples)) <= set(task.class_names):
                 return cls(task.model, **kept)
             return cls.with_names(task.model, **{**kept, "class_names": names_of(examples)})
-        kept = {name: getattr(task.config, name) for name in ("mean", "std", "interpolation")} | fields
+        kept = looks_of(task) | fields
         if isinstance(task.model, PatchDetector):
             made = cls(task.model.detector(), names_of(examples), **kept)
             copy_heads(task.model, made.model, "box_head")

@@ -21,7 +21,7 @@ from keras_tfm.heads.coded_segmenter import CodedSegmenter
 from keras_tfm.heads.map_decoders import maps_of
 from keras_tfm.heads.segmentation import SemanticSegmenter
 from keras_tfm.serving.examples import listed, refuse_empty
-from keras_tfm.tasks.images.canvas_task import CanvasTask, distinct, sized
+from keras_tfm.tasks.images.canvas_task import CanvasTask, distinct, looks_of, sized
 from keras_tfm.tasks.images.decoded import listed_images
 from keras_tfm.tasks.images.drawing import Pictures
 from keras_tfm.tasks.images.image_task import check_reads_images, shape_and_preprocessing
@@ -122,6 +122,12 @@ class Segmenter(CanvasTask):
         return cls(options.whole(changes, len(fields["class_names"])), **fields)
 
     @classmethod
+    def reading(cls, options: Any, changes: Mapping[str, Any], start: Path | None = None) -> dict[str, Any]:
+        fields = super().reading(options, changes, start)
+        fields.pop("names", None)  # Masks may be of other classes, for which `adopt` makes a new head.
+        return fields
+
+    @classmethod
     def read_files(
         cls,
         paths: Sequence[Path],
@@ -171,8 +177,7 @@ class Segmenter(CanvasTask):
             maps_of(task.encoder)
         except ValueError as error:
             raise ValueError(f"--from: {error}") from None
-        kept = {name: getattr(task.config, name) for name in ("mean", "std", "interpolation")}
-        return cls(task.encoder, **with_classes({**kept, **fields}, examples))
+        return cls(task.encoder, **with_classes({**looks_of(task), **fields}, examples))
 
     @classmethod
     def with_classes(cls, model: SegmentingModel, examples: Any, **fields: Any) -> Self:

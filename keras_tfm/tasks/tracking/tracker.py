@@ -27,14 +27,13 @@ from keras_tfm.serving.examples import Refused, checked_columns, not_list, not_v
 from keras_tfm.tasks.images.drawing import Pictures, new_pictures
 from keras_tfm.tasks.images.image_task import (
     check_channels,
-    image_shape_of,
     shape_and_preprocessing,
     with_image_size,
 )
 from keras_tfm.tasks.learning import with_side
 from keras_tfm.tasks.records import rounded_line
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
-from keras_tfm.tasks.task import load_any, refuse_columns
+from keras_tfm.tasks.task import refuse_columns
 from keras_tfm.tasks.tracking.drawing import draw_tracks
 from keras_tfm.tasks.tracking.inputs import first_box, frames_in, inputs_in, opened_video
 from keras_tfm.tasks.tracking.kind import TrackingKind, as_tracks
@@ -108,14 +107,6 @@ class Tracker(FineTunedTask):
     @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
         return cls(cls.checked(task).model, **{**dataclasses.asdict(task.config), **fields})
-
-    @classmethod
-    def reading(
-        cls, options: TrackerOptions, changes: Mapping[str, Any], start: Path | None = None
-    ) -> dict[str, Any]:
-        if start is not None:
-            return {"image_shape": cls.adopt(load_any(start), None).image_shape}
-        return {"image_shape": image_shape_of(dataclasses.replace(options.base(), **changes))}
 
     @property
     def file_fields(self) -> dict[str, Any]:

@@ -24,7 +24,6 @@ from keras_tfm.tasks.images.drawing import Pictures, new_pictures, pillow
 from keras_tfm.tasks.images.likeness import WINDOW, likeness
 from keras_tfm.tasks.learning import ModelOptions, with_side
 from keras_tfm.tasks.signatures import Signature
-from keras_tfm.tasks.task import load_any
 from keras_tfm.tasks.trainable import TrainableTask
 from keras_tfm.tasks.videos.video_task import VideoTask
 from keras_tfm.training.folder import Path, new_file
@@ -148,11 +147,6 @@ class FrameTask(VideoTask, TrainableTask):
     @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
         return cls(cls.checked(task).model, task.config, **fields)
-
-    @classmethod
-    def reading(cls, options: Any, changes: Mapping[str, Any], start: Path | None = None) -> dict[str, Any]:
-        task = cls.checked(load_any(start)) if start is not None else cls.make(None, options, changes)
-        return task.file_fields
 
     read_files = VideoTask.read_unlabelled
 
