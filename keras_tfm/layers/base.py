@@ -20,6 +20,10 @@ if keras.backend.backend() != "tensorflow":
     )
 
 
+# What `keras.layers.Layer` takes, and returns by itself.
+OF_KERAS = {*inspect.signature(keras.layers.Layer.__init__).parameters}
+
+
 class Layer(keras.layers.Layer):
     """A `keras.layers.Layer` whose configuration is its constructor's arguments.
 
@@ -49,6 +53,13 @@ class Layer(keras.layers.Layer):
         super().__init_subclass__(**kwargs)
         parts_follow(register(cls))
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> "Layer":
+        layer = super().__new__(cls, *args, **kwargs)
+        own = inspect.signature(cls.__init__).parameters
+        # Arguments that a class hands on to the one it derives from, which keeps them.
+        object.__setattr__(layer, "_handed_on", [x for x in kwargs if x not in own and x not in OF_KERAS])
+        return layer
+
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.has_own_policy = kwargs.get("dtype") is not None
@@ -56,9 +67,10 @@ class Layer(keras.layers.Layer):
 
     def get_config(self):
         config = super().get_config()
-        for name, parameter in inspect.signature(type(self).__init__).parameters.items():
-            if name != "self" and parameter.kind is not parameter.VAR_KEYWORD:
-                config[name] = self._configuration_of(getattr(self, name))
+        parameters = inspect.signature(type(self).__init__).parameters
+        own = [x for x, kind in parameters.items() if x != "self" and kind.kind is not kind.VAR_KEYWORD]
+        for name in (*own, *self._handed_on):
+            config[name] = self._configuration_of(getattr(self, name))
         if parts := quantized_parts_of(self):
             config["quantized_parts"] = parts
         return config

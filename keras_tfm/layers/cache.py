@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
-from keras_tfm.layers.masks import causal_mask, combine_masks
+from keras_tfm.layers.masks import causal_mask, combine_masks, seen_from
 
 
 class Keys(NamedTuple):
@@ -250,10 +250,9 @@ class PastCache(NamedTuple):
         """Which entries the `query` (B, H, T, K), the last T of them, may attend to, as in `KeyValueCache`:
         (B, 1, T, S + T).
         """
-        query_length = ops.shape(query)[2]
-        length = ops.shape(self.mask)[1]
-        causal = causal_mask(query_length, length, length - query_length, window)  # (1, T, S + T)
-        return ops.logical_and(self.mask[:, None], causal)[:, None]
+        queries, keys = self.positions(query)
+        causal = seen_from(queries, keys, window)  # (T, S + T)
+        return ops.logical_and(self.mask[:, None], causal[None])[:, None]
 
     def group(self, heads):
         """The heads as they are."""

@@ -38,6 +38,19 @@ def test_layers_among_the_arguments_are_configuration_not_state():
     assert copy.position.max_distance == 2 and not copy.position.built
 
 
+@pytest.mark.parametrize(
+    ("layer", "name", "value"),
+    [
+        (layers.StandardizedConvolution(4, dilation=2), "dilation", 2),
+        (layers.CrossCovarianceAttention(2, key_dim=3), "key_dim", 3),
+        (layers.LayerNormalization(name="other"), "name", "other"),
+    ],
+)
+def test_arguments_that_go_to_the_parent_class_are_configuration_too(layer, name, value):
+    copy = type(layer).from_config(layer.get_config())
+    assert getattr(layer, name) == getattr(copy, name) == copy.get_config()[name] == value
+
+
 def test_what_is_recomputed_draws_the_same_dropout():
     results = []
     for scope in (keras.RematScope("full"), keras.RematScope("activations")):

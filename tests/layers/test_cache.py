@@ -10,7 +10,7 @@ from keras_tfm.layers.attention.positions import (
     RelativePositionEmbedding,
     RotaryEmbedding,
 )
-from keras_tfm.layers.cache import map_rows, repeat_rows
+from keras_tfm.layers.cache import PastCache, map_rows, repeat_rows
 
 NUM_PROMPTS, WIDTH, LENGTH, DIM = 2, 3, 9, 16
 
@@ -49,6 +49,20 @@ def test_single_sequences_move_with_their_entries():
     y, _ = layer.step(more, moved)
     expected = layer(np.concatenate([x[rows], more], axis=1), causal=True)
     np.testing.assert_allclose(y, expected[:, -2:], atol=1e-5)
+
+
+@pytest.mark.parametrize("room", [4, 5, 16])
+@pytest.mark.parametrize("window", [None, 3])
+def test_room_behind_the_past_is_no_distance(room, window):
+    """Entries of a caller stand before their room, new ones behind it."""
+    entries = np.zeros((1, 1, room, 2), "f")
+    past = PastCache(entries, entries, np.arange(room)[None] < 4, 4)
+    new = np.zeros((1, 1, 2, 2), "f")
+    mask = np.array(past.append(new, new).attention_mask(new, window))[0, 0]
+    assert not mask[:, 4:room].any()
+    seen = np.concatenate([mask[:, :4], mask[:, room:]], 1)
+    allowed = np.tril(np.ones((6, 6), bool)) & ~np.tril(np.ones((6, 6), bool), -(window or 6))
+    np.testing.assert_array_equal(seen, allowed[4:])
 
 
 def test_a_step_beyond_the_last_position_is_refused():

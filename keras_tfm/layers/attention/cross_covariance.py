@@ -19,8 +19,8 @@ class CrossCovarianceAttention(MultiHeadAttention):
     `MultiHeadAttention`.
 
     Raises:
-        ValueError: if it is called with `causal`, a `bias` or a mask of pairs, or is to decode: these are
-            for pairs of tokens, which it does not compare.
+        ValueError: for a `scale` or a `window`; if it is called with `causal`, a `bias` or a mask of pairs,
+            or is to decode: these are for pairs of tokens, which it does not compare.
 
     >>> keras_tfm.layers.CrossCovarianceAttention(num_heads=2)(np.ones((1, 5, 8))).shape
     TensorShape([1, 5, 8])
@@ -37,6 +37,9 @@ class CrossCovarianceAttention(MultiHeadAttention):
         super().__init__(
             num_heads, dropout=dropout, use_bias=use_bias, kernel_initializer=kernel_initializer, **kwargs
         )
+        for name in ("scale", "window"):
+            if (value := getattr(self, name)) is not None:
+                raise ValueError(f"`{name}` must be None, as scores are of features; it is {value}.")
 
     def build(self, query_shape, value_shape=None, key_shape=None):
         super().build(query_shape)

@@ -160,7 +160,8 @@ class PatternAttention(Attention):
 
     Positions count from 0; while decoding, padding before a prompt takes none. A call on sequences of known
     length computes the scores of `tiles`, where these are fewer than half of all; all other calls compute all
-    scores, also of positions that are not allowed. The other arguments are as in `Attention`.
+    scores, also of positions that are not allowed. The other arguments are as in `Attention`, without a
+    `window`.
 
     >>> projections = keras_tfm.layers.HeadProjections(num_heads=2)
     >>> pattern = keras_tfm.layers.GridPattern("column", columns=3)
@@ -177,6 +178,8 @@ class PatternAttention(Attention):
         **kwargs: Any,
     ) -> None:
         super().__init__(projections, dropout=dropout, output_layer=output_layer, **kwargs)
+        if self.window is not None:
+            raise ValueError(f"`window` must be None, as the pattern says what is seen; it is {self.window}.")
         self.pattern = pattern
 
     def attend(self, query, keys, bias=None, training=None):
