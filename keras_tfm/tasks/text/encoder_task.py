@@ -100,6 +100,7 @@ class EncoderTask(AskedTask, FineTunedTask):
     examples_class: ClassVar[Any]
     gives_new_heads = True
     head_class: type
+    of_examples: ClassVar[tuple[str, ...]] = ("labels", "pairs")  # fields of the configuration that they set
     default_length = 128  # tokens per example, unless the caller chooses or the model has fewer
     chunk = 8_192  # how many examples are encoded at once
 
@@ -183,13 +184,14 @@ class EncoderTask(AskedTask, FineTunedTask):
 
     @classmethod
     def adopt(cls, task: Task, examples: Any, **fields: Any) -> Self:
-        """The other task itself if it is of this class and has the same head, else a new head on its
-        encoder.
+        """The other task itself if it is of this class and its head knows the labels of `examples`, else a
+        new head on its encoder.
         """
         if type(task) is cls:
-            config = dataclasses.replace(task.config, **fields)
-            if cls.same_head(task.config, config):
-                return cls(task.model, task.tokenizer, config)
+            if cls.knows(task.config, cls.as_examples(examples), **fields):
+                return cls(task.model, task.tokenizer, dataclasses.replace(task.config, **fields))
+            kept = {name: x for name, x in vars(task.config).items() if name not in cls.of_examples}
+            fields = kept | fields
         backbone = getattr(task.model, "backbone", task.model)
         if task.tokenizer is None or "sequence_output" not in backbone.output:
             raise ValueError(f"--from: a {task.name!r} task has no encoder of texts")
@@ -262,6 +264,18 @@ class EncoderTask(AskedTask, FineTunedTask):
     def _published(cls, model: keras.Model, entries: Mapping[str, Any]) -> dict[str, Any]:
         """Fields of the task's configuration, from the entries of a published config.json."""
         return {}
+
+    @classmethod
+    def labels_in(cls, examples: Any) -> set[str]:
+        """The labels of checked examples, of a task that has some."""
+        return set()
+
+    @classmethod
+    def knows(cls, config: Any, examples: Any, **fields: Any) -> bool:
+        """Whether the head of a task of this configuration, with these `fields` replaced, serves for
+        `examples`.
+        """
+        return cls.labels_in(examples) <= set(getattr(config, "labels", ()))
 
     @classmethod
     def same_head(cls, one: Any, other: Any) -> bool:

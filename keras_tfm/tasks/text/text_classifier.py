@@ -133,9 +133,7 @@ class TextClassifier(EncoderTask):
         """A configuration with the labels of the examples, sorted."""
         texts, labels = examples
         check_column(labels, "labels", LABELS[problem])
-        if problem == "multi-label":
-            labels = [name for names in labels for name in names]
-        names = () if problem == "regression" else tuple(sorted(set(labels)))
+        names = tuple(sorted(cls.labels_in(examples)))
         pairs = bool(texts) and not isinstance(texts[0], str)
         return TextClassifierConfig(names, problem, pairs, **options)
 
@@ -146,6 +144,19 @@ class TextClassifier(EncoderTask):
         problem = problem or ("regression" if model.num_classes == 1 else "classes")
         labels = published_labels(entries, model.num_classes) if problem != "regression" else ()
         return {"labels": labels, "problem": problem, "pooling": model.pooling}
+
+    @classmethod
+    def labels_in(cls, examples: Any) -> set[str]:
+        _, labels = examples
+        listed = [[x] if isinstance(x, str) else x for x in labels if isinstance(x, str | list | tuple)]
+        return {name for names in listed for name in names}
+
+    @classmethod
+    def knows(cls, config: TextClassifierConfig, examples: Any, **fields: Any) -> bool:
+        before = vars(config)
+        before = vars(config)
+        is_alike = all(fields.get(name, before[name]) == before[name] for name in ("problem", "pooling"))
+        return is_alike and super().knows(config, examples, **fields)
 
     @classmethod
     def same_head(cls, one: TextClassifierConfig, other: TextClassifierConfig) -> bool:

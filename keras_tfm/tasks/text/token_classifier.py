@@ -109,8 +109,12 @@ class TokenClassifier(EncoderTask):
     @classmethod
     def config_for(cls, examples: Sequence[Sequence], **options: Any) -> TokenClassifierConfig:
         """A configuration with the tags of the examples, sorted."""
-        tags = {tag for sentence in examples[1] for tag in sentence}
-        return TokenClassifierConfig(tuple(sorted(tags)), **{"marks": marks_of(examples[0]), **options})
+        tags = tuple(sorted(cls.labels_in(examples)))
+        return TokenClassifierConfig(tags, **{"marks": marks_of(examples[0]), **options})
+
+    @classmethod
+    def labels_in(cls, examples: Any) -> set[str]:
+        return {tag for sentence in examples[1] for tag in sentence}
 
     @classmethod
     def _published(cls, model: keras.Model, entries: Mapping[str, Any]) -> dict[str, Any]:

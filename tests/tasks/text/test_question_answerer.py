@@ -168,6 +168,14 @@ def test_an_answer_is_always_a_part_of_its_context(random, contexts):
         assert answer in context and answer == answer.strip() and 0 <= score <= 1 + 1e-6
 
 
+def test_a_start_learns_that_questions_may_have_no_answer():
+    answered = make(examples(ASKED[:-1]))
+    assert not answered.config.unanswerable
+    more = QuestionAnswerer.adopt(answered, examples())
+    assert more.config.unanswerable and more.model is answered.model
+    assert QuestionAnswerer.adopt(more, examples(ASKED[:-1])).config.unanswerable  # as it has learnt
+
+
 def test_measures_by_hand():
     """Words as in SQuAD's script: it parts no words at punctuation, and takes articles out after it."""
     assert normalize_answer("The  U.S.-based\tTeam, an A!") == ["usbased", "team"]

@@ -109,6 +109,17 @@ def test_a_trained_head_goes_on_with_another_length_and_a_new_one_pools_otherwis
     assert TextClassifier.adopt(learnt, EXAMPLES, pooling="mean").model is not learnt.model
 
 
+def test_other_labels_get_a_new_head_and_fewer_the_old_one(learnt):
+    good = [column[::2] for column in EXAMPLES]
+    assert set(good[1]) == {"good"} and TextClassifier.adopt(learnt, good).model is learnt.model
+    other = TextClassifier.adopt(learnt, (TEXTS, ["joy", "fear", "good"] * 2))
+    assert other.config.labels == ("fear", "good", "joy") and other.config.pooling == "first"
+    for one, before in zip(other.model.backbone.weights, learnt.model.backbone.weights, strict=True):
+        np.testing.assert_array_equal(one, before)
+    scores = TextClassifier.adopt(learnt, NUMBERS, problem="regression")
+    assert scores.config.problem == "regression" and np.shape(scores.predict(TEXTS)) == (6,)
+
+
 def test_the_measures_count(learnt):
     turned = (TEXTS, ["good", "good", "good", "bad", "good", "bad"])
     measures, answers = learnt.evaluate(turned), learnt.predict(TEXTS)
