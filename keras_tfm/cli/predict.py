@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from keras_tfm.asking import ASKED, Asked, Asking
-from keras_tfm.cli.columns import TableOptions, add_table_options, check_columns, columns_of, layout_of
+from keras_tfm.cli.columns import TableOptions, add_table_options, as_trained, check_columns, layout_of
 from keras_tfm.cli.console import say, tell_untrained, warn
 from keras_tfm.cli.generated import add_option, add_options, given, in_flags
 from keras_tfm.cli.outputs import pictures_in, refuse_file
@@ -41,6 +41,7 @@ PORTION = 8_192  # inputs that are read and answered together, where the task do
 # with 86 M weights took 3.2 s per line of 64 tokens without XLA, 1.9 s with it, and 7 s to compile.
 FEW = 4
 PICTURES = "draw", "masks", "tracks", "filled"  # options that name folders with a file for each input
+DECIDING = "restore", "reference"  # options by which it depends whether an input is answered
 PROBABILITY = "probability_"  # what names of columns begin with, before a label
 
 
@@ -186,7 +187,7 @@ def writer_of(arguments: argparse.Namespace) -> "Writer":
             tell_untrained(kept, arguments.task_folder)
             return Writer(kept, arguments)
     task = loaded(arguments.task_folder)
-    arguments.columns = columns_of(task, arguments, arguments.data, may_lack_label=True)
+    as_trained(task, arguments, arguments.data, may_lack_label=True)
     check_columns(task, arguments.columns, (1, 2, 3))
     from keras_tfm.jit import brief
 
@@ -308,7 +309,8 @@ class Writer:
         reasons = blanks(examples)
         rows = [row for row in range(len(examples)) if row not in reasons]
         asked = examples if not reasons else [examples[row] for row in rows]
-        refusals, num_cut, answered = self.task.inspect(asked, **decoding)
+        deciding = {name: self.asking[name] for name in DECIDING if name in self.asking}
+        refusals, num_cut, answered = self.task.inspect(asked, **decoding, **deciding)
         reasons |= {rows[place]: reason for place, reason in refusals.items()}
         for row, reason in sorted(reasons.items()):
             self.num_refused += 1

@@ -75,3 +75,8 @@ class CoderTraining(Training):
         ),
     ] = 0.8
     patches: Annotated[Count, Option("width of the discriminator, a multiple of 8")] = 32
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.patches % 8:  # its maps are normalised in as many groups
+            raise Refusal("patches", "a multiple of 8", self.patches)

@@ -13,6 +13,7 @@ from keras_tfm.serving.image_headers import read_bytes
 from keras_tfm.tasks.images.decoded import is_file
 from keras_tfm.training.folder import Path, new_file
 
+LONGEST = 200  # bytes of a file's name that are those of what it is drawn of
 LEAST_SIDE = 240  # pixels of a picture's shorter side, in which a few names have room
 # Okabe and Ito's colours, which colour-blind people can distinguish.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442")
@@ -157,11 +158,16 @@ def picture_paths(images: Any, folder: Path, suffix: str = ".png") -> list[pathl
     """A file in `folder` for each of the images: by the name of its file, others by their number."""
     stems: dict[str, None] = {}  # in order, each once
     for row, path in enumerate(map(path_of, images)):
-        stem = f"{row:06}" if path is None else pathlib.Path(path).stem
+        stem = f"{row:06}" if path is None else shortened(pathlib.Path(path).stem)
         while stem in stems:
             stem += f"-{row:06}"
         stems[stem] = None
     return [pathlib.Path(folder, f"{stem}{suffix}") for stem in stems]
+
+
+def shortened(stem: str) -> str:
+    """What fits into the name of a file, whose 255 bytes have a suffix too, and perhaps a number."""
+    return stem.encode("utf-8", "surrogateescape")[:LONGEST].decode("utf-8", "ignore")
 
 
 def path_of(image: Any) -> Path | None:

@@ -105,9 +105,12 @@ def small_of(options: GeneratorOptions, changes: Mapping[str, Any]) -> Any:
     return small
 
 
-def reader_of(small: Any) -> TextReader:
-    """How a model reads texts that enlarges the pictures of the task `small`: as that does, at first."""
+def reader_of(small: Any, changes: Mapping[str, Any]) -> TextReader:
+    """How a model reads texts that enlarges the pictures of the task `small`: as that does, at first. Its
+    encoder learns if that one's did, unless `changes` say something else.
+    """
     config = small.model.backbone.config
     fields = {name: getattr(config, name) for name in ("encoder", "encoder_config", *OF_ENCODER)}
-    fields |= {"trains_encoder": config.trains_encoder, "is_super_resolution": True}
+    trains = changes.get("trains_encoder", config.trains_encoder)
+    fields |= {"trains_encoder": trains, "is_super_resolution": True}
     return TextReader(small.model.backbone.encoder, small.tokenizer, fields)

@@ -106,6 +106,11 @@ class GeneratorOptions(ModelOptions):
         "num_classes": "--data",
         "vocabulary_size": "--vocabulary",
         "max_length": "--max-length",
+        # of dall-e
+        "text_vocabulary_size": "--vocabulary",
+        "text_length": "--max-length",
+        "num_codes": "--codes",
+        "grid": "--codes",
     }
     family: Annotated[
         str,
@@ -115,7 +120,11 @@ class GeneratorOptions(ModelOptions):
         ),
     ] = "dit"
     size: Annotated[
-        str, Option("a published size of the family, or tiny, for images of about 32 x 32 pixels")
+        str,
+        Option(
+            "a published size of the family, or tiny, for images of about 32 x 32 pixels (image-transformer: "
+            "8 x 8, unless --image-size says more)"
+        ),
     ] = "tiny"
     tokenizer: Annotated[
         Literal["bytes", "sentencepiece"],

@@ -152,7 +152,7 @@ class ImageGenerator(TrainableTask):
         names: tuple[str, ...] = ()
         tokenizer, family = None, options.model_class
         small = small_of(options, changes)
-        reader = given_encoder(options, changes) if small is None else reader_of(small)
+        reader = given_encoder(options, changes) if small is None else reader_of(small, changes)
         if reader is not None:
             tokenizer = reader.tokenizer
             config |= reader.fields
@@ -327,13 +327,16 @@ class ImageGenerator(TrainableTask):
             return {}
         encoder, name = features_of(features)
         images, *column = columns_of(examples)
+        real = encoder.predict(np.asarray(images))  # It refuses what does not fit before anything is drawn.
+        if len(real) < 2:
+            raise Refusal("features", "left out for one picture alone: distances are of several", name)
         inputs = self.condition.inputs(*column) if column else {}
 
         def inputs_of(part: slice) -> dict[str, Any]:
             return {key: tf.constant(x[part]) for key, x in inputs.items()}
 
         made = np.concatenate(list(self._made(len(images), inputs_of, seed, steps, guidance)))
-        return compared(encoder.predict(np.asarray(images)), encoder.predict(made), name)
+        return compared(real, encoder.predict(made), name)
 
     def generate(
         self,

@@ -199,6 +199,8 @@ class ImageRestorer(TrainableTask):
         config = cls.config_class(**fields)
         return read_whole_images(paths, channels, columns, (config.crop or size) * max(config.scales))
 
+    read_validation = read_training
+
     @property
     def file_fields(self) -> dict[str, Any]:
         return {"channels": self.image_shape[-1], "size": self.image_shape[0], **vars(self.config)}

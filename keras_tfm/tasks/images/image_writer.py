@@ -3,7 +3,7 @@
 import dataclasses
 import logging
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import keras
@@ -38,7 +38,7 @@ from keras_tfm.tasks.images.generator_options import (
     ImageGeneratorConfig,
 )
 from keras_tfm.tasks.images.image_generator import ImageGenerator
-from keras_tfm.tasks.images.image_task import preprocessing_in
+from keras_tfm.tasks.images.image_task import preprocessing_in, resizing_entries
 from keras_tfm.tasks.images.picture_tokens import PictureTokens, colours_of, tokens_for
 from keras_tfm.tasks.learning import columns_of
 from keras_tfm.tasks.task import describe_backbone, load_any, make_backbone
@@ -108,6 +108,8 @@ class ImageWriter(ImageGenerator):
             }
             config |= {"num_codes": given["codec"].num_codes, "grid": given["codec"].grid}
         elif family is ImageTransformer:
+            if side := fields.get("image_size"):
+                config["image_size"] = [side, side]
             if isinstance(examples, tuple):
                 LOG.warning("The classes of the images are left out: %s learns none.", options.family)
         else:
@@ -119,7 +121,7 @@ class ImageWriter(ImageGenerator):
             if "colours" in given:
                 given["side"] = side
         backbone = family(family.config_class.from_json(config))
-        task = cls(backbone, tokenizer=tokenizer, class_names=names, **given, **fields)
+        task = cls(backbone, tokenizer=tokenizer, class_names=names, **given | fields)
         size, unit = "{} x {} pixels".format(*task.image_shape), task.alphabet
         made_of = "texts" if options.reads_texts else f"{len(names) or 'no'} classes"
         tokens = f"{unit.length} tokens of {unit.count:,}"
@@ -190,6 +192,12 @@ class ImageWriter(ImageGenerator):
             specs = [tf.TensorSpec([None, *self.image_shape], tf.float32)]
             self._makers["encode"] = tf.function(self.alphabet.encode, input_signature=specs, autograph=False)
         return self._makers["encode"]
+
+    def learn(
+        self, examples: Any, validation: Any, training: Any, callbacks: Iterable[Any], **keeping: Any
+    ) -> dict[str, list[float]]:
+        self._encoder().get_concrete_function()  # before --precision lets the codec compute in another one
+        return super().learn(examples, validation, training, callbacks, **keeping)
 
     def _fitted(self, images: tf.Tensor) -> tf.Tensor:
         x = self.preprocessing.fitted(images, *self.image_shape[:2])
@@ -306,7 +314,9 @@ class ImageWriter(ImageGenerator):
         return draw
 
     def _begun(self, complete: Any) -> tuple[np.ndarray | None, tf.Tensor]:
-        """The upper half of a picture, 8-bit (h, W, C), and its tokens (1, k); the lower half is not seen."""
+        """The upper half of a picture, 8-bit (h, W, C), or a row of codes less than half, and its tokens
+        (1, k); what is below is not seen.
+        """
         if complete is None:
             return None, tf.zeros([1, 0], tf.int32)
         images = listed_images(complete)
@@ -314,7 +324,7 @@ class ImageWriter(ImageGenerator):
         reader = DecodedImages(self.image_shape, self.preprocessing)
         ((rows, _),) = Answerer(reader).read_all(list(images), 0)
         image = reader.join(rows)["images"]
-        height = self.image_shape[0] // 2
+        height = self.image_shape[0] // self.alphabet.rows * (self.alphabet.rows // 2)  # whole codes
         # Convolutions look over the edge: below it stands the mirror image of what is above.
         whole = np.concatenate([image[:, :height], image[:, :height][:, ::-1]], 1)
         whole = np.concatenate([whole, whole[:, -1:]], 1)[:, : self.image_shape[0]]
@@ -425,9 +435,12 @@ def condition_of(backbone: keras.Model, names: Sequence[str], tokenizer: Tokeniz
 
 
 def parts_of(options: GeneratorOptions, examples: Any) -> dict[str, Any]:
-    """The codec of --codes, or the colours of the examples, as arguments of `ImageWriter`."""
+    """The codec of --codes, and how it reads images, or the colours of the examples, as arguments of
+    `ImageWriter`.
+    """
     if options.family in OF_CODES:
-        return {"codec": coder_of(options).model}
+        coder = coder_of(options)
+        return {"codec": coder.model, **resizing_entries(coder.preprocessing)}
     if options.codes is not None:
         raise Refusal("codes", f"left out, as {options.family} writes pixels", options.codes)
     if options.family != "imagegpt":

@@ -188,8 +188,14 @@ class ReferenceRestorer(ImageRestorer):
         kinds = "psnr", "ssim"
         return measures | {f"{REFERENCED}_unrelated_{x}": unrelated[f"{REFERENCED}_{x}"] for x in kinds}
 
-    def refusals(self, examples: Any, restore: str | None = None, **options: Any) -> dict[int, str]:
-        return reasons(examples, self._problem)
+    def refusals(
+        self, examples: Any, restore: str | None = None, reference: Any = None, **options: Any
+    ) -> dict[int, str]:
+        def problem(example: Any) -> str | None:
+            is_alone = reference is not None and not isinstance(example, Mapping)
+            return self._problem(dict(zip(ROW, (example, reference), strict=True)) if is_alone else example)
+
+        return reasons(examples, problem)
 
     def _problem(self, example: Any) -> str | None:
         """Why a picture, or {"image", "reference"}, cannot be answered; None if it can."""

@@ -107,6 +107,9 @@ def test_it_begins_with_the_encoder_of_the_small_pictures(small, options):
         weights = part.model.backbone.encoder.get_weights()
         assert all(map(np.array_equal, weights, own.model.backbone.encoder.get_weights()))
     assert not large.model.small.trainable_weights and large.model.trainable_weights
+    assert large.model.backbone.config.trains_encoder
+    still = ImageGenerator.make(enlarged(8), options, {**LARGE, "trains_encoder": False})
+    assert not still.model.backbone.config.trains_encoder
 
 
 def test_it_follows_the_small_picture(task, small):

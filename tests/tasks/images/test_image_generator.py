@@ -110,6 +110,8 @@ def test_made_pictures_are_compared_with_the_data(task, run, loaded_once, tmp_pa
     assert measures["classify_images_fid"] < frechet_distance(features(images), features(noise))
     with pytest.raises(ValueError, match=r"`features` must be a task that reads images.* 'generate-images'"):
         task.evaluate(data, features=task)
+    with pytest.raises(ValueError, match="`features` must be left out for one picture alone"):
+        task.evaluate(tuple(column[:1] for column in data), features=judge)
     judge.save(tmp_path / "judge")
     np.savez(tmp_path / "data.npz", images=data[0], labels=data[1])
     asked = ["evaluate", str(run), "--data", str(tmp_path / "data.npz"), "--features"]

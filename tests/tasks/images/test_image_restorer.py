@@ -155,11 +155,13 @@ def test_the_command_writes_files(run, tmp_path, capsys):
     folder.mkdir()
     PIL.Image.fromarray(pictures(1)[0]).save(folder / "a.jpg")
     (folder / "b.png").write_bytes(b"text")
+    PIL.Image.fromarray(LARGE).save(folder / "c.png")  # not too large to be denoised
     asked = ["predict", str(run), "--data", str(folder), "--restore", "x2"]
     main([*asked, "--draw", str(tmp_path / "new")])
     output = capsys.readouterr()
     file = tmp_path / "new" / "a.png"
-    assert output.out.splitlines() == [f"{folder}/a.jpg\t{file}", f"{folder}/b.png\t"]
+    assert output.out.splitlines() == [f"{folder}/a.jpg\t{file}", f"{folder}/b.png\t", f"{folder}/c.png\t"]
+    assert "c.png gets an empty line: expected at most 16,777,216 pixels to be enlarged" in output.err
     assert "b.png gets an empty line: expected a whole PNG or JPEG image" in output.err
     task = tasks.load(run)
     (again,) = task.predict([str(folder / "a.jpg")], restore="x2")
@@ -224,6 +226,8 @@ def test_files_without_a_good_picture(tmp_path):
     PIL.Image.fromarray(pictures(1)[0, :9]).save(tmp_path / "1.png")
     with pytest.raises(DataError, match=r"1\.png: expected at least 96 x 96 pixels, got 36 x 9"):
         ImageRestorer.read_training([tmp_path])
+    with pytest.raises(DataError, match=r"1\.png: expected at least 96 x 96 pixels, got 36 x 9"):
+        ImageRestorer.read_validation([tmp_path])
     with pytest.raises(DataError, match=r"1\.png: expected at least 12 x 12 pixels, got 36 x 9"):
         ImageRestorer.read_files([tmp_path])
 

@@ -37,7 +37,7 @@ def codes(tmp_path_factory):
     keras.utils.set_random_seed(0)
     sizes = {"image_size": 8, "dim": 4, "factors": [1, 1], "attends": [False, False], "num_groups": 2}
     sizes |= {"num_channels": 1, "latent_dim": 4, "code_dim": 4, "num_codes": 8}
-    tasks.ImageCoder(VQGAN.from_size("tiny", **sizes)).save(folder)
+    tasks.ImageCoder(VQGAN.from_size("tiny", **sizes), keep_aspect=True).save(folder)
     return str(folder)
 
 
@@ -143,10 +143,13 @@ def test_codes_of_a_run_are_written(family, codes, tmp_path):
     more = {} if family == "gpt" else {"max_length": 6, "vocabulary_size": 300}
     task = made(family, data, codes=codes, **more)
     before = [weight.numpy() for weight in task.model.codec.weights]
-    task.fit(data, epochs=1, batch_size=8, learning_rate=1e-3, run=tmp_path / "run")
+    learning = {"epochs": 1, "batch_size": 8, "learning_rate": 1e-3, "precision": "mixed_bfloat16"}
+    task.fit(data, **learning, run=tmp_path / "run")
     again = tasks.load(tmp_path / "run")  # which needs the RUN of the codec no more
     for one, other in zip(again.model.codec.weights, before, strict=True):
         np.testing.assert_array_equal(one, other)
+    assert again.preprocessing.keep_aspect  # as the codec reads them
+    np.testing.assert_array_equal(again.tokens_of(images[..., None]), task.tokens_of(images[..., None]))
     asked = ["down", "across"] if family == "gpt" else ["stripes down", "stripes across"]
     np.testing.assert_array_equal(again.generate(asked, seed=1), task.generate(asked, seed=1))
     measures = again.evaluate(data)
@@ -168,6 +171,23 @@ def test_values_of_channels_are_written_without_classes(caplog):
     assert task.generate(2).shape == (2, 8, 8, 1)
     with pytest.raises(ValueError, match="`guidance` must be left out"):
         task.generate(2, guidance=2.0)
+
+
+def test_images_of_another_size_are_written():
+    sizes = {"num_channels": 1, "block_length": 16, **SIZES}
+    task = ImageGenerator.make(examples(4), GeneratorOptions("image-transformer"), sizes, image_size=12)
+    assert task.image_shape == (12, 12, 1)
+
+
+def test_whole_codes_are_kept_where_rows_are_odd():
+    """What stands in half a row of codes is drawn with its other half."""
+    keras.utils.set_random_seed(0)
+    sizes = {"image_size": 12, "dim": 4, "factors": [1, 1, 1], "attends": [False] * 3, "num_groups": 2}
+    codec = VQGAN.from_size("tiny", **sizes, num_channels=1, latent_dim=4, code_dim=4, num_codes=8)
+    writer = ImageWriter(GPT2.from_size("tiny", vocabulary_size=9, max_length=10, **SIZES), codec=codec)
+    picture = np.full((12, 12, 1), 255, "uint8")
+    (completed,) = writer.generate(1, complete=picture)
+    assert (completed[:4] == 255).all() and not (completed[4:] == 255).any()
 
 
 def test_tokens_there_and_back():

@@ -184,6 +184,11 @@ def test_the_command(table, tmp_path, capsys, caplog):
     image, reference = (str(table.parent / f"{kind}0.png") for kind in ("image", "reference"))
     main(["predict", out, "--data", image, "--reference", reference])
     assert capsys.readouterr().out == f"{image}\t128 x 128\n"
+    grey = str(table.parent / "reference3.png")
+    main(["predict", out, "--data", str(table.parent / "*3.png"), "--reference", grey])
+    output = capsys.readouterr()
+    assert output.out.splitlines() == [f"{table.parent / 'image3.png'}\t", f"{grey}\t128 x 128"]
+    assert "image3.png gets an empty line: expected a reference in colour" in output.err
     for wrong, reason in (
         ([], "--reference must be a picture, for all that have none of their own; it is left out"),
         (
