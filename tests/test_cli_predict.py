@@ -351,6 +351,39 @@ def test_the_columns_of_the_training_are_those_of_tables_with_their_names(folder
     assert json.loads(capsys.readouterr().out)["examples"] == 2
 
 
+def test_positions_and_quotes_of_the_training_are_those_of_tables_like_its_own(folder, tmp_path, capsys):
+    shutil.copytree(folder / "classes", tmp_path / "run")
+    tables = {
+        "rows.tsv": 'x\t"good film"\ny\t"bad"\n',
+        "texts.tsv": '"good film"\n"bad"\n',  # which lacks the label
+        "named.jsonl": '{"text": "good film"}\n{"text": "bad"}\n',
+        "lines.txt": "good film\nbad\n",
+    }
+    for name, table in tables.items():
+        (tmp_path / name).write_text(table)
+
+    def answers(name, *options):
+        assert run("predict", tmp_path / "run", "--data", tmp_path / name, *options, "--probabilities") == 0
+        return capsys.readouterr().out
+
+    expected = answers("lines.txt")
+    assert expected == answers("rows.tsv", "--columns", "1,0", "--quoted") != answers("rows.tsv")
+    write_record(tmp_path / "run", {"command": {"columns": "1,0", "layout": {"quoted": True}}})
+    assert {answers(name) for name in tables} == {expected}
+    assert run("evaluate", tmp_path / "run", "--data", tmp_path / "rows.tsv") == 0
+    assert json.loads(capsys.readouterr().out)["examples"] == 2
+
+
+@pytest.mark.parametrize(
+    "options", [("--columns", "text"), ("--columns", "0"), ("--quoted",), ("--no-header",)]
+)
+def test_a_text_file_has_no_columns(options, folder, tmp_path, capsys):
+    (tmp_path / "lines.txt").write_text("good film\tx\n")
+    assert run("predict", folder / "classes", "--data", tmp_path / "lines.txt", *options) == 2
+    output = capsys.readouterr()
+    assert f"lines.txt: {options[0]}: expected a .tsv" in output.err and not output.out
+
+
 @pytest.mark.parametrize(
     ("trained", "header"), [(None, "text;label"), (None, "Label ; Text"), ("said,felt", "said;felt"),
                             ("said,felt", "number;said")]

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import platform
 import shutil
 
@@ -116,8 +117,17 @@ def test_what_is_typed_goes_before_what_is_read(data, trained, tmp_path):
     assert asked.training.epochs == 4 and asked.model_options.size == "mini"
     asked = plan("classify", *read, "--no-header", "--quoted")
     assert asked.command.layout == {"header": False, "quoted": True} and asked.command.columns == "0,1"
-    asked = plan("classify", *read, "--from", trained)
+    asked = plan("classify", *read, "--from", os.path.relpath(trained))
     assert asked.command.start == str(trained) and asked.command.model == asked.command.changes == {}
+
+
+def test_folders_of_options_hold_wherever_the_record_is_read(data, trained, tmp_path):
+    typed = "--data", data / "train.tsv", "--out", tmp_path / "new"
+    near = os.path.relpath(trained)
+    for given, kept in ((near, str(trained)), ("name/of-a-hub", "name/of-a-hub")):
+        asked = plan("generate-images", *typed, "--family", "imagen", "--text-encoder", given)
+        assert asked.command.model["text_encoder"] == kept
+    assert plan("classify-images", *typed, "--teacher", near).training.teacher == str(trained)
 
 
 def test_resume_needs_nothing_else(trained, tmp_path, monkeypatch, capsys):

@@ -46,32 +46,42 @@ def layout_of(text: str | None, options: argparse.Namespace | Mapping[str, Any])
     return Layout(columns, **more)
 
 
-def columns_of(task: Any, options: argparse.Namespace, file: str, may_lack_label: bool = False) -> str | None:
-    """--columns as typed or, where nothing is said of the header, the names of columns that the training of
-    the `task` was given, if the table `file` has them; its last one, the label, may be missing.
+def as_trained(task: Any, options: argparse.Namespace, file: str, may_lack_label: bool = False) -> None:
+    """Complete `options` by what the training of the `task` was told of its tables, where nothing else is
+    said: its columns, if the table `file` has them, whose last one, the label, may be missing; and its
+    quotes, if it is a .tsv file.
     """
-    trained = task.record.get("command", {}).get("columns")
-    layout = given(options, TableOptions)
-    if options.columns is not None or "header" in layout or not trained or file == "-":
-        return options.columns
     from keras_tfm.data.sources.lines import DataError, files_of
-    from keras_tfm.data.sources.rows import Layout, names_in_first_row, refuse_separator
+    from keras_tfm.data.sources.rows import Layout, has_names, kind_of, names_in_first_row, refuse_separator
+    from keras_tfm.tasks.task import Task
 
-    names = trained.split(",")
+    command = task.record.get("command", {})
+    if file == "-" or (may_lack_label and type(task).read_inputs is Task.read_inputs):  # which reads lines
+        return
+    layout, names = given(options, TableOptions), (command.get("columns") or "").split(",")
+    try:
+        path = files_of(file)[0]
+        if command.get("layout", {}).get("quoted") and not layout and kind_of(path) == ".tsv":
+            layout = {"quoted": True}
+            setattr(options, f"{TableOptions.__name__}.quoted", True)
+        if options.columns is not None or "header" in layout or not names[0]:
+            return
+        row = names_in_first_row(path, Layout(**layout))
+    except DataError:  # the task says what is wrong with the file, if it does not read it in another way
+        return
+    if all(map(str.isdecimal, names)):
+        if not has_names(path) and len(row) > max(map(int, names)):
+            options.columns = command["columns"]
+        return
     kinds = [names, names[:-1]] if may_lack_label and len(names) > 1 else [names]
 
     def chosen_in(row: list[str]) -> list[str] | None:
         return next((some for some in kinds if {*row}.issuperset(some)), None)
 
-    try:
-        path = files_of(file)[0]
-        row = names_in_first_row(path, Layout(**layout))
-    except DataError:  # the task says what is wrong with the file, if it does not read it in another way
-        return None
     if chosen := chosen_in(row):
-        return ",".join(chosen)
-    refuse_separator(path, 1, row, chosen_in)
-    return None
+        options.columns = ",".join(chosen)
+    else:
+        refuse_separator(path, 1, row, chosen_in)
 
 
 def check_columns(task: Any, text: str | None, counts: tuple[int, ...] | None = None) -> None:

@@ -12,7 +12,7 @@ import re
 from typing import Annotated, Any
 
 from keras_tfm.cli.columns import TableOptions, check_columns
-from keras_tfm.cli.generated import defaults_of, flag_of, given, in_flags
+from keras_tfm.cli.generated import defaults_of, flag_of, given, in_flags, paths_in
 from keras_tfm.configs import Config, Option, Refusal, checked, kinds_of, rules_of
 from keras_tfm.data.sources.lines import PREPARED
 from keras_tfm.tasks.task_folder import read_config
@@ -89,7 +89,7 @@ def plan_of(task_class: Any, arguments: argparse.Namespace) -> Plan:
     usual = dataclasses.asdict(task_class.training_of(is_given=command.start is not None))
     training = _named(source, type(task_class.training).from_json, usual | record.get("options", {}))
     with in_flags(type(training)):
-        training = dataclasses.replace(training, **given(arguments, type(training)))
+        training = dataclasses.replace(training, **_given(arguments, type(training)))
     once = {name: typed.pop(name, False) for name in ("resume", "overwrite")}
     command = dataclasses.replace(
         command,
@@ -167,17 +167,28 @@ def _typed(task_class: Any, arguments: argparse.Namespace) -> dict[str, Any]:
     """The fields of `Command` that were typed; "model", "fields" and "layout" are always
     present."""
     typed = given(arguments, Command)
-    if os.path.exists(typed.get("start", "")):
-        typed["start"] = os.path.abspath(typed["start"])
+    if "start" in typed:
+        typed["start"] = _lasting(typed["start"])
     if "changes" in typed:
         path, typed["changes"] = typed["changes"], read_json(typed["changes"])
         for field, option in task_class.model_options.set_here.items():
             if field in typed["changes"]:
                 raise ValueError(f"{path}: the field {field} is set by {option}, use that instead")
-    typed["model"] = given(arguments, task_class.model_options)
+    typed["model"] = _given(arguments, task_class.model_options)
     typed["fields"] = given(arguments, task_class.config_class)
     typed["layout"] = given(arguments, TableOptions)
     return typed
+
+
+def _given(arguments: argparse.Namespace, config_class: type) -> dict[str, Any]:
+    """{field: value} of the options that were typed, with paths that are valid in any folder."""
+    values = given(arguments, config_class)
+    return values | {name: _lasting(path) for name, path in paths_in(config_class, values).items()}
+
+
+def _lasting(path: str) -> str:
+    """A path that is valid in any folder; what does not exist may be a hub id, and stays."""
+    return os.path.abspath(path) if os.path.exists(path) else path
 
 
 def _absolute(path: str) -> str:

@@ -15,6 +15,8 @@ from typing import Annotated, Any, Literal
 
 from keras_tfm.configs import FieldError, Option, Refusal, checked, kinds_of, rules_of
 
+PATHS = ("RUN", "MODEL", "FOLDER", "FILE", "PATH")  # what the text of an option stands for
+
 
 def add_options(
     group: Any,
@@ -64,6 +66,12 @@ def flag_of(config_class: type, name: str) -> str:
     """The flag of a field's option."""
     option = dict(rules_of(config_class, Option)).get(name)
     return option.flag if option is not None and option.flag else f"--{name.replace('_', '-')}"
+
+
+def paths_in(config_class: type, values: Mapping[str, Any]) -> dict[str, str]:
+    """{field: value} of the options that name a file or a folder, of those that have a value."""
+    are_paths = [name for name, option in rules_of(config_class, Option) if option.metavar in PATHS]
+    return {name: values[name] for name in are_paths if values.get(name) is not None}
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ import tensorflow as tf
 from keras_tfm.cli.columns import add_table_options, layout_of
 from keras_tfm.cli.command import Command, Plan, plan_of
 from keras_tfm.cli.console import say, tell_untrained
-from keras_tfm.cli.generated import add_options, defaults_of, in_flags
+from keras_tfm.cli.generated import add_options, defaults_of, in_flags, paths_in
 from keras_tfm.cli.outputs import refuse_folder, refuse_inside
 from keras_tfm.tasks import LearningTask
 from keras_tfm.tasks.task import task_called
@@ -144,8 +144,8 @@ def _refuse_out(plan: Plan, files: list) -> None:
     the data.
     """
     command, out = plan.command, plan.run.folder
-    folders = [getattr(plan.training, "teacher", None), getattr(plan.model_options, "tokenizer", None)]
-    read = [*files, *command.data, *command.valid, command.start, *folders]
+    given = [paths_in(type(part), vars(part)).values() for part in (plan.training, plan.model_options)]
+    read = [*files, *command.data, *command.valid, command.start, *given[0], *given[1]]
     refuse_folder(out, read, plan.run.overwrite, "pass --resume or --overwrite", as_run=True)
     refuse_inside(out, "--data", command.data)
     refuse_inside(out, "--valid", command.valid)
@@ -201,4 +201,4 @@ def _read(task_class: Any, plan: Plan, report: Any, fields: dict[str, Any]) -> t
     columns = layout_of(command.columns, command.layout)
     examples = task_class.read_training(command.data, columns, **fields)
     report(f"{task_class.describe(examples)} read")
-    return examples, task_class.read_files(command.valid, columns, **fields) if command.valid else None
+    return examples, task_class.read_validation(command.valid, columns, **fields) if command.valid else None

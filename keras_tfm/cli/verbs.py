@@ -10,7 +10,7 @@ from inspect import signature
 from typing import Annotated, Any
 
 from keras_tfm.asking import ASKED, Asking
-from keras_tfm.cli.columns import add_table_options, check_columns, columns_of, layout_of
+from keras_tfm.cli.columns import add_table_options, as_trained, check_columns, layout_of
 from keras_tfm.cli.console import quiet_tensorflow, say, tell_untrained, uncollected
 from keras_tfm.cli.explained import ERROR_COLUMNS, class_lines, confusion_lines, write_errors
 from keras_tfm.cli.generated import add_options, flag_of, given, in_flags
@@ -246,7 +246,7 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
         task_in(arguments.features)
         decoding["features"] = arguments.features
     if task.columns:
-        arguments.columns = columns_of(task, arguments, arguments.data[0])
+        as_trained(task, arguments, arguments.data[0])
         check_columns(task, arguments.columns)
     named = {"in_memory": False} if arguments.errors and takes(task.read_files, "in_memory") else {}
     examples = task.read_examples(arguments.data, layout_of(arguments.columns, arguments), **named)

@@ -145,7 +145,8 @@ class LearningTask(Task):
         epoch}.
 
         `keeping` holds `run` (a `Kept` or None), `save(folder, overwrite, trained)`, which creates the run's
-        folder, and `settings`, the values that may not change when the run is resumed.
+        folder, `settings`, the values that may not change when the run is resumed, and `keep_record(folder)`,
+        which writes the options of a resumed run once it is known to go on.
         """
 
     @abc.abstractmethod
@@ -165,6 +166,11 @@ class LearningTask(Task):
     @classmethod
     def read_training(cls, paths: Sequence[Path], columns: ColumnNames = None, **fields: Any) -> Any:
         """Like `read_files`, but may return a stream for text that does not fit into memory."""
+        return cls.read_files(paths, columns, **fields)
+
+    @classmethod
+    def read_validation(cls, paths: Sequence[Path], columns: ColumnNames = None, **fields: Any) -> Any:
+        """Like `read_files`, without examples by which no epoch can be judged."""
         return cls.read_files(paths, columns, **fields)
 
     def check_examples(self, examples: Any, /) -> Any:
@@ -287,14 +293,12 @@ class LearningTask(Task):
             LOG.info("%s", baselines)
             record["baselines"] = baselines.entries()
 
-        def save(folder: Path, overwrite: bool, trained: bool) -> None:
-            self.save(folder, overwrite, trained)
-            write_record(folder, dict(self.record))
-
         self.record = record
         began = time.perf_counter()
         settings = {**training.lasting(), "data": data.get("fingerprint")}
-        history = self.learn(examples, validation, training, callbacks, run=run, save=save, settings=settings)
+        keeping: dict[str, Any] = {"run": run, "save": self.save, "settings": settings}
+        keeping["keep_record"] = lambda folder: write_record(folder, dict(self.record))
+        history = self.learn(examples, validation, training, callbacks, **keeping)
         seconds = {"seconds": round(time.perf_counter() - began, 1)}
         record = {**self.record, "results": results(history, self.judged_by) | seconds}
         if self.is_chief and (remark := self._remark(history, baselines, validation)):

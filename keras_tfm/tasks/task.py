@@ -32,7 +32,7 @@ from keras_tfm.tasks.task_folder import TaskError, check_files, digest_of, read_
 from keras_tfm.training.card import card, write_card
 from keras_tfm.training.folder import Path, new_folder
 from keras_tfm.training.quantization import quantization_of, quantize
-from keras_tfm.training.record import read_record
+from keras_tfm.training.record import read_record, write_record
 from keras_tfm.training.safetensors import CheckpointError, read_tensors
 from keras_tfm.training.weights import load_weights, save_weights
 from keras_tfm.version import __version__
@@ -217,6 +217,7 @@ class Task(abc.ABC):
             )
             self.save_weights(work / WEIGHTS, trained)
             if self.record:
+                write_record(work, dict(self.record))
                 write_card(work, self.card())
 
     def card(self, library: str = "keras") -> str:

@@ -89,6 +89,7 @@ def fit_best(
     monitor: tuple[str, Mode],
     run: Run | None = None,
     save: Callable[..., None] | None = None,
+    keep_record: Callable[[Any], None] | None = None,
     settings: Mapping[str, Any] | None = None,
     callbacks: Iterable[keras.callbacks.Callback] = (),
     change: Change | None = None,
@@ -106,6 +107,7 @@ def fit_best(
         run: where to store the best weights so far, metrics.csv and the checkpoints that `resume` continues
             from.
         save: called as `save(folder, overwrite, trained=False)` to create that folder.
+        keep_record: called as `keep_record(folder)` when a resumed run goes on.
         settings: JSON values that may not change when the run is resumed; nor may the precision.
         callbacks: further callbacks.
         change: what `ChangedInputs` does to each batch.
@@ -142,7 +144,7 @@ def fit_best(
     if run is None:
         ours.insert(0, FiniteLoss())  # before an epoch is judged
     else:
-        ours += _keeping(model, run, save, best, limit, settings or {}, is_chief)
+        ours += _keeping(model, run, save, keep_record, best, limit, settings or {}, is_chief)
     history = model.fit(
         batches.epochs(),
         steps_per_epoch=batches.num_batches,
@@ -159,6 +161,7 @@ def _keeping(
     model: keras.Model,
     run: Run,
     save: Any,
+    keep_record: Any,
     best: BestWeights,
     limit: TimeLimit,
     settings: Mapping[str, Any],
@@ -172,6 +175,8 @@ def _keeping(
         best.on_best = lambda: save_weights(model, weights)
         if not run.resume:
             save(folder, run.overwrite, trained=False)
+        elif keep_record is not None:  # no sooner than `Checkpoint` has found that nothing else changed
+            callbacks.append(keras.callbacks.LambdaCallback(on_epoch_begin=lambda *_: keep_record(folder)))
         callbacks.append(MetricsFile(folder / "metrics.csv"))
         if run.tensorboard:
             callbacks.append(TensorBoard(folder / "logs"))

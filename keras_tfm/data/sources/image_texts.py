@@ -10,14 +10,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from keras_tfm.data.sources.image_files import ImageFiles, kept_rows, readable
-from keras_tfm.data.sources.images import IMAGES, STRETCHED, bytes_of
+from keras_tfm.data.sources.images import HIDDEN, IMAGES, STRETCHED, bytes_of
 from keras_tfm.data.sources.lines import DataError, Paths, check_text, files_of, numbered_lines
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.sources.rows import ColumnNames, Columns, Row, one_of_each, parse_layout, read_all
 from keras_tfm.data.sources.videos import VIDEOS, Sampling, VideoFiles, open_videos, video_in
+from keras_tfm.data.sources.voc import SUFFIXES as IMAGE_SUFFIXES
+from keras_tfm.serving.video_files import SUFFIXES as VIDEO_SUFFIXES
 
 PATHS = (*IMAGES, "image_file")
 METADATA = ("metadata.jsonl", "metadata.csv", "metadata.tsv")  # a folder's table, named as in `datasets`
+OF_TEXTS = (".txt", ".json")  # suffixes of what stands beside an image and is none
 TEXTS = ("text", "caption", "sentence", "description", "title", "texts", "captions", "sentences")
 
 
@@ -150,16 +153,26 @@ def _texts(cell: Any) -> list:
     return [text for part in cell for text in _texts(part)] if isinstance(cell, list) else [cell]
 
 
+def _beside(file: pathlib.Path, kind: str) -> pathlib.Path:
+    """The image or the video, as `kind` says, that has the name of a .txt file: of a known suffix before
+    another one, or else a folder, of frames.
+    """
+    known = {"image": IMAGE_SUFFIXES, "video": VIDEO_SUFFIXES}[kind]
+    named_alike = [path for path in file.parent.glob(f"{glob.escape(file.stem)}.*") if path.stem == file.stem]
+    alike = [path for path in named_alike if path.suffix.lower() not in OF_TEXTS]
+    alike.sort(key=lambda path: (path.suffix.lower() not in known, path))
+    return alike[0] if alike else file.with_suffix("")
+
+
 def _of_folder(path: str, kind: str) -> Iterator[tuple[str, str, str]]:
     """The same for each line of the .txt files in a folder and its subfolders."""
     home = pathlib.Path(path).resolve()
-    files = sorted(home.rglob("*.txt"))
+    files = sorted(file for file in home.rglob("*.txt") if not file.name.startswith(HIDDEN))
     if not files:
         names = " or ".join(METADATA)
         raise DataError(path, None, f"expected {names}, or a .txt beside each {kind}, there is none")
     for file in files:
-        named_alike = sorted(file.parent.glob(f"{glob.escape(file.stem)}.*"))
-        image = next((image for image in named_alike if image != file), file.with_suffix(""))
+        image = _beside(file, kind)
         if not image.resolve().is_relative_to(home):
             raise DataError(
                 file, None, f"expected {_one(kind)} inside {home}, {image.name!r:.60} leads elsewhere"

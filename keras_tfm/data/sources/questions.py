@@ -29,6 +29,7 @@ from keras_tfm.data.sources.rows import (
     read_all,
     read_rows,
     refuse_columns_of_text,
+    without_labels,
 )
 
 COLUMNS = ("question", "context", "answers")
@@ -111,17 +112,18 @@ def read_questions(paths: Paths, columns: ColumnNames = None) -> Questions:
     return examples
 
 
-def read_unanswered(path: Path) -> Inputs:
-    """(question, context) to answer, from files in SQuAD's format or tables, or the lines of text files, with
-    a tab between.
+def read_unanswered(path: Path, columns: ColumnNames = None) -> Inputs:
+    """(question, context) to answer, from files in SQuAD's format or tables, whose `columns` are as in
+    `read_questions`, or the lines of text files, with a tab between.
     """
-    return inputs_in(files_of(path), _unanswered)
+    refuse_columns_of_text(path, columns)
+    chosen = without_labels(COLUMNS, 1, one_of_each(["question"], ["context"]), columns)
+    return inputs_in(files_of(path), lambda file: _unanswered(file, chosen))
 
 
-def _unanswered(file: str) -> Inputs:
+def _unanswered(file: str, chosen: Columns) -> Inputs:
     is_json = kind_of(file) == ".json"
-    if has_names(file) and not is_json:
-        chosen = Columns(COLUMNS[:2], one_of_each(["question"], ["context"]))
+    if has_names(file) and (not is_json or chosen.layout.columns is not None):
         return (((row.text(0), row.text(1)), row.place) for row in read_rows(file, chosen))
     lines = numbered_lines(file, MAX_BYTES)
     begin = list(itertools.islice(lines, 1))

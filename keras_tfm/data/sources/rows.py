@@ -184,6 +184,7 @@ def read_inputs(path: Path, columns: Columns, example: Callable[[Row], Any]) -> 
     """What `predict` answers: the `example` in each row of tables, or the lines of text files."""
     files = files_of(path)
     if not all(map(is_table, files)):
+        refuse_layout(path, columns.layout)
         return read_input_lines(path)
     return inputs_in(files, lambda file: ((example(row), row.place) for row in read_rows(file, columns)))
 
@@ -256,6 +257,12 @@ def names_in_first_row(path: str, layout: Layout) -> list[str]:
         case "tfds:":
             return open_prepared(path).names
     return []
+
+
+def refuse_layout(path: Path, layout: Layout) -> None:
+    """Raise DataError for a layout of what is read as lines."""
+    if layout != Layout():
+        raise DataError(path, None, f"{layout.flag}: expected {KINDS}; this is read as lines")
 
 
 def refuse_columns_of_text(paths: Paths, columns: ColumnNames) -> None:

@@ -6,7 +6,15 @@ import numpy as np
 
 from keras_tfm.configs import number_in
 from keras_tfm.data.sources.lines import Inputs, Path, Paths, files_of, read_input_lines
-from keras_tfm.data.sources.rows import ColumnNames, Columns, Row, is_table, parse_layout, read_all
+from keras_tfm.data.sources.rows import (
+    ColumnNames,
+    Columns,
+    Row,
+    is_table,
+    parse_layout,
+    read_all,
+    refuse_layout,
+)
 
 VALUES = ("value", "values", "y", "close", "count", "price", "target", "temperature")
 
@@ -44,6 +52,7 @@ def read_histories(path: Path, columns: ColumnNames = None) -> Inputs:
     files = files_of(path)
     if len(files) == 1 and is_table(files[0]):
         return iter([(read_series(files, columns), "the series")])
+    refuse_layout(path, parse_layout(columns, (1,)))
     return read_input_lines(path)
 
 

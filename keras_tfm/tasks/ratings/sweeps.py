@@ -42,6 +42,7 @@ def best_of_sweeps(
     load_best: Callable[[Path], Any],
     run: Kept | None = None,
     save: Callable[..., None] | None = None,
+    keep_record: Callable[[Path], None] | None = None,
     settings: Mapping[str, Any] | None = None,
     callbacks: Iterable[Any] = (),
 ) -> dict[str, list[float]]:
@@ -50,11 +51,15 @@ def best_of_sweeps(
 
     `model` has `arrays()` and `set_arrays()`; it gets the arrays of the best sweep by `monitor` at the end.
     With a `run`, whose folder `save` creates, each sweep is stored there and can be resumed with the same
-    `settings`; `save_best` and `load_best` write and read the file of the best weights. From `callbacks`,
-    only `on_epoch_end(epoch, logs)` is called.
+    `settings`, when `keep_record` is called; `save_best` and `load_best` write and read the file of the best
+    weights. From `callbacks`, only `on_epoch_end(epoch, logs)` is called.
     """
     with _kept(run, save) as folder:
-        state = _restored(folder, model, settings) if run is not None and run.resume else State({}, [])
+        state = State({}, [])
+        if run is not None and run.resume:
+            state = _restored(folder, model, settings)
+            if keep_record is not None:
+                keep_record(run.folder)
         judge, best = Monitor(*monitor), None
         while not _is_over(state, training, judge):
             began = time.perf_counter()

@@ -23,7 +23,7 @@ from keras_tfm.serving.reading import Read
 from keras_tfm.tasks.learning import ROWS
 from keras_tfm.tasks.records import records_of
 from keras_tfm.tasks.signatures import ColumnNames, Signature
-from keras_tfm.tasks.task import refuse_columns
+from keras_tfm.tasks.task import Task
 from keras_tfm.tasks.text.encoder_task import EncoderTask, with_parts
 from keras_tfm.tasks.text.text_signature import tokenizer_reads
 from keras_tfm.training.folder import Path
@@ -107,6 +107,12 @@ class QuestionAnswerer(EncoderTask):
         """A configuration that is `unanswerable` if some examples have no answer."""
         unanswerable = not all(map(len, Questions(*examples).answers))
         return QuestionAnswererConfig(**{"unanswerable": unanswerable, **options})
+
+    @classmethod
+    def adopt(cls, task: Task, examples: Any, **fields: Any) -> Self:
+        if type(task) is cls and cls.config_for(cls.as_examples(examples)).unanswerable:
+            fields = {"unanswerable": True, **fields}
+        return super().adopt(task, examples, **fields)
 
     @classmethod
     def from_huggingface(
@@ -205,8 +211,7 @@ class QuestionAnswerer(EncoderTask):
         return read_questions(paths, columns)
 
     def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
-        refuse_columns(columns, "files in SQuAD's format have no columns")
-        return read_unanswered(path)
+        return read_unanswered(path, columns)
 
     def signature(self) -> Signature:
         config, reads = self.config, tokenizer_reads(self.tokenizer)

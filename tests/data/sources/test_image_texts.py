@@ -99,6 +99,19 @@ def test_folders_hold_a_table_or_texts_beside_their_images(folder, caplog):
     assert read_image_texts([folder, folder / "metadata.csv"], SHAPE).texts == ["two", "two"]
 
 
+def test_images_stand_beside_texts_of_their_own_name_alone(folder, caplog):
+    for name, source in (("x.png", "a"), ("x.1.png", "b"), ("y.PNG", "b")):
+        (folder / name).write_bytes((folder / f"{source}.png").read_bytes())
+    for name in ("x.txt", "x.1.txt", "y.txt"):
+        (folder / name).write_text(name)
+    for name in ("x.json", "y.json", "y.npz"):  # as crawlers write
+        (folder / name).write_text("{}")
+    (folder / "._y.txt").write_bytes(b"\0\5\x16\7")  # as a Mac does
+    found = read_image_texts(folder, SHAPE)
+    assert found.texts == ["x.1.txt", "x.txt", "y.txt"] and "skipped" not in caplog.text
+    assert found.images[:, 0, 0, 0].tolist() == [20, 10, 20]
+
+
 def test_folders_without_texts_and_links_out_of_one_are_refused(folder):
     with pytest.raises(DataError, match=r"expected metadata\.jsonl or .*, or a \.txt beside each image"):
         read_image_texts(folder, SHAPE)
