@@ -1,5 +1,6 @@
 """What commands write replaces no input, no part of a RUN, and no other file unless --overwrite names it."""
 
+import io
 import json
 import os
 import pathlib
@@ -8,6 +9,7 @@ import re
 import pytest
 
 from keras_tfm.cli import main
+from keras_tfm.cli.console import Output
 from keras_tfm.tasks.images.drawing import new_pictures, picture_paths
 from keras_tfm.training.store import CheckpointFolder
 
@@ -146,6 +148,19 @@ def test_pictures_never_take_the_place_of_their_images(place):
         new_pictures(["corpus/photo.jpg", "photo.png"], ".")
     assert new_pictures(["photo.png"], "new") == [pathlib.Path("new/photo.png")]
     assert os.path.isdir("new") and (place / "photo.png").read_text() == "a photo"
+
+
+def test_names_of_pictures_have_room_in_the_folder():
+    (name,) = [path.name for path in picture_paths(["я" * 300], "out")]
+    assert name.removesuffix(".png") == "я" * 100
+
+
+def test_output_takes_names_that_are_no_unicode():
+    stream = io.TextIOWrapper(io.BytesIO(), "utf-8")
+    output = Output(stream)
+    print("a\udcff.png", "b", file=output)
+    output.flush()
+    assert stream.buffer.getvalue() == b"a?.png b\n"
 
 
 NAMES = ["[1]", "a*", "b?", "c\\d", "\udcff"]

@@ -374,14 +374,22 @@ def test_positions_and_quotes_of_the_training_are_those_of_tables_like_its_own(f
     assert json.loads(capsys.readouterr().out)["examples"] == 2
 
 
-@pytest.mark.parametrize(
-    "options", [("--columns", "text"), ("--columns", "0"), ("--quoted",), ("--no-header",)]
-)
+def test_tables_hold_what_stands_in_texts(folder, tmp_path):
+    texts = ["a\rb", "a\nb", 'a "b", c', "a\tb", "plain"]
+    (tmp_path / "asked.jsonl").write_text("".join(f"{json.dumps({'text': text})}\n" for text in texts))
+    for name in ("a.csv", "a.tsv"):
+        options = "--data", tmp_path / "asked.jsonl", "--out", tmp_path / name
+        assert run("predict", folder / "classes", *options) == 0
+        assert b"\r\n" not in (tmp_path / name).read_bytes()
+        assert [row["input"] for row in _rows(tmp_path / name)] == texts
+
+
+@pytest.mark.parametrize("options", ["--columns text", "--columns 0", "--quoted", "--no-header"])
 def test_a_text_file_has_no_columns(options, folder, tmp_path, capsys):
     (tmp_path / "lines.txt").write_text("good film\tx\n")
-    assert run("predict", folder / "classes", "--data", tmp_path / "lines.txt", *options) == 2
+    assert run("predict", folder / "classes", "--data", tmp_path / "lines.txt", *options.split()) == 2
     output = capsys.readouterr()
-    assert f"lines.txt: {options[0]}: expected a .tsv" in output.err and not output.out
+    assert f"lines.txt: {options.split()[0]}: expected a .tsv" in output.err and not output.out
 
 
 @pytest.mark.parametrize(

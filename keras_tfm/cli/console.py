@@ -80,7 +80,11 @@ class Output:
         if self.stream is None:
             raise OutputError("standard output is closed: there is no place for the answers")
         with _naming_output():
-            return self.stream.write(text)
+            try:
+                return self.stream.write(text)
+            except UnicodeEncodeError:  # of the name of a file, for example, whose bytes are no UTF-8
+                encoding = self.stream.encoding
+                return self.stream.write(text.encode(encoding, "replace").decode(encoding))
 
     def flush(self) -> None:
         if self.stream is not None:

@@ -5,10 +5,12 @@ import csv
 import json
 import os
 import pathlib
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 SEPARATORS = {".csv": ",", ".tsv": "\t", ".jsonl": None}
+END = "\r\n"
 Write = Callable[[Mapping[str, Any]], None]
 
 
@@ -37,7 +39,9 @@ def new_table(path: str, columns: Sequence[str]) -> Iterator[Write]:
         if separator is None:
             yield lambda row: print(as_json(row), file=file)
             return
-        writer = csv.DictWriter(file, columns, restval="", delimiter=separator, lineterminator="\n")
+        # Its own ends of lines, \r\n, let the writer put cells with either of both in quotes.
+        lines = types.SimpleNamespace(write=lambda row: file.write(f"{row.removesuffix(END)}\n"))
+        writer = csv.DictWriter(lines, columns, restval="", delimiter=separator, lineterminator=END)
         writer.writeheader()
         yield lambda row: writer.writerow({name: _cell(value) for name, value in row.items()})
 

@@ -236,8 +236,7 @@ class CompiledDecoding:
         _, start, advance = self._functions(options, inputs)
         numbers, prompt, context = inputs
         progress = start(numbers, prompt, context)
-        for token_ids in each_token(progress, lambda progress: advance(numbers, progress), options):
-            yield token_ids[:num_rows]
+        yield from each_token(progress, lambda progress: advance(numbers, progress), options, num_rows)
 
     def _inputs(self, options, token_ids, padding_mask, context):
         """How many columns of padding were added, and the arguments for the compiled functions."""
@@ -316,12 +315,15 @@ def draw_seed():
         return int(random.randint((), 0, 2**31 - 1, dtype="int32"))
 
 
-def each_token(progress, advance, decoder):
-    """Yield the tokens (B,) that each `advance(progress)` adds, until every row has ended."""
+def each_token(progress, advance, decoder, num_rows=None):
+    """Yield the tokens (B,) that each `advance(progress)` adds, until every row has ended; of the first
+    `num_rows` alone, if others but fill a batch.
+    """
     for number in range(decoder.max_new_tokens):
         progress = advance(progress)
-        yield progress.written.token_ids[:, progress.written.prompt_length + number].numpy()
-        if progress.finished.numpy().all():
+        place = progress.written.prompt_length + number
+        yield progress.written.token_ids[:num_rows, place].numpy()
+        if progress.finished[:num_rows].numpy().all():
             return
 
 

@@ -79,9 +79,9 @@ def new_file(path: Path) -> Iterator[pathlib.Path]:
     path = pathlib.Path(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{path}: there is no folder {path.parent}")
-    work = path.with_name(f".{path.name[:50]}.{os.getpid()}")  # names of files end after 255 bytes
+    work = path.with_name(f".{path.name[:50]}.{secrets.token_hex(8)}")  # names of files end after 255 bytes
     try:
-        work.touch()
+        work.touch(exist_ok=False)  # and never through a link that somebody has put there
         mode = work.stat().st_mode  # follows the process's umask, which some writers ignore
         yield work
         work.chmod(mode)

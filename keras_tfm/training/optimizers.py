@@ -75,6 +75,10 @@ class ByPath(Base):
     def _apply_weight_decay(self, variables: list[keras.Variable]) -> None:
         """Do nothing: `update_step` applies the decay."""
 
+    def exclude_from_weight_decay(self, var_list: Any = None, var_names: Any = None) -> None:
+        """Raise ValueError: `not_decayed` says what is left out, and is kept with the optimizer."""
+        raise ValueError("Pass `not_decayed`, a regular expression of paths, to the optimizer instead.")
+
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "rates": dict(self.rates), "not_decayed": self.not_decayed}
 
@@ -151,7 +155,8 @@ class YoungAverages(Base):
 
     After t updates an average keeps min(`ema_momentum`, t / (t + 9)) of itself: it reaches back over a tenth
     of the training until the momentum limits it. With Keras's constant momentum, a short training would end
-    with averages that consist largely of untrained weights.
+    with averages that consist largely of untrained weights. Batches whose gradients are accumulated for one
+    update count as one together.
     """
 
     def _update_model_variables_moving_average(self, variables: list[keras.Variable]) -> None:
@@ -159,6 +164,8 @@ class YoungAverages(Base):
             return
         updates = ops.cast(self.iterations, "float32")  # before this one
         momentum = ops.minimum(updates / (updates + 9), self.ema_momentum)
+        if self.gradient_accumulation_steps:
+            momentum = momentum ** (1 / self.gradient_accumulation_steps)
         for variable, average in zip(variables, self._model_variables_moving_average, strict=True):
             if average is not None:
                 average.assign(variable + ops.cast(momentum, average.dtype) * (average - variable))

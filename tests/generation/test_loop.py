@@ -243,6 +243,15 @@ def test_no_rows_stream_nothing_and_beams_do_not_stream():
         list(compiled.stream(DecodingOptions(3, beam_size=4), np.array([[1]])))
 
 
+def test_a_stream_ends_with_its_own_rows():
+    """The copies that fill a batch are drawn by themselves, and end elsewhere."""
+    compiled = CompiledDecoding(markov(), stop=EndTokens(1), pad_id=0)
+    for seed in range(8):
+        options = DecodingOptions(30, temperature=1.0, seed=seed)
+        tokens = np.stack(list(compiled.stream(options, np.array([[2]]))), 1)
+        assert tokens.shape[1] == 30 or tokens[0, -1] == 1
+
+
 @pytest.mark.parametrize(
     "options",
     [
