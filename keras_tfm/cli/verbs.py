@@ -110,7 +110,7 @@ def add_evaluate(group: Any, add_verb: Any) -> None:
     )
     explained = evaluate.add_argument_group(
         "explanation",
-        "Classes are explained on standard error (classify, classify-images, classify-points, tag).",
+        "Classes are explained on standard error (tag, and what classifies texts, images, videos, points).",
     )
     explained.add_argument(
         "--errors",

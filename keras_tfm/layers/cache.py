@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from keras import ops
 
-from keras_tfm.layers.masks import causal_mask, combine_masks, seen_from
+from keras_tfm.layers.masks import causal_mask, combine_masks
 
 
 class Keys(NamedTuple):
@@ -250,9 +250,11 @@ class PastCache(NamedTuple):
         """Which entries the `query` (B, H, T, K), the last T of them, may attend to, as in `KeyValueCache`:
         (B, 1, T, S + T).
         """
+        # Not by `causal_mask`, which counts places: between the past and the new entries there may be room.
         queries, keys = self.positions(query)
-        causal = seen_from(queries, keys, window)  # (T, S + T)
-        return ops.logical_and(self.mask[:, None], causal[None])[:, None]
+        distances = queries[:, None] - keys[None, :]  # (T, S + T)
+        seen = distances >= 0 if window is None else (distances >= 0) & (distances < window)
+        return ops.logical_and(self.mask[:, None], seen[None])[:, None]
 
     def group(self, heads):
         """The heads as they are."""

@@ -33,15 +33,11 @@ def causal_mask(
     >>> keras_tfm.layers.causal_mask(2, 3, offset=1)[0].numpy().tolist()
     [[True, True, False], [True, True, True]]
     """
-    queries = offset + ops.arange(query_length, dtype="int32")
-    return seen_from(queries, ops.arange(key_length, dtype="int32"), window)[None]  # (1, T, S)
-
-
-def seen_from(queries, keys, window=None):
-    """Which positions `keys` (S,) are seen from the positions `queries` (T,), as in `causal_mask`: (T, S)."""
-    distances = queries[:, None] - keys[None, :]
+    query_positions = offset + ops.arange(query_length, dtype="int32")
+    key_positions = ops.arange(key_length, dtype="int32")
+    distances = query_positions[:, None] - key_positions[None, :]  # (T, S)
     mask = distances >= 0
-    return mask if window is None else mask & (distances < window)
+    return (mask if window is None else mask & (distances < window))[None]  # (1, T, S)
 
 
 # The (B, S) mask that Keras carries on a tensor (from `mask_zero`, for example), or None.

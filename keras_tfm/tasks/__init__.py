@@ -137,7 +137,10 @@ def from_huggingface(name: str | os.PathLike[str]) -> Any:
     from keras_tfm.tasks.task import each_task
 
     model = read_model(find_folder(name))
-    kind, task = type(model).__name__, next((task for task in each_task() if task.takes(model)), None)
+    kind, task = (
+        type(model).__name__,
+        next((task for task in each_task() if task.takes(model) and hasattr(task, "from_huggingface")), None),
+    )
     if task is None:
         raise CheckpointError(name, "architectures", "one with the head of a task", kind)
     del model  # the task reads its own

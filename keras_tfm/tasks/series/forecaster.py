@@ -82,6 +82,7 @@ class Forecaster(TrainableTask):
     """
 
     name = "forecast"
+    start = "a RUN of this task"
     files = f"a column of numbers, oldest first, in {TABLES}"
     columns = (1,)
     unit = "values"
