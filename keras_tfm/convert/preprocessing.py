@@ -3,6 +3,7 @@
 Entries that a file does not have are the defaults of its class; `processors` has the classes.
 """
 
+import collections
 import json
 
 from keras_tfm.configs import brief
@@ -32,12 +33,15 @@ def image_model(folder, with_head=True):
 
 
 def label_names(folder, count):
-    """The names of `count` classes, from the folder's config.json or as transformers numbers them."""
+    """The names of `count` classes, from the folder's config.json or as transformers numbers them. Names that
+    stand there more than once, as ImageNet's two cranes do, get their number.
+    """
     entries = read_config(folder)
-    named, listed = entries.get("id2label") or {}, entries.get("label_names")  # timm's are a list
-    if isinstance(listed, list) and len(listed) == count and all(isinstance(name, str) for name in listed):
-        return listed
-    return [named.get(str(number), f"LABEL_{number}") for number in range(count)]
+    named, names = entries.get("id2label") or {}, entries.get("label_names")  # timm's are a list
+    if not (isinstance(names, list) and len(names) == count and all(isinstance(x, str) for x in names)):
+        names = [named.get(str(number), f"LABEL_{number}") for number in range(count)]
+    times = collections.Counter(names)
+    return [name if times[name] == 1 else f"{name} {number}" for number, name in enumerate(names)]
 
 
 def preprocessing_of(folder, model=None):

@@ -39,6 +39,10 @@ class Plain:
         return {"serving_default": (list(specs), lambda *raw: (self._function(*raw), None))}
 
 
+# What `str.split` takes for spaces; `tf.strings.split` knows those of ASCII alone.
+SPACES = r"[\x1c-\x1f\x{85}\p{Z}]"
+
+
 class Texts:
     """A text, or two, as a row."""
 
@@ -69,6 +73,7 @@ class Words(Texts):
     def __call__(self, text):
         for pattern, spaced in apart(self._marks):
             text = tf.strings.regex_replace(text, pattern, spaced)
+        text = tf.strings.regex_replace(text, SPACES, " ")
         packed = pack_words(self._tokenizer, self._max_length, tf.strings.split(text))
         is_first = packed.pop("is_first")
         return self._joined(packed), is_first

@@ -286,10 +286,10 @@ def apart(marks):
     """[(pattern, replacement)] that one after another put spaces between words and the `marks` at their ends;
     Python and RE2, TensorFlow's, read them alike.
     """
-    once = []
+    once, white = [], r"\t-\r "  # RE2's \s has no vertical tab
     for mark in map(re.escape, marks):
-        once.append((rf"(^|\s)({mark}+)([^\s{mark}])", r"\1\2 \3"))
-        once.append((rf"([^\s{mark}])({mark}+)(\s|$)", r"\1 \2\3"))
+        once.append((rf"(^|[{white}])({mark}+)([^{white}{mark}])", r"\1\2 \3"))
+        once.append((rf"([^{white}{mark}])({mark}+)([{white}]|$)", r"\1 \2\3"))
     return once * MOST_MARKS
 
 

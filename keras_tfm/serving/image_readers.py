@@ -2,6 +2,7 @@
 
 import io
 import math
+import os
 from typing import Literal
 
 import numpy as np
@@ -40,9 +41,10 @@ class Images(Reader):
     def _pixels_of(self, example):
         """(An image (H, W, channels), whether it is an array of the function's size); else it is 8-bit."""
         check(example, not_image)
-        if not isinstance(example, np.ndarray):
+        if isinstance(example, str | bytes | os.PathLike):
             return _pixels(bytes_of(example), self._shape[2]), False
-        image = example[..., None] if example.ndim == 2 else example
+        image = np.asarray(example)
+        image = image[..., None] if image.ndim == 2 else image
         if image.shape == self._shape:
             return image, True
         if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != self._shape[2]:
@@ -112,7 +114,11 @@ def _pixels(data, channels):
         picture = pillow.open(io.BytesIO(data), formats=FORMATS)
         if picture.mode.startswith("I;16"):  # which Pillow would clip
             picture = pillow.fromarray((np.asarray(picture) >> 8).astype("uint8"))
-        pixels = turned(np.asarray(picture.convert("RGB")), header.orientation)
+        pixels = np.asarray(picture.convert("RGB"))
+        if picture.format == "GIF" and "transparency" in picture.info:  # which TensorFlow takes for black
+            is_seen = np.asarray(picture) != picture.info["transparency"]
+            pixels = pixels * is_seen[..., None].astype("uint8")
+        pixels = turned(pixels, header.orientation)
     except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:
         raise Refused(f"{NOT_WHOLE} ({error})") from None
     return pixels if channels == 3 else grey_of(pixels)

@@ -421,10 +421,16 @@ class LearningTask(Task):
             raise ValueError(f"--from: {cls.name!r} always begins anew")
         if is_task_folder(start):
             return cls.adopt(load_any(start), examples, **fields)
-        read: Any = getattr(cls, "from_huggingface", None)
+        read = cls.published()
+        return read(start, examples, **fields) if cls.gives_new_heads else read(start, **fields)
+
+    @classmethod
+    def published(cls) -> Any:
+        """What makes a task of a folder of Hugging Face; ValueError if nothing does."""
+        read = getattr(cls, "from_huggingface", None)
         if read is None:
             raise ValueError(f"--from: expected a RUN; {cls.name!r} reads no folders of Hugging Face's")
-        return read(start, examples, **fields) if cls.gives_new_heads else read(start, **fields)
+        return read
 
     @classmethod
     def checked(cls, task: Any) -> Self:
@@ -435,8 +441,13 @@ class LearningTask(Task):
 
     @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
-        """A task of this class with the weights of another `task`; ValueError if they do not fit."""
-        return cls.checked(task)
+        """A task of this class with the weights of another `task`, and its configuration, in which `fields`
+        are replaced; ValueError if they do not fit.
+        """
+        task = cls.checked(task)
+        if fields:
+            task.config = dataclasses.replace(task.config, **fields)
+        return task
 
 
 def columns_of(examples: Any) -> Sequence:

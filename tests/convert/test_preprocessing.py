@@ -242,6 +242,15 @@ def test_a_folder_is_a_classifier_a_start_and_an_encoder(tmp_path):
     assert type(tasks.from_huggingface(tmp_path / "bare")) is ImageEncoder
     with pytest.raises(CheckpointError, match="one for 'classify-images'"):
         ImageClassifier.from_huggingface(tmp_path / "bare")
+    path = tmp_path / "theirs" / "config.json"
+    entries = json.loads(path.read_text())
+    cranes = {"id2label": {"0": "crane", "1": "dog", "2": "crane"}}  # as ImageNet has them
+    path.write_text(json.dumps(entries | cranes))
+    assert tasks.from_huggingface(tmp_path / "theirs").config.class_names == ("crane 0", "dog", "crane 2")
+    path.write_text(json.dumps(entries | {"problem_type": "multi_label_classification"}))
+    with pytest.raises(CheckpointError, match="problem_type: expected single_label_classification"):
+        tasks.from_huggingface(tmp_path / "theirs")
+    assert ImageClassifier.from_huggingface(tmp_path / "theirs", (images, named)).class_names.size == 2
 
 
 def test_timm_s_folders_are_starts_too(tmp_path):

@@ -1,17 +1,35 @@
 """Images read by Pillow, beside the reader that trains: the same places on the canvas, and sizes."""
 
+import io
 import pathlib
 
 import numpy as np
+import PIL.Image
 import pytest
 import tensorflow as tf
 
 from keras_tfm.data import Canvas
+from keras_tfm.data.sources.preprocessing import decode_pixels
 from keras_tfm.serving.readers import reader_of
 from keras_tfm.tasks.images.decoded import ImagesOnCanvas
 
 SHAPE = (24, 32, 3)
 SIZES = (30, 20), (9, 50), (24, 32), (1, 1), (48, 64), (200, 7), (1, 90)
+
+
+def test_a_transparent_colour_of_a_gif_is_black():
+    picture = PIL.Image.fromarray(np.arange(24 * 32, dtype="uint8").reshape(24, 32) % 16 * 16).convert("P")
+    files = []
+    for options in ({}, {"transparency": picture.getpixel((5, 0))}):
+        stream = io.BytesIO()
+        picture.save(stream, "GIF", **options)
+        files.append(stream.getvalue())
+    reads = {"kind": "images", "shape": [24, 32, 3], "interpolation": "bilinear"}
+    ours = reader_of(pathlib.Path(), {**reads, "crop_fraction": 1.0, "keep_aspect": False})
+    opaque, transparent = (ours.read([file])[0].rows[0] for file in files)
+    for found, file in ((opaque, files[0]), (transparent, files[1])):
+        np.testing.assert_allclose(found, decode_pixels(tf.constant(file), 3) / 255, atol=1e-6)
+    assert opaque[0, 5].min() > 0.2 and not transparent[0, 5].any()
 
 
 @pytest.mark.parametrize("keep_aspect", [False, True])
@@ -29,5 +47,7 @@ def test_a_canvas_is_filled_as_in_training(interpolation, keep_aspect):
     )
     np.testing.assert_array_equal(read["sizes"], [*SIZES, *SIZES])
     np.testing.assert_array_equal(read["sizes"], expected["sizes"])
+    ((image, _),) = ours.read([PIL.Image.fromarray(pictures[0])])[0].rows
+    np.testing.assert_array_equal(image, read["images"][len(files)])
     off = np.abs(read["images"] - expected["images"]) * 255
     assert off.max() < 1.01 and (off > 0.5).mean() < 0.05  # a grey level, in few pixels

@@ -38,8 +38,11 @@ class Views(NamedTuple):
     ) -> Self:
         """Random crops, whose share of the area lies between the two `areas` (Szegedy et al. 2015, "Going
         Deeper with Convolutions", section 6). The share is uniform or, `by_ratio`, its logarithm is, as the
-        aspect ratio's logarithm always is. A crop of more than 1 reaches beyond the image.
+        aspect ratio's logarithm always is. A crop of more than 1 reaches beyond the image; where both are 1
+        there is none.
         """
+        if areas == (1.0, 1.0):
+            return cls.whole(count)
         draws = tf.random.stateless_uniform((4, count), key)
 
         def within(ends: tuple[float, float], row: int, by_ratio: bool = True) -> tf.Tensor:

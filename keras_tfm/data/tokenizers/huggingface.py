@@ -41,6 +41,9 @@ def read_huggingface_tokenizer(folder: Path, encloses: bool = False) -> Tokenize
     'BERTTokenizer'
     """
     tokenizer, published = _kind(folder).from_huggingface(folder), Published(folder)
+    if encloses and (side := _options(folder).get("truncation_side", "right")) != "right":
+        wanted = '"right", as texts are cut at their end'
+        raise CheckpointError(published.folder / "tokenizer_config.json", "truncation_side", wanted, side)
     if encloses and published.is_general and published.content:
         special = read_huggingface_special_tokens(folder, tokenizer)
         expected = SpecialTokens([tokenizer.start_id], [tokenizer.end_id])
@@ -80,7 +83,7 @@ def read_huggingface_special_tokens(folder, tokenizer) -> SpecialTokens:
     Raises CheckpointError for rules that are not supported.
     """
     path, options = pathlib.Path(folder, "tokenizer.json"), _options(folder)
-    if options.get("add_bos_token") is True:
+    if options.get("add_bos_token") is True and not path.is_file():
         return SpecialTokens([tokenizer.start_id], [])
     if path.is_file():
         content = read_json(path)

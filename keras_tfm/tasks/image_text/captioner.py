@@ -37,7 +37,7 @@ from keras_tfm.tasks.learning import VOCABULARY, Vocabulary
 from keras_tfm.tasks.measures import token_metrics
 from keras_tfm.tasks.signatures import Inspection, Signature
 from keras_tfm.tasks.task import check_vocabulary, describe_language_model, make_language_model
-from keras_tfm.tasks.text.writing import Writing, answers_of, write_symbols
+from keras_tfm.tasks.text.writing import Writing, answers_of, without_search, write_symbols
 from keras_tfm.training.folder import Path
 
 NEW_TOKENS = 128  # that are generated at most unless something else is said
@@ -390,7 +390,7 @@ class Captioner(ImageTextTask):
             (),
             self._options(max_new_tokens, **options),
             context=lambda inputs: {self.seen: self.prepare(inputs[self.seen])},
-            sampled=functools.partial(self._options, max_new_tokens),
+            sampled=functools.partial(self._options, max_new_tokens, **without_search(options)),
         )
         return self.signature_of(lambda images: {}, answers_of(self.tokenizer))._replace(
             function=writing, write_files=functools.partial(write_symbols, self.tokenizer)

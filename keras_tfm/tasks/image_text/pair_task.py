@@ -115,8 +115,7 @@ class ImageTextTask(ImageTask, FineTunedTask):
         cls, options: SeenOptions, changes: Mapping[str, Any], start: Path | None = None
     ) -> dict[str, Any]:
         if start is not None:
-            read: Any = cls
-            task = load_any(start) if is_task_folder(start) else read.from_huggingface(start)
+            task = load_any(start) if is_task_folder(start) else cls.published()(start)
             return cls.adopt(task, None).file_fields
         config = options.config(changes)
         if getattr(config, "num_frames", None) is not None:

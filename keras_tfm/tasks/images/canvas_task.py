@@ -135,8 +135,7 @@ class CanvasTask(ImageTask, FineTunedTask):
     @classmethod
     def reading(cls, options: Any, changes: Mapping[str, Any], start: Path | None = None) -> dict[str, Any]:
         if start is not None:
-            read: Any = cls
-            task = load_any(start) if is_task_folder(start) else read.from_huggingface(start)
+            task = load_any(start) if is_task_folder(start) else cls.published()(start)
             if isinstance(task, cls):
                 return task.file_fields
             return {"image_shape": check_reads_images(task).image_shape, **looks_of(task)}
@@ -213,11 +212,6 @@ def canvas_batches(
         areas = training.least_area, most_area
         options |= {"seed": training.seed, "flips": training.flip, "areas": areas}
     return make(examples.images, examples.sizes, targets, canvas, shape, training.batch_size, **options)
-
-
-def distinct(names: Sequence[str]) -> tuple[str, ...]:
-    """The names of classes, with the number of each that occurs more than once."""
-    return tuple(name if names.count(name) == 1 else f"{name} {i}" for i, name in enumerate(names))
 
 
 def refuse_many(name: str, counts: Iterable[int], most: int) -> None:

@@ -38,7 +38,6 @@ from keras_tfm.tasks.images.average_precision import average_precision
 from keras_tfm.tasks.images.canvas_task import (
     CanvasTask,
     canvas_batches,
-    distinct,
     looks_of,
     refuse_many,
     sized,
@@ -228,7 +227,7 @@ class Detector(CanvasTask):
         model = from_huggingface(folder)
         if not cls.takes(model):
             raise CheckpointError(name, "architectures", "a detector of objects", type(model).__name__)
-        names = distinct(label_names(folder, model.num_classes))
+        names = label_names(folder, model.num_classes)
         usual = {"keep_aspect": True} | (IMAGENET if model.input["images"].shape[-1] == 3 else {})
         published = canvas_fields_of(folder, model) or usual
         if examples is not None and not set(names_of(examples)) <= set(names):

@@ -233,7 +233,8 @@ class IdentityMatcher(ImageTask, FineTunedTask):
 
     def camera_inputs(self, cameras: np.ndarray) -> np.ndarray | None:
         """The model's numbers (N,) of cameras, or None if it has no vectors of them."""
-        return np.searchsorted(self.config.cameras, cameras) if self.config.cameras else None
+        places = {camera: place for place, camera in enumerate(self.config.cameras)}
+        return np.array([places[camera] for camera in cameras.tolist()], "int32") if places else None
 
     def batches(
         self, examples: Identities, training: IdentityTraining, is_validation: bool = False

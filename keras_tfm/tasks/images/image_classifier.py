@@ -54,6 +54,7 @@ class ImageClassifierConfig(ClassesConfig):
 
 # The default batch: few images in large batches are too few steps for the averages of batch normalisation.
 MOST_IMAGES, MIN_BATCHES = 64, 16
+ONE_CLASS = "single_label_classification"  # in a published config.json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,6 +191,7 @@ class ImageClassifier(ImageTask, VisualClassifyingTask):
             CheckpointError: if a file of the folder is missing or not as it must be.
         """
         from keras_tfm.convert import CheckpointError, find_folder
+        from keras_tfm.convert.folder import read_config
         from keras_tfm.convert.preprocessing import image_model, label_names
 
         folder = find_folder(name)
@@ -198,6 +200,9 @@ class ImageClassifier(ImageTask, VisualClassifyingTask):
         if cls.takes(model):
             names = label_names(folder, model.num_classes)
             if examples is None or set(np.unique(examples[1]).tolist()) <= set(names):
+                kind = read_config(folder).get("problem_type")
+                if kind not in (None, ONE_CLASS):
+                    raise CheckpointError(folder / "config.json", "problem_type", ONE_CLASS, kind)
                 return cls(model, names, **fields)
         backbone = getattr(model, "backbone", model)
         if "images" not in backbone.input or "pooled_output" not in backbone.output:

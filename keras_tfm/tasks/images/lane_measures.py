@@ -24,9 +24,10 @@ def lane_measures(examples: Lanes, found: Iterable[np.ndarray]) -> dict[str, flo
         height, width = size.tolist()
         tolerance = TOLERANCE * width / WIDTH
         accuracy, fp, fn = lane_scores(wanted * width, answer * width, heights * height, tolerance)
-        spurious.append(fp)
         if len(wanted):
             scores.append((accuracy, fn))
+        # All are false where there is none, also more than make a failure.
+        spurious.append(fp if len(wanted) else float(len(answer) > 0))
     accuracy, fn = np.mean(scores, axis=0) if scores else (np.nan, np.nan)
     return {"accuracy": 100 * accuracy, "fp": 100 * float(np.mean(spurious)), "fn": 100 * fn}
 

@@ -165,8 +165,13 @@ class PoseEstimator(AskedTask, TrainableTask):
 
     @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
-        """The estimator with its weights and its configuration, in which `fields` are replaced."""
+        """The estimator with its weights and its configuration, in which `fields` are replaced; by another
+        root the reference is that of `examples`.
+        """
         task = cls.checked(task)
+        if examples is not None and fields.get("root", task.config.root) != task.config.root:
+            poses = _as_poses(examples)
+            fields = normalisation(poses.points, poses.joints, fields["root"]) | fields
         return cls(task.model, task.config, **fields) if fields else task
 
     @classmethod

@@ -21,7 +21,7 @@ from keras_tfm.heads.coded_segmenter import CodedSegmenter
 from keras_tfm.heads.map_decoders import maps_of
 from keras_tfm.heads.segmentation import SemanticSegmenter
 from keras_tfm.serving.examples import listed, refuse_empty
-from keras_tfm.tasks.images.canvas_task import CanvasTask, distinct, looks_of, sized
+from keras_tfm.tasks.images.canvas_task import CanvasTask, looks_of, sized
 from keras_tfm.tasks.images.decoded import listed_images
 from keras_tfm.tasks.images.drawing import Pictures
 from keras_tfm.tasks.images.image_task import check_reads_images, shape_and_preprocessing
@@ -56,6 +56,7 @@ from keras_tfm.tasks.segmentation.pixel_classes import PixelClasses
 from keras_tfm.tasks.segmentation.sets import Instances, PanopticSegments
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import label_entries, refuse_columns
+from keras_tfm.tasks.task_folder import is_task_folder
 from keras_tfm.training.folder import Path
 
 BATCH = 16  # images that are answered at once
@@ -124,8 +125,10 @@ class Segmenter(CanvasTask):
     @classmethod
     def reading(cls, options: Any, changes: Mapping[str, Any], start: Path | None = None) -> dict[str, Any]:
         fields = super().reading(options, changes, start)
-        fields.pop("names", None)  # Masks may be of other classes, for which `adopt` makes a new head.
-        return fields
+        # Masks may be of other classes than those of the start, for which it gets a new head, and of a folder
+        # of others' with another value for none.
+        dropped = {"names"} if start is None or is_task_folder(start) else {"names", "ignored"}
+        return {name: value for name, value in fields.items() if name not in dropped}
 
     @classmethod
     def read_files(
@@ -203,7 +206,7 @@ class Segmenter(CanvasTask):
         model = from_huggingface(folder)
         if not cls.takes(model):
             raise CheckpointError(name, "architectures", ARCHITECTURES, type(model).__name__)
-        names = distinct(label_names(folder, model.num_classes))
+        names = label_names(folder, model.num_classes)
         published = {"class_names": names, **canvas_fields_of(folder, model)}
         if not isinstance(model, SEMANTIC):
             published |= {"segments": "panoptic"}

@@ -154,7 +154,6 @@ class TextClassifier(EncoderTask):
     @classmethod
     def knows(cls, config: TextClassifierConfig, examples: Any, **fields: Any) -> bool:
         before = vars(config)
-        before = vars(config)
         is_alike = all(fields.get(name, before[name]) == before[name] for name in ("problem", "pooling"))
         return is_alike and super().knows(config, examples, **fields)
 

@@ -41,7 +41,7 @@ from keras_tfm.tasks.task import check_vocabulary, describe_language_model, make
 from keras_tfm.tasks.text.decoding import as_stops, check_token_ids, ending, rows_alike
 from keras_tfm.tasks.text.streams import EPOCH_BATCHES, Texts, read_or_stream, sample_of
 from keras_tfm.tasks.text.text_signature import FIRST_CHARACTER, made_up_texts
-from keras_tfm.tasks.text.writing import Writing, WritingTask, prompts_signature
+from keras_tfm.tasks.text.writing import Writing, WritingTask, prompts_signature, without_search
 from keras_tfm.tasks.trainable import TrainableTask
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import TextTraining
@@ -421,7 +421,7 @@ class TextGenerator(WritingTask, TrainableTask):
         num_new = chosen.max_new_tokens
         longest = self.max_length - num_new
         texts = made_up_texts(self.tokenizer, max(1, longest - FIRST_CHARACTER))
-        sampled = functools.partial(self._options, shortest, num_new)
+        sampled = functools.partial(self._options, shortest, num_new, **without_search(options))
         writing = dataclasses.replace(self._writing(chosen, self._stops(stop)), sampled=sampled)
         examples = list(self.inspect(texts, num_new).examples)
         return self._signature(writing, longest, examples)

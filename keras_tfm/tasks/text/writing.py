@@ -68,6 +68,15 @@ class Writing:
         return Stepwise(self.model, self.context and self.context(one))
 
 
+# Options of `DecodingOptions` that say how a text is searched for, which is not by drawing.
+OF_SEARCH = ("beam_size", "length_penalty", "early_stopping", "contrastive_alpha", "draft")
+
+
+def without_search(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the decoding `options` that hold for drawn tokens too."""
+    return {name: value for name, value in options.items() if name not in OF_SEARCH}
+
+
 class WritingTask(AskedTask):
     """A task that is asked for texts through its signature, whose function is a `Writing`. Abstract."""
 

@@ -114,10 +114,10 @@ class OneObject(TrackingKind):
             yield Seen(np.ones(1, "int64"), found["boxes"].numpy().astype("float64"), found["scores"].numpy())
 
     def measure(self, examples: TrackedVideos) -> dict[str, float]:
-        """ "auc" and "precision" of each object, followed from the first frame that shows it; and the same of
-        a box that stays where it was.
+        """ "auc" and "precision", means over the objects, each of which is followed from the first frame that
+        shows it; and the same of a box that stays where it was.
         """
-        truths, found = [], []
+        found = []
         for video, boxes in zip(examples.videos.videos, examples.boxes, strict=True):
             for identity in np.unique(boxes.ids):
                 own = boxes.ids == identity
@@ -126,13 +126,11 @@ class OneObject(TrackingKind):
                 truth[frames] = corners
                 first = int(frames.min())
                 seen = self.follow(video, truth[first], first)
-                truths.append(truth[first:])
-                found.append(np.concatenate([each.boxes for each in seen]))
-        still = [np.broadcast_to(truth[:1], truth.shape) for truth in truths]
-        truth = np.concatenate(truths)
-        measures = single_object_measures(truth, np.concatenate(found))
-        baseline = single_object_measures(truth, np.concatenate(still))
-        return {**measures, **{f"{name}_of_a_still_box": value for name, value in baseline.items()}}
+                truth = truth[first:]
+                still = single_object_measures(truth, np.broadcast_to(truth[:1], truth.shape))
+                measures = single_object_measures(truth, np.concatenate([each.boxes for each in seen]))
+                found.append(measures | {f"{name}_of_a_still_box": x for name, x in still.items()})
+        return {name: float(np.mean([each[name] for each in found])) for name in found[0]}
 
     def endpoints(self) -> Endpoints:
         boxes = [tf.TensorSpec([None, 4], tf.float32, name) for name in ("template_boxes", "boxes")]

@@ -49,12 +49,15 @@ def test_none_leaves_all_as_it_is():
 
 def test_light_mirrors_and_cuts_out_for_each_image():
     images = np.repeat(noise(1, 9, 9, 1), 64, axis=0)
-    change = Augmentation("light", least_area=1.0)  # a whole image is left as it is, but for its aspect
+    change = Augmentation("light", least_area=1.0)  # a whole image is mirrored alone
     whole = tf.constant(np.repeat(np.arange(9, dtype="uint8")[None, None, :, None], 9, 1).repeat(64, 0))
     rising = change(whole, None, key(0))[0].numpy()
     mirrored = (np.diff(rising[:, 4, :, 0]) < 0).all(1)
     assert 16 < mirrored.sum() < 48 and (np.diff(rising[:, 4, :, 0]) > 0).all(1).sum() == 64 - mirrored.sum()
     assert not (np.diff(Augmentation("light", flips=False)(whole, None, key(0))[0][:, 4, :, 0]) < 0).any()
+    changed = change(tf.constant(images), None, key(0))[0].numpy()
+    expected = np.where(mirrored[:, None, None, None], images[:, :, ::-1], images) / 255
+    np.testing.assert_allclose(changed, expected, atol=1e-6)
     cut = Views.drawn(64, (0.25, 1.0), key(0)).cropped(tf.constant(images), (9, 9)).numpy()
     assert len({image.tobytes() for image in cut}) > 60
 

@@ -90,6 +90,8 @@ BYTES = {"type": "ByteLevel", "trim_offsets": True}
 )
 def test_what_stands_around_a_text(rule, expected, tmp_path):
     (tmp_path / "tokenizer.json").write_text(json.dumps({"post_processor": rule}))
+    # This option counts, as in transformers 5, where there is no tokenizer.json.
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"add_bos_token": True}))
     assert read_huggingface_special_tokens(tmp_path, None) == expected
 
 

@@ -188,6 +188,9 @@ def test_an_encoder_must_put_its_tokens_around_a_text(rule, folder):
     assert read_huggingface_tokenizer(folder).tokenize(["user"]).to_list() == [[7]]
     write(folder, tokenizer_config=OPTIONS)  # this class has a rule of its own
     assert read_huggingface_tokenizer(folder, encloses=True).start_id == 2
+    write(folder, tokenizer_config=OPTIONS | {"truncation_side": "left"})
+    with pytest.raises(CheckpointError, match='truncation_side: expected "right", as texts are cut at their'):
+        read_huggingface_tokenizer(folder, encloses=True)
 
 
 LINES = [f"hello the world {i}" for i in range(30)]

@@ -78,6 +78,12 @@ def test_vectors_depend_on_the_camera(task, people, tmp_path):
         task.predict([(image, 1), (image, 3)])
 
 
+def test_cameras_have_their_numbers_in_any_order(people):
+    backbone = tasks.IdentityMatcher.make(people, IdentityOptions(camera_vectors=True), SMALL).encoder
+    turned = IdentityMatcher(backbone, np.unique(people.identities), cameras=[2, 1])
+    assert turned.camera_inputs(np.array([1, 2, 2])).tolist() == [1, 0, 0]
+
+
 def test_what_does_not_fit_is_refused(task, people):
     images, names, cameras, _ = people
     with pytest.raises(ValueError, match=r"`cameras`, row 1: expected one of the cameras \(1, 2\), got 7"):

@@ -70,8 +70,9 @@ def test_means_over_images_in_percent():
     data = examples(two, two, none)
     found = [two / 1280, two[:1] / 1280, none]
     assert lane_measures(data, found) == pytest.approx({"accuracy": 75, "fp": 0, "fn": 25})
-    found[2] = two / 1280  # two lanes where there are none
-    assert lane_measures(data, found) == pytest.approx({"accuracy": 75, "fp": 100 / 3, "fn": 25})
+    for some in (two, straight(100, 200, 300, 400)):  # where there are none
+        found[2] = some / 1280
+        assert lane_measures(data, found) == pytest.approx({"accuracy": 75, "fp": 100 / 3, "fn": 25})
     # 20 pixels of 1280 are 2.5 of 160.
     small = examples(two, width=160)
     assert lane_measures(small, [two / 1280 + 2.4 / 160])["accuracy"] == 100

@@ -128,6 +128,9 @@ def test_joints_are_measured_from_a_root():
     moved = Poses(examples.points, Joints(examples.joints.places + 777))
     first, second = task.evaluate(examples), task.evaluate(moved)
     assert first["mean_pose_error"] == pytest.approx(second["mean_pose_error"], rel=1e-4)
+    absolute = PoseEstimator.from_poses(examples, changes=SMALL)
+    again = PoseEstimator.adopt(absolute, examples, root=2)
+    assert again.config == task.config and again.model is absolute.model
     with pytest.raises(ValueError, match="`root` must be a joint, 0 to 2; it is 3"):
         PoseEstimator.from_poses(examples, changes=SMALL, root=3)
     with pytest.raises(ValueError, match="`num_joints` must be 3, the joints of the data; it is 4"):

@@ -89,6 +89,7 @@ def test_windows_and_the_part_for_validation():
     np.testing.assert_array_equal(first, again)
     assert sorted(first[0].ravel()) != list(first[0].ravel()) or (first[0] != second[0]).any()
     task = Forecaster(Autoregressive(AutoregressiveConfig(3)))
+    assert Forecaster.adopt(task, None, horizon=48).config.horizon == 48
     learnt, held_out = task.hold_out(np.arange(20.0), None, 0)
     assert len(learnt) == 18 and list(held_out) == [15, 16, 17, 18, 19]  # a window, and two values
 

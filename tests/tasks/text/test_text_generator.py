@@ -292,6 +292,14 @@ def test_the_saved_model_answers_alone(generator, tmp_path):
             ask(folder, "generate", **{"text": BEGINNINGS, **numbers, **wrong})
 
 
+def test_drawn_texts_obey_what_an_export_was_told(generator):
+    told = {"suppressed_ids": [7], "repetition_penalty": 1.3, "beam_size": 2, "length_penalty": 0.5}
+    writing = generator.signature(max_new_tokens=4, **told).function
+    drawn = writing.sampled(temperature=1.0, top_p=0.9, seed=1)
+    assert (drawn.suppressed_ids, drawn.repetition_penalty, drawn.beam_size) == ((7,), 1.3, 1)
+    assert writing.options.beam_size == 2
+
+
 def test_texts_are_held_out():
     train, judge = hold_out_texts(["abcdefghij" * 3, "xy"], 0)
     assert train == ["abcdefghij" * 2 + "abcdefg", "xy"] and judge == ["hij", ""]
