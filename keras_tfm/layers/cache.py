@@ -251,7 +251,9 @@ class PastCache(NamedTuple):
         (B, 1, T, S + T).
         """
         # Not by `causal_mask`, which counts places: between the past and the new entries there may be room.
-        queries, keys = self.positions(query)
+        # The length is the mask's: an exported graph need not join keys to know it.
+        count = ops.shape(query)[2]
+        queries, keys = self._positions(ops.shape(self.mask)[1] - count, count)
         distances = queries[:, None] - keys[None, :]  # (T, S + T)
         seen = distances >= 0 if window is None else (distances >= 0) & (distances < window)
         return ops.logical_and(self.mask[:, None], seen[None])[:, None]
