@@ -144,7 +144,11 @@ def fit_best(
     if run is None:
         ours.insert(0, FiniteLoss())  # before an epoch is judged
     else:
-        ours += _keeping(model, run, save, keep_record, best, limit, settings or {}, is_chief)
+        if run.resume and is_chief and keep_record is not None:
+            # When an epoch begins, `Checkpoint` has found that nothing else changed.
+            keep = keras.callbacks.LambdaCallback(on_epoch_begin=lambda *_: keep_record(run.folder))
+            ours.insert(0, keep)
+        ours += _keeping(model, run, save, best, limit, settings or {}, is_chief)
     history = model.fit(
         batches.epochs(),
         steps_per_epoch=batches.num_batches,
@@ -161,7 +165,6 @@ def _keeping(
     model: keras.Model,
     run: Run,
     save: Any,
-    keep_record: Any,
     best: BestWeights,
     limit: TimeLimit,
     settings: Mapping[str, Any],
@@ -175,8 +178,6 @@ def _keeping(
         best.on_best = lambda: save_weights(model, weights)
         if not run.resume:
             save(folder, run.overwrite, trained=False)
-        elif keep_record is not None:  # no sooner than `Checkpoint` has found that nothing else changed
-            callbacks.append(keras.callbacks.LambdaCallback(on_epoch_begin=lambda *_: keep_record(folder)))
         callbacks.append(MetricsFile(folder / "metrics.csv"))
         if run.tensorboard:
             callbacks.append(TensorBoard(folder / "logs"))

@@ -19,6 +19,7 @@ from keras_tfm.data.sources.lines import (
     tell_left_out,
 )
 from keras_tfm.data.sources.rows import (
+    NAMED,
     ColumnNames,
     Columns,
     Row,
@@ -29,6 +30,7 @@ from keras_tfm.data.sources.rows import (
     read_all,
     read_rows,
     refuse_columns_of_text,
+    refuse_layout,
     without_labels,
 )
 
@@ -116,9 +118,13 @@ def read_unanswered(path: Path, columns: ColumnNames = None) -> Inputs:
     """(question, context) to answer, from files in SQuAD's format or tables, whose `columns` are as in
     `read_questions`, or the lines of text files, with a tab between.
     """
-    refuse_columns_of_text(path, columns)
-    chosen = without_labels(COLUMNS, 1, one_of_each(["question"], ["context"]), columns)
-    return inputs_in(files_of(path), lambda file: _unanswered(file, chosen))
+    files, chosen = (
+        files_of(path),
+        without_labels(COLUMNS, 1, one_of_each(["question"], ["context"]), columns),
+    )
+    if not any(map(has_names, files)):
+        refuse_layout(path, chosen.layout, NAMED)
+    return inputs_in(files, lambda file: _unanswered(file, chosen))
 
 
 def _unanswered(file: str, chosen: Columns) -> Inputs:

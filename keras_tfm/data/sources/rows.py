@@ -32,6 +32,7 @@ from keras_tfm.data.sources.separated import OTHER_SEPARATORS, SEPARATORS, Other
 
 Found = Callable[[list[str]], tuple[int, ...] | None]
 KINDS = "a .tsv, .csv, .jsonl or .parquet file or tfds:NAME[/CONFIG][:VERSION]#SPLIT"
+NAMED = "a .jsonl or .parquet file, or tfds:NAME"  # whose columns have names
 MAX_BYTES_OF_JSON = 1 << 28  # longest line of a .json file, which is often one line
 COUNTS = ("no", "one", "two", "three")
 
@@ -259,18 +260,17 @@ def names_in_first_row(path: str, layout: Layout) -> list[str]:
     return []
 
 
-def refuse_layout(path: Path, layout: Layout) -> None:
-    """Raise DataError for a layout of what is read as lines."""
+def refuse_layout(path: Path, layout: Layout, kinds: str = KINDS) -> None:
+    """Raise DataError for a layout of what is read as lines, not as a table of one of these `kinds`."""
     if layout != Layout():
-        raise DataError(path, None, f"{layout.flag}: expected {KINDS}; this is read as lines")
+        raise DataError(path, None, f"{layout.flag}: expected {kinds}; this is read as lines")
 
 
 def refuse_columns_of_text(paths: Paths, columns: ColumnNames) -> None:
     """Raise DataError if `columns` are chosen and none of the files is a table whose columns have names."""
     files = files_of(paths)
     if columns is not None and files and not any(map(has_names, files)):
-        kinds = "a .jsonl or .parquet file, or tfds:NAME"
-        raise DataError(files[0], None, f"expected {kinds} to choose columns of; this is read as text")
+        raise DataError(files[0], None, f"expected {NAMED} to choose columns of; this is read as text")
 
 
 def parse_layout(columns: ColumnNames, counts: Sequence[int] = (2,)) -> Layout:

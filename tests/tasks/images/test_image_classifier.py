@@ -250,7 +250,7 @@ def test_what_is_gone_on_with_learns_slower():
 
 def test_save_and_load(task, tmp_path):
     task.save(tmp_path / "task")
-    names = ["README.md", "config.json", "model.safetensors"]
+    names = ["README.md", "config.json", "model.safetensors", "training.json"]
     assert sorted(path.name for path in (tmp_path / "task").iterdir()) == names
     other = tasks.load(tmp_path / "task")
     assert type(other) is ImageClassifier and other.config == task.config
