@@ -86,8 +86,9 @@ def test_adamw_is_the_update_by_hand(jit_compile, accumulated):
             mean = [sum(gradients) / accumulated for gradients in zip(*parts, strict=True)]
             norms.append(global_norm(mean))
             by_hand.apply(mean, float(schedule(step)), 5.0, (step + 1) // accumulated)
-        updates = step // accumulated  # Keras averages at every step, accumulated or not
-        share = 1 - min(0.5, updates / (updates + 9))
+        # Keras averages at every step: those of one update keep together what one update is to keep.
+        updates = step // accumulated
+        share = 1 - min(0.5, updates / (updates + 9)) ** (1 / accumulated)
         averages = [
             (1 - share) * average + share * weight
             for average, weight in zip(averages, by_hand.weights, strict=True)
