@@ -55,9 +55,8 @@ class Layer(keras.layers.Layer):
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "Layer":
         layer = super().__new__(cls, *args, **kwargs)
-        own = inspect.signature(cls.__init__).parameters
-        # Arguments that a class hands on to the one it derives from, which keeps them.
-        object.__setattr__(layer, "handed_on", [x for x in kwargs if x not in own and x not in OF_KERAS])
+        # Among them are arguments that a class hands on to the one it derives from, which keeps them.
+        object.__setattr__(layer, "given", tuple(kwargs))
         return layer
 
     def __init__(self, **kwargs: Any) -> None:
@@ -69,7 +68,7 @@ class Layer(keras.layers.Layer):
         config = super().get_config()
         parameters = inspect.signature(type(self).__init__).parameters
         own = [x for x, kind in parameters.items() if x != "self" and kind.kind is not kind.VAR_KEYWORD]
-        for name in (*own, *self.handed_on):
+        for name in (*own, *(x for x in self.given if x not in own and x not in OF_KERAS)):
             config[name] = self._configuration_of(getattr(self, name))
         if parts := quantized_parts_of(self):
             config["quantized_parts"] = parts

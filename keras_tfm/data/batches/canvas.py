@@ -86,9 +86,8 @@ class CanvasBatches(ImageBatches):
         return views.of_boxes(targets) if self.are_objects else _moved(targets, places, pixel_mask)
 
     def _views(self, step: tf.Tensor, count: tf.Tensor) -> Views:
-        key, views = tf.random.experimental.stateless_fold_in(step, self.seed), Views.whole(count)
-        if self.areas != WHOLE:
-            views = Views.drawn(count, self.areas, key, by_ratio=not self.are_objects)
+        key = tf.random.experimental.stateless_fold_in(step, self.seed)
+        views = Views.drawn(count, self.areas, key, by_ratio=not self.are_objects)
         return views.mirrored(key + 1) if self.flips else views
 
     def _decoded(self, data: tf.Tensor) -> tf.Tensor:

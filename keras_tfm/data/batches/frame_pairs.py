@@ -111,9 +111,8 @@ class FramePairs(Batches):
 
     def _views(self, step: tf.Tensor, count: tf.Tensor) -> Views:
         assert self.seed is not None
-        key, views = tf.random.experimental.stateless_fold_in(step, self.seed), Views.whole(count)
-        if self.areas != WHOLE:
-            views = Views.drawn(count, self.areas, key)
+        key = tf.random.experimental.stateless_fold_in(step, self.seed)
+        views = Views.drawn(count, self.areas, key)
         return views.mirrored(key + 1) if self.flips else views
 
 
