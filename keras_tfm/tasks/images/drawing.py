@@ -1,5 +1,6 @@
 """Pictures with what was found in images over them, with Pillow, which the extra `plot` brings."""
 
+import itertools
 import os
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -99,10 +100,18 @@ def ink_on(colour: str) -> str:
     return "black" if 0.299 * red + 0.587 * green + 0.114 * blue > BRIGHT else "white"
 
 
-def write_png(pixels: tf.Tensor, file: Path) -> None:
-    """Write pixels, 8-bit (H, W, C), to a new PNG."""
-    with new_file(file) as work:
-        work.write_bytes(tf.io.encode_png(pixels).numpy())
+def written(
+    images: Sequence[Any], pictures: Iterable[Any], draw: Pictures | None
+) -> Iterator[tuple[Any, pathlib.Path | None]]:
+    """Each of the `pictures` that answer the `images`, 8-bit (H, W, C), and the PNG in `draw`, a folder or a
+    file for each, to which it was written; None without `draw`.
+    """
+    files = itertools.repeat(None) if draw is None else new_pictures(images, draw)
+    for picture, file in zip(pictures, files, strict=draw is not None):
+        if file is not None:
+            with new_file(file) as work:
+                work.write_bytes(tf.io.encode_png(picture).numpy())
+        yield picture, file
 
 
 def beside(

@@ -5,7 +5,7 @@ import functools
 import logging
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import keras
@@ -24,7 +24,7 @@ from keras_tfm.models.pictures.patch_discriminator import patch_discriminator
 from keras_tfm.serving.examples import refuse_empty, refuse_single
 from keras_tfm.tasks.baselines import MEAN, Baselines
 from keras_tfm.tasks.images.coder_options import CoderOptions, CoderTraining, ImageCoderConfig
-from keras_tfm.tasks.images.drawing import Pictures, new_pictures, write_png
+from keras_tfm.tasks.images.drawing import Pictures, written
 from keras_tfm.tasks.images.image_task import (
     ImageTask,
     shape_and_preprocessing,
@@ -263,16 +263,16 @@ class ImageCoder(ImageTask, TrainableTask):
         its "file", None without `draw`: a folder, or a file for each, for PNG files.
         """
         images = self.as_list(images)
-        files = None if draw is None else new_pictures(images, draw)
-        answers: list[dict[str, Any]] = []
-        for part in self.image_parts(images, batch_size):
-            codes, pictures = self._function("answer")(part)
-            for one, picture in zip(codes.numpy(), as_bytes(pictures), strict=True):
-                file = None if files is None else files[len(answers)]
-                if file is not None:
-                    write_png(picture, file)
-                answers.append({"codes": one, "picture": picture.numpy(), "file": file})
-        return answers
+        codes: list[np.ndarray] = []
+
+        def pictures() -> Iterator[np.ndarray]:
+            for part in self.image_parts(images, batch_size):
+                rows, made = self._function("answer")(part)
+                codes.extend(rows.numpy())
+                yield from as_bytes(made).numpy()
+
+        drawn = enumerate(written(images, pictures(), draw))
+        return [{"codes": codes[row], "picture": x, "file": file} for row, (x, file) in drawn]
 
     def as_line(self, answer: dict[str, Any]) -> str:
         if answer["file"] is not None:

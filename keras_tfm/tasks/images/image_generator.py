@@ -3,6 +3,7 @@ writes tokens makes an `ImageWriter`.
 """
 
 import dataclasses
+import itertools
 import logging
 import os
 import pathlib
@@ -29,7 +30,7 @@ from keras_tfm.log import Bar
 from keras_tfm.serving.examples import as_columns, refuse_empty, refuse_single
 from keras_tfm.tasks.baselines import MEAN, Baselines
 from keras_tfm.tasks.images.conditions import Condition, classes_of, condition_of, reason_against
-from keras_tfm.tasks.images.drawing import Pictures, new_pictures, write_png
+from keras_tfm.tasks.images.drawing import Pictures, written
 from keras_tfm.tasks.images.enlarging import SmallParts, enlarging_of, reader_of, small_of
 from keras_tfm.tasks.images.features import compared, features_of
 from keras_tfm.tasks.images.generator_options import (
@@ -399,18 +400,10 @@ class ImageGenerator(TrainableTask):
         folder, or a file for each line, for PNG files. The options are as in `generate`.
         """
         lines = self.answerable(lines, batch_size)
-        files = None if draw is None else new_pictures(lines, draw)
-        answers: list[dict[str, Any]] = []
         writing = {"complete": complete, "temperature": temperature, "top_k": top_k, "top_p": top_p}
         made = self._made(len(lines), self._of_lines(lines), seed, steps, guidance, batch_size, **writing)
-        for pictures in made:
-            for picture in pictures:
-                row = len(answers)
-                file = None if files is None else files[row]
-                if file is not None:
-                    write_png(picture, file)
-                answers.append({"seed": (seed + row) % 2**31, "picture": picture, "file": file})
-        return answers
+        answers = enumerate(written(lines, itertools.chain.from_iterable(made), draw))
+        return [{"seed": (seed + row) % 2**31, "picture": x, "file": file} for row, (x, file) in answers]
 
     def _of_lines(self, lines: Sequence[str]) -> Callable[[slice], dict[str, tf.Tensor]]:
         return lambda part: self.condition.of_strings(tf.constant(lines[part]))

@@ -6,7 +6,7 @@ import functools
 import logging
 import os
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import keras
@@ -44,7 +44,7 @@ from keras_tfm.serving.examples import (
 from keras_tfm.serving.image_headers import MAX_PIXELS, Size, read_bytes
 from keras_tfm.tasks.baselines import Baselines
 from keras_tfm.tasks.images.decoded import is_file
-from keras_tfm.tasks.images.drawing import Pictures, new_pictures, write_png
+from keras_tfm.tasks.images.drawing import Pictures, written
 from keras_tfm.tasks.images.likeness import WINDOW, likeness
 from keras_tfm.tasks.images.restorer_options import (
     CROP,
@@ -331,17 +331,15 @@ class ImageRestorer(TrainableTask):
         """
         images, name = self._asked(self.images_in(images), reference), self._chosen(restore)
         refuse_rows(self.refusals(images, restore=name))
-        files = [None] * len(images) if draw is None else new_pictures(images, draw)
-        answers: list[dict[str, Any]] = []
-        with Bar(total=len(images), desc="mending", unit="image") as bar:
-            for image, file in zip(images, files, strict=True):
-                data = [tf.constant(read_bytes(encoded(part))) for part in self._pictures(image)]
-                picture = self._function("mend", name)(*data)
-                if file is not None:
-                    write_png(picture, file)
-                answers.append({"picture": picture.numpy(), "file": file})
-                bar.update()
-        return answers
+
+        def mended() -> Iterator[np.ndarray]:
+            with Bar(total=len(images), desc="mending", unit="image") as bar:
+                for image in images:
+                    data = [tf.constant(read_bytes(encoded(part))) for part in self._pictures(image)]
+                    yield self._function("mend", name)(*data).numpy()
+                    bar.update()
+
+        return [{"picture": x, "file": file} for x, file in written(images, mended(), draw)]
 
     def _asked(self, images: list, reference: Any) -> list:
         """The `images` as they are answered, by the `reference` of all; `Refusal` where none is read."""

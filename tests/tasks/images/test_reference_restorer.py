@@ -189,17 +189,17 @@ def test_the_command(table, tmp_path, capsys, caplog):
     output = capsys.readouterr()
     assert output.out.splitlines() == [f"{table.parent / 'image3.png'}\t", f"{grey}\t128 x 128"]
     assert "image3.png gets an empty line: expected a reference in colour" in output.err
+    with pytest.raises(SystemExit):
+        main(["predict", out, "--data", image])
+    wanted = "--reference must be a picture, for all that have none of their own; it is left out"
+    assert wanted in capsys.readouterr().err
     for wrong, reason in (
-        ([], "--reference must be a picture, for all that have none of their own; it is left out"),
-        (
-            ["--reference", str(table.parent / "reference1.png")],
-            "its reference: expected a whole PNG or JPEG",
-        ),
-        (["--reference", "no.png"], "its reference: cannot be read: No such file"),
+        (str(table.parent / "reference1.png"), "its reference: expected a whole PNG or JPEG"),
+        ("no.png", "its reference: cannot be read: No such file"),
     ):
-        with pytest.raises(SystemExit):
-            main(["predict", out, "--data", image, *wrong])
-        assert reason in capsys.readouterr().err
+        main(["predict", out, "--data", image, "--reference", wrong])
+        output = capsys.readouterr()
+        assert output.out == f"{image}\t\n" and f"gets an empty line: {reason}" in output.err
 
 
 PICTURE, REFERENCE = (column[0] for column in patchworks(1, squares=2))
