@@ -12,6 +12,7 @@ CPU seconds, the start of the command included.
 """
 
 import argparse
+import hashlib
 import json
 import pathlib
 import resource
@@ -60,9 +61,15 @@ def train(task, data, recipe, seed, run):
     return json.loads(took.read_text("utf-8"))
 
 
+def name_of(files):
+    """The name of the first file, and what tells it from others of this name."""
+    path = pathlib.Path(files[0])
+    return f"{path.name} {hashlib.sha256(str(path.absolute()).encode()).hexdigest()[:8]}"
+
+
 def score(run, files, metric):
     """The metric of a RUN on examples, which is kept beside it."""
-    kept = run / f"{pathlib.Path(files[0]).name}.{metric}.json"
+    kept = run / f"{name_of(files)}.{metric}.json"
     if not kept.exists():
         measures = json.loads(keras_tfm("evaluate", run, "--data", *files).splitlines()[0])
         if metric not in measures:
@@ -82,7 +89,7 @@ def row(options, data):
     def trained(recipe, seeds):
         """The RUNs of a recipe, and the mean of their seconds."""
         words = f"{recipe} {options.always}".strip()
-        names = [f"{pathlib.Path(data[0]).name} {words} {seed}" for seed in seeds]
+        names = [f"{name_of(data)} {words} {seed}" for seed in seeds]
         folder = options.out / options.task
         runs = [folder / "".join(c if c.isalnum() else "_" for c in name) for name in names]
         seconds = [train(options.task, data, words, *pair) for pair in zip(seeds, runs, strict=True)]

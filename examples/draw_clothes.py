@@ -27,7 +27,7 @@ with a guidance of 1.5. Bits are of a code, one of 512, of a pixel, one of 16 gr
 256.
 
 The folder has a RUN for each way, its pictures, its row, and clothes.png, 64 pictures of each. What is there
-is not made again, and a training that was stopped goes on.
+is not made again, and a training that was stopped goes on: other images or another part need another --out.
 """
 
 import argparse
@@ -226,6 +226,17 @@ def row_of(way, out, train, test, judge, part):
     return row
 
 
+def refuse_others(file, asked):
+    """Keep what is asked for in a `file`; ends the program where something else is kept there."""
+    if not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(asked))
+    if (before := json.loads(file.read_text())) != asked:
+        raise SystemExit(
+            f"{file.parent} has models of {before}, and {asked} is asked for: choose another --out"
+        )
+
+
 def baselines(train, test, judge):
     """Rows of pictures that nothing has learnt to make."""
     noise = np.random.default_rng(0).integers(0, 256, (MADE, SIDE, SIDE, 1)).astype("uint8")
@@ -263,10 +274,11 @@ def picture(sets, columns=4):
 
 def main(images=None, test=None, ways=(), part=1.0, out=pathlib.Path("runs/clothes")):
     """Train what is asked for, print the table of all that is there, and draw the picture."""
+    refuse_others(out / "asked.json", {"images": images, "test": test, "part": part})
     train, test = read(images, "train"), read(test, "test")
     keras.utils.set_random_seed(0)
     make = functools.partial(tasks.ImageClassifier.make, train, ClassifierOptions(), GREY)
-    judge = learnt(out / "judge", make, train, JUDGE, part)
+    judge = learnt(out / "judge", make, train, JUDGE, min(1.0, part))
     print(f"the classifier is right for {100 * judge.evaluate(test)['accuracy']:.1f} % of the test images")
     for way in ways or WAYS:
         row_of(way, out, train, test, judge, part)

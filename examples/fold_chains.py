@@ -131,7 +131,7 @@ def main(steps=3000, count=20_000, tested=200, length=LENGTH):
     for number in range(steps):
         rows = rng.integers(0, count, BATCH)
         means = step({name: x[rows] for name, x in inputs.items()} | start, known.frames[rows])
-        if number % (steps // 10) == 0:
+        if number % max(1, steps // 10) == 0:
             print(number, {name: round(float(mean), 3) for name, mean in means.items()}, flush=True)
     print(f"after {time.process_time() - began:.0f} s of CPU time", evaluate(model, unseen))
     return model

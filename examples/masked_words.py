@@ -92,10 +92,13 @@ def tired():
 
 def pretrain(files):
     documents = read_documents(files)
+    held = min(500, len(documents) // 10)
+    if held < 2:
+        sys.exit(f"expected 20 documents or more, with blank lines between them; got {len(documents)}")
     config = MaskedLanguageModelConfig(max_length=64)
     task = MaskedLanguageModel.from_documents(documents, "mini", config=config)
-    task.fit(documents[1_000:], documents[:500], minutes=30, batch_tokens=2048, run="runs/bert")
-    print(task.evaluate(documents[500:1_000]))
+    task.fit(documents[2 * held :], documents[:held], minutes=30, batch_tokens=2048, run="runs/bert")
+    print(task.evaluate(documents[held : 2 * held]))
     print(task.predict(["The [MASK] of the river was very green and shady."]))
 
 

@@ -32,7 +32,7 @@ def main(folder, run="runs/multi30k"):
     print(translator.evaluate(test))
     for source, answer in zip(test.sources[:5], translator.generate(test.sources[:5]), strict=True):
         print(source, "->", answer)
-    translator.export("saved_models/multi30k-translate")
+    translator.export("saved_models/multi30k-translate", overwrite=True)
 
 
 if __name__ == "__main__":

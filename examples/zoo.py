@@ -5,9 +5,9 @@
 
 Both are what `keras-tfm train classify-images` takes, here the idx files of Fashion-MNIST: 10,000 images of
 the first train each model, which is tested on all of the second. Images become grey and 32 x 32. Each
-family's row is written to saved_models/zoo.csv as soon as it is there, and a family that has one is not
-trained again: an interrupted run goes on where it was. Each family has a process of its own, since what XLA
-compiles, hundreds of megabytes a family, is kept until the process ends.
+family's row is written to saved_models/zoo.csv as soon as it is there, and a family that has one of the same
+images, minutes and count is not trained again: an interrupted run goes on where it was. Each family has a
+process of its own, since what XLA compiles, hundreds of megabytes a family, is kept until the process ends.
 """
 
 import argparse
@@ -41,7 +41,7 @@ def row_of(name, train, test, minutes):
     backbone = family(dataclasses.replace(models.tiny_config(family), num_channels=1, **changes))
     classifier = ImageClassifier(backbone, np.unique(train[1]).tolist())
     began = time.perf_counter()
-    history = classifier.fit(train, test, epochs=1_000, minutes=minutes, learning_rate=1e-3)
+    history = classifier.fit(train, 0.1, epochs=1_000, minutes=minutes, learning_rate=1e-3)
     measures = classifier.evaluate(test)
     return {
         "family": name,
@@ -55,10 +55,11 @@ def row_of(name, train, test, minutes):
 def main(images, test, families=(), minutes=3.0, count=10_000, folder="saved_models"):
     path = pathlib.Path(folder, "zoo.csv")
     path.parent.mkdir(parents=True, exist_ok=True)
+    asked_for = {"images": str(images), "test": str(test), "minutes": str(minutes), "count": str(count)}
     known = []
     if path.exists():
         with open(path, encoding="utf-8", newline="") as file:
-            known = list(csv.DictReader(file))
+            known = [row for row in csv.DictReader(file) if asked_for.items() <= row.items()]
     read, asked = (read_labelled_images(source, SIDE, SIDE, 1) for source in (images, test))
     rows = np.random.default_rng(0).permutation(len(read.images))[:count]
     train = np.asarray(read.images[rows]), read.labels[rows]
@@ -67,13 +68,13 @@ def main(images, test, families=(), minutes=3.0, count=10_000, folder="saved_mod
         if name in {row["family"] for row in known}:
             continue
         with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-            known.append(process.submit(row_of, name, train, test, minutes).result())
+            known.append(process.submit(row_of, name, train, test, minutes).result() | asked_for)
         with open(path, "w", encoding="utf-8", newline="") as file:
             table = csv.DictWriter(file, list(known[0]))
             table.writeheader()
             table.writerows(known)
     for row in sorted(known, key=lambda row: -float(row["accuracy"])):
-        print("  ".join(f"{value!s:>12}" for value in row.values()))
+        print("  ".join(f"{value!s:>12}" for name, value in row.items() if name not in asked_for))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """All tests in a few processes at once, each of which gets files that take about as long as the others'.
 
-    python -m tests.run --jobs 2 -m "not slow and not parity" [FOLDER or FILE ...] [pytest's options]
+    python -m tests.run --jobs 2 -m "not slow and not parity" [FOLDER, FILE or TEST ...] [pytest's options]
 
 What TensorFlow and XLA compile is never let go, so one process for all tests would outgrow the memory: the
 files are dealt into parts of some minutes, by the CPU seconds in durations.json, and the longest begin. Each
@@ -43,6 +43,7 @@ MOST_REPEATED = 10  # failed tests that run again alone
 # Some hundred processes import the package and the tests: a second each to compile them anew.
 # The processes have a core each: TensorFlow's threads for one operation would wait for one another.
 ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": "", "TF_NUM_INTRAOP_THREADS": "1"}
+VALUED = ("-k", "-m", "-p", "-o", "-c", "-W", "--deselect", "--ignore")  # whose values are no tests
 NO_TESTS = 5  # pytest's exit code where the selection leaves none
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.preload"])
@@ -58,11 +59,10 @@ def main():
     )  # fmt: skip
     parser.add_argument("--parity", action="store_true", help="tests/parity too, in processes with torch")
     options, arguments = parser.parse_known_args()
-    paths = [pathlib.Path(argument) for argument in arguments if pathlib.Path(argument).exists()]
-    arguments = [argument for argument in arguments if not pathlib.Path(argument).exists()]
+    asked, arguments = asked_among(arguments)
     known = json.loads(DURATIONS.read_text("utf-8")) if DURATIONS.exists() else {}
     here = [path for path in sorted(TESTS.iterdir()) if path != PARITY]  # which imports torch
-    parts = deal(files_in(paths or here), known, options.jobs, options.shuffle)
+    parts = deal(files_in(asked or here), known, options.jobs, options.shuffle)
     if options.parity:
         parts += deal(files_in([PARITY]), known, options.jobs, options.shuffle)
     parts = [files for files, _ in sorted(parts, key=lambda part: part[1], reverse=True)]
@@ -88,11 +88,21 @@ def main():
     raise SystemExit(summarise(results, seconds, time.monotonic() - began))
 
 
-def files_in(paths):
-    """The test files in `paths`, by their names from the folder above tests/."""
-    found = {path for given in paths for path in ([given] if given.is_file() else given.rglob("*.py"))}
-    found = {path for path in found if path.name.startswith("test_")}
-    return sorted(path.resolve().relative_to(TESTS.resolve().parent).as_posix() for path in found)
+def asked_among(arguments):
+    """(The folders, files and tests among the `arguments`, all others, those of options included)."""
+    asked, others = [], []
+    for before, argument in zip(("", *arguments), arguments, strict=False):
+        is_there = before not in VALUED and pathlib.Path(argument.partition("::")[0]).exists()
+        (asked if is_there else others).append(argument)
+    return asked, others
+
+
+def files_in(asked):
+    """The test files that are asked for, by their names from the folder above tests/, and single tests."""
+    found = {path for given in map(pathlib.Path, asked) for path in [given, *given.rglob("*.py")]}
+    found = {path for path in found if path.is_file() and path.name.startswith("test_")}
+    files = {path.resolve().relative_to(TESTS.resolve().parent).as_posix() for path in found}
+    return sorted(files | {test for test in map(str, asked) if "::" in test})
 
 
 def deal(files, known, jobs, seed=None):
@@ -189,6 +199,9 @@ def summarise(results, seconds, wall):
     counts = f"{outcomes.get('passed', 0)} passed, {failed} failed, {outcomes.get('skipped', 0)} skipped"
     print(f"{sum(seconds.values()):.0f} s of CPU in {wall:.0f} s; {broken} of {len(results)} parts failed")
     print(counts)
+    if not any(outcomes.values()):
+        print("no test was run: nothing there has these names")
+        return NO_TESTS
     return int(broken > 0)
 
 

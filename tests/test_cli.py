@@ -246,6 +246,12 @@ ALONE = ("train", "translate", "--data", "a", "--out", "b")
         ),
         (("export", "{trained}", "--out", "{data}"), "exists already"),
         (("predict", "{trained}", "--data", "{data}/missing"), "missing"),
+        (
+            ("predict", "{generator}", "--whole", "--data", "{data}/source.txt", "--columns", "text"),
+            "--columns: leave it out, since --whole reads and answers one text",
+        ),
+        (("predict", "{generator}", "--whole", "--quoted"), "--quoted: leave it out, since --whole"),
+        (("predict", "{generator}", "--whole", "--draw", "x"), "--draw: leave it out, since --whole"),
         (("evaluate", "{generator}", "--data", "{data}/source.txt", "--beam", "2"), "does not generate text"),
         (
             ("evaluate", "{generator}", "--data", "{data}/source.txt", "--columns", "a,b"),
@@ -256,6 +262,11 @@ ALONE = ("train", "translate", "--data", "a", "--out", "b")
         (("launch", "--workers", "2"), "expected -- train …; got no command"),
         (("launch", "--workers", "2", "--", "fly"), "expected -- train …; got fly"),
         (("launch", "--workers", "2", "--", "train", "fly"), "invalid choice: 'fly'"),
+        pytest.param(
+            ("launch", "--workers", "2", "--", "train", "recommend", "--data", "a", "--out", "b"),
+            "launch: the task 'recommend' trains in one process; leave `launch` out",
+            marks=pytest.mark.slow,  # a process of its own
+        ),
         pytest.param(
             ("launch", "--workers", "2", "--", *ALONE, "--strategy", "mirrored"),
             "train with --strategy multi-worker; got mirrored",

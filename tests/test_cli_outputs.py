@@ -10,6 +10,7 @@ import pytest
 
 from keras_tfm.cli import main
 from keras_tfm.cli.console import Output
+from keras_tfm.cli.outputs import pictures_in
 from keras_tfm.tasks.images.drawing import new_pictures, picture_paths
 from keras_tfm.training.store import CheckpointFolder
 
@@ -40,6 +41,9 @@ def place(tmp_path, monkeypatch):
         (tmp_path / name).write_text(text)
     (tmp_path / "link").symlink_to("corpus/c.txt")
     (tmp_path / "linked").symlink_to("corpus")
+    (tmp_path / "drawn").mkdir()
+    (tmp_path / "drawn/metrics.csv").write_text("epoch,loss\n0,1.5\n")
+    (tmp_path / "drawn/metrics.png").symlink_to("../photo.png")
     (tmp_path / "other").symlink_to("runs")
     os.link("corpus/c.txt", "hard.txt")
     os.mkfifo("pipe")
@@ -96,6 +100,7 @@ def refused(command, capsys):
          "state.json is a file of "),
         ("attention runs/x --image photo.png --out photo.png --overwrite", "photo.png is read by this comm"),
         ("plot runs/x --out photo.png", "photo.png exists already"),
+        ("plot drawn", "drawn/metrics.png is a link, and a file is to be written"),
         ("plot runs/x --out runs/y/model.safetensors --overwrite", "model.safetensors is a file of "),
         ("train classify --data corpus/c.txt --from runs/x --out runs/x --overwrite", "/runs/x is read"),
         ("train classify --data corpus/c.txt --options runs/y/training.json --out runs/y --overwrite",
@@ -148,6 +153,12 @@ def test_pictures_never_take_the_place_of_their_images(place):
         new_pictures(["corpus/photo.jpg", "photo.png"], ".")
     assert new_pictures(["photo.png"], "new") == [pathlib.Path("new/photo.png")]
     assert os.path.isdir("new") and (place / "photo.png").read_text() == "a photo"
+
+
+def test_folders_of_frames_are_not_replaced(place):
+    for overwrite in (False, True):
+        with pytest.raises(FileExistsError, match="linked/run exists already: choose another folder"):
+            pictures_in({"filled": "linked"}, ["run.mp4"], "run.mp4", overwrite, {"filled": ""})
 
 
 def test_names_of_pictures_have_room_in_the_folder():

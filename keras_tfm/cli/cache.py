@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import stat
 
 
 def cache_folder(name: str) -> pathlib.Path:
@@ -11,13 +12,18 @@ def cache_folder(name: str) -> pathlib.Path:
 
 
 def make_private(folder: pathlib.Path) -> None:
-    """Make a folder, if there is none; PermissionError unless it belongs to this user, and nobody else may
-    write to it.
+    """Make a folder and the one around it, where they are not there; PermissionError unless both belong to
+    this user, nobody else may write to them, and nobody may put others in their place.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    status = folder.stat()
-    if status.st_uid != os.getuid() or status.st_mode & 0o022:
-        raise PermissionError(f"{folder}: expected a folder that only its owner, this user, writes to")
+    for own in (folder.parent, folder):
+        own.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = own.stat()
+        if status.st_uid != os.getuid() or status.st_mode & 0o022:
+            raise PermissionError(f"{own}: expected a folder that only its owner, this user, writes to")
+    for around in folder.resolve().parents:
+        mode = around.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            raise PermissionError(f"{around}: expected a folder to which not everybody writes")
 
 
 def is_on(variable: str) -> bool:

@@ -46,6 +46,14 @@ def layout_of(text: str | None, options: argparse.Namespace | Mapping[str, Any])
     return Layout(columns, **more)
 
 
+def table_flag(options: argparse.Namespace) -> str | None:
+    """The first option of a table's that was typed, as its flag."""
+    if options.columns is not None:
+        return "--columns"
+    layout = layout_of(None, options)
+    return layout and layout.flag
+
+
 def as_trained(task: Any, options: argparse.Namespace, file: str, may_lack_label: bool = False) -> None:
     """Complete `options` by what the training of the `task` was told of its tables, where nothing else is
     said: its columns, if the table `file` has them, whose last one, the label, may be missing; and its

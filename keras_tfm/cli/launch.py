@@ -13,7 +13,9 @@ from keras_tfm.configs import Between, Config, Option
 CHECK = """
 import sys
 from keras_tfm.cli import check
-print("strategy", vars(check(sys.argv[1:])).get("Command.strategy", "none"))
+parsed = check(sys.argv[1:])
+task = parsed.check.args[0]
+print("strategy", vars(parsed).get("Command.strategy", "none") if task.has_devices else "alone")
 """
 
 
@@ -46,6 +48,8 @@ def run(arguments: argparse.Namespace) -> None:
         raise ValueError(f"launch: expected -- train …; got {' '.join(command[:1]) or 'no command'}.")
     workers = Workers(**given(arguments, Workers))
     strategy = _checked_strategy(command)
+    if strategy == "alone":
+        raise ValueError(f"launch: the task {command[1]!r} trains in one process; leave `launch` out.")
     if strategy == "none":
         command += ["--strategy", "multi-worker"]
     elif strategy != "multi-worker":
@@ -56,7 +60,9 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _checked_strategy(command: list[str]) -> str:
-    """The --strategy of `train`; mistakes in its arguments are reported once, before the workers start."""
+    """The --strategy of `train`, "alone" for a task that has none; mistakes in its arguments are reported
+    once, before the workers start.
+    """
     end = subprocess.run([sys.executable, "-c", CHECK, *command], capture_output=True, text=True, check=False)
     word, _, strategy = end.stdout.strip().partition(" ")
     if end.returncode or word != "strategy":  # an error, or --help

@@ -87,8 +87,11 @@ def pictures_in(
         option: picture_paths(examples, folder, suffixes.get(option, ".png"))
         for option, folder in folders.items()
     }
-    for path in (path for each in paths.values() for path in each if os.path.lexists(path)):
-        refuse_file(path, read, overwrite)
+    for option, each in paths.items():
+        for path in filter(os.path.lexists, each):
+            if not path.suffix and path.is_dir():  # for frames, which are many files
+                raise FileExistsError(f"{path} exists already: choose another folder for --{option}.")
+            refuse_file(path, read, overwrite)
     return paths
 
 

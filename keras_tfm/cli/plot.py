@@ -45,6 +45,8 @@ def run_plot(arguments: argparse.Namespace) -> None:
         with contextlib.suppress(CheckpointError):  # what a damaged record says is left out
             best[name] = read_record(folder).get("results", {}).get("best_epoch")
     path = arguments.out or os.path.join(arguments.runs[0], "metrics.png")
+    if os.path.islink(path):
+        raise FileExistsError(f"{path} is a link, and a file is to be written: choose another name by --out.")
     plots.save(plots.draw_training(rows, best), path)
     say(f"the picture is {path}")
 

@@ -11,7 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from keras_tfm.asking import ASKED, Asked, Asking
-from keras_tfm.cli.columns import TableOptions, add_table_options, as_trained, check_columns, layout_of
+from keras_tfm.cli.columns import (
+    TableOptions,
+    add_table_options,
+    as_trained,
+    check_columns,
+    layout_of,
+    table_flag,
+)
 from keras_tfm.cli.console import say, tell_untrained, warn
 from keras_tfm.cli.generated import add_option, add_options, given, in_flags
 from keras_tfm.cli.outputs import pictures_in, refuse_file
@@ -102,7 +109,7 @@ def add(group: Any, add_verb: Any) -> None:
     predict.add_argument(
         "--overwrite",
         action="store_true",
-        help="replace files of --out, --draw, --masks and --tracks that exist",
+        help="replace files of --out, --draw, --masks and --tracks that exist; folders of --filled stay",
     )
     predict.add_argument(
         "--no-cache",
@@ -146,6 +153,8 @@ def add_asking(predict: argparse.ArgumentParser, tasks: Mapping[str, Asked]) -> 
 
 def run(arguments: argparse.Namespace) -> None:
     """predict: one line for each line, or example, of a file; with --whole one answer for all of it."""
+    if arguments.whole and (flag := table_flag(arguments) or picture_flag(arguments)):
+        raise ValueError(f"{flag}: leave it out, since --whole reads and answers one text")
     if arguments.out is not None:
         check_suffix(arguments.out, "--out")
         refuse_file(arguments.out, [arguments.data], arguments.overwrite)
@@ -198,6 +207,11 @@ def writer_of(arguments: argparse.Namespace) -> "Writer":
     return writer
 
 
+def picture_flag(arguments: argparse.Namespace) -> str | None:
+    """The first of the options in `PICTURES` that was typed, as its flag."""
+    return next((f"--{name}" for name in PICTURES if name in given(arguments, Asking)), None)
+
+
 def is_plain(arguments: argparse.Namespace) -> bool:
     """Whether lines of standard input are to be answered by plain lines."""
     options = {**given(arguments, Decoding), **given(arguments, Drafting), **given(arguments, TableOptions)}
@@ -208,12 +222,15 @@ def is_plain(arguments: argparse.Namespace) -> bool:
 
 def answer_all(task: Any, arguments: argparse.Namespace, writer: "Writer") -> None:
     """Answer the whole input."""
-    from keras_tfm.data.sources.lines import numbered_lines
+    from keras_tfm.data.sources.lines import files_of, numbered_lines
 
     if arguments.whole:
         if not task.reads_lines:
             raise ValueError(f"--whole: the task {task.name!r} does not read text")
-        text = "\n".join(line for _, line in numbered_lines(arguments.data))
+        path, *others = files_of(arguments.data)
+        if others:
+            raise ValueError(f"--whole: expected one file; got {1 + len(others)} of {arguments.data}")
+        text = "\n".join(line for _, line in numbered_lines(path))
         if reasons := task.refusals([text], **writer.decoding) | blanks([text]):
             raise ValueError(f"the text gets no answer: {reasons[0]}")
         writer.answer([(text, "the text")], is_all=True)
@@ -237,8 +254,7 @@ def answer_standard_input(arguments: argparse.Namespace, writer: "Writer") -> No
     """
     from keras_tfm.data.sources.lines import as_inputs, numbered_lines
 
-    if (layout := layout_of(arguments.columns, arguments)) is not None:
-        flag = "--columns" if arguments.columns is not None else layout.flag
+    if flag := table_flag(arguments):
         raise ValueError(f"{flag}: lines of standard input have none")
     if sys.stdin is None:
         raise ValueError("--data: standard input is closed, expected lines; give a file")

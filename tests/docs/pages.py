@@ -33,6 +33,7 @@ BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 SHAPE = re.compile(r"\((?:\d+, ?)+\d*\)")
+LITERAL = re.compile(r'b?"[^"]*"|\[.*\]|\((?:True|False).*\)|\{.*\}')
 NUMBER = re.compile(r"-?\d{1,3}(?:,\d{3})*(?:\.\d+)?(?![\w.])")
 
 
@@ -92,15 +93,15 @@ def run_python(code, variables, name):
 
 
 def compare(value, comment, place):
-    """Assert what a comment says of a value, if it does: shapes in order, True, a number or a string."""
+    """Assert what a comment says of a value, if it does: shapes in order, True, a number or a literal."""
     if shapes := SHAPE.findall(comment):
         parts = value if isinstance(value, tuple) and not all(isinstance(x, int) for x in value) else (value,)
         found = [tuple(getattr(part, "shape", part)) for part in parts]
         assert found == [ast.literal_eval(shape) for shape in shapes][: len(found)], place
     elif comment.startswith("True"):
         assert value, place
-    elif comment.startswith('"'):
-        assert value == ast.literal_eval(re.match(r'"[^"]*"', comment)[0]), place
+    elif literal := LITERAL.match(comment):
+        assert value == ast.literal_eval(literal[0]), place
     elif number := NUMBER.match(comment):
         np.testing.assert_allclose(value, float(number[0].replace(",", "")), atol=1e-6, err_msg=place)
 

@@ -120,7 +120,15 @@ def test_comments_are_compared():
     run_python(
         '1 + 1 == 2  # True\n"a" + "b"  # "ab", both\n1_000 * 2  # 2,000 in all\n7  # of a kind', {}, "p"
     )
-    for value, comment in ((1, "2"), ((2, 3), "(2, 4)"), ("a", '"b"'), (False, "True: so it is")):
+    for value, comment in (
+        (1, "2"),
+        ((2, 3), "(2, 4)"),
+        ("a", '"b"'),
+        (False, "True: so it is"),
+        (["a"], '["b"], so'),
+        (b"a", 'b"b"'),
+        ((True, {1}), "(True, {2})"),
+    ):
         with pytest.raises(AssertionError):
             compare(value, comment, "here")
 

@@ -116,8 +116,9 @@ class HeldOut(NamedTuple):
     least: int = 1
 
     def __str__(self) -> str:
-        least = f", but at least {self.least:,} if there are {5 * self.least:,}" if self.least > 1 else ""
-        return f"{self.share:.0%} of --data{least}" + (f", at most {self.most:,}" if self.most else "")
+        least = f", at least {self.least:,}, or a fifth of fewer than {5 * self.least:,}"
+        most = f", at most {self.most:,}" if self.most else ""
+        return f"{self.share:.0%} of --data{least if self.least > 1 else ''}{most}"
 
     def count(self, num_examples: int) -> int:
         """The number of examples for validation, which leaves one for training."""

@@ -31,6 +31,13 @@ def test_examples_are_held_out_by_number_and_by_class(held, number, expected, nu
         assert abs(np.sum(classes[kept] == one) - share) <= 1
 
 
+def test_a_rule_is_said_as_it_counts():
+    held = HeldOut(0.1, 1_000, least=100)
+    assert str(held) == "10% of --data, at least 100, or a fifth of fewer than 500, at most 1,000"
+    assert (held.count(499), held.count(500), held.count(50_000)) == (99, 100, 1_000)
+    assert str(HeldOut(0.05)) == "5% of --data"
+
+
 @pytest.mark.parametrize(("share", "number"), [(0.5, 1), (0.0, 9), (1.0, 9)])
 def test_two_parts_that_cannot_be_made_are_refused(share, number):
     with pytest.raises(ValueError, match="At least 2 examples are needed"):

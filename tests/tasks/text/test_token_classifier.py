@@ -138,9 +138,8 @@ def test_entities_are_counted_whole(learnt):
 
 def test_words_beyond_the_length_are_outside(learnt):
     long = ["Bob"] * 20
-    assert (
-        learnt.predict([long]) == [["B-PER"] * 14 + ["O"] * 6] or learnt.predict([long])[0][14:] == ["O"] * 6
-    )
+    (tags,) = learnt.predict([long])
+    assert "B-PER" in tags[:14] and tags[14:] == ["O"] * 6
     assert learnt.count_truncated([long, ["Bob"] * 14, "met " * 15]) == 2
     assert learnt.evaluate(([long], [["B-PER"] * 20]))["recall"] <= 14 / 20
 
