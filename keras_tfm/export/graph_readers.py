@@ -44,12 +44,12 @@ SPACES = r"[\x1c-\x1f\x{85}\p{Z}]"
 
 
 class Texts:
-    """A text, or two, as a row."""
+    """A text, or two, as a row; if `pairs` is None, a text with a tab is two."""
 
     has_many_rows = False
 
     def __init__(self, tokenizer, max_length, pairs=False, **options):
-        self._tokenizer, self._max_length = tokenizer, max_length
+        self._tokenizer, self._max_length, self._pairs = tokenizer, max_length, pairs
         self.specs = strings("text", "second") if pairs else strings("text")
 
     def ways(self):
@@ -57,10 +57,21 @@ class Texts:
         return {"serving_default": (self.specs, self)}
 
     def __call__(self, *texts):
-        return self._joined(pack_texts(self._tokenizer, self._max_length, *texts)), None
+        pack = pack_of_either if self._pairs is None else pack_texts
+        return self._joined(pack(self._tokenizer, self._max_length, *texts)), None
 
     def _joined(self, packed):
         return model_inputs(packed, self._tokenizer.pad_id)
+
+
+def pack_of_either(tokenizer, max_length: int, texts: tf.Tensor) -> Ragged:
+    """Strings (B,), of which those with a tab are two texts, as `pack_texts` packs them."""
+    parts = tf.strings.split(texts, "\t", maxsplit=1)
+    first, second = tf.unstack(parts.to_tensor("", shape=[None, 2]), axis=1)
+    single, pair = pack_texts(tokenizer, max_length, first), pack_texts(tokenizer, max_length, first, second)
+    count = tf.size(first)
+    rows = tf.range(count) + tf.where(parts.row_lengths() == 2, count, 0)
+    return {name: tf.gather(tf.concat([x, pair[name]], axis=0), rows) for name, x in single.items()}
 
 
 class Words(Texts):

@@ -57,7 +57,8 @@ class Tokens(NamedTuple):
 
 class Texts(Text):
     """Strings, or pairs of them, as ids between `start` and `end`, with the ids `between` between two
-    texts. More than `max_length` tokens are cut, of two texts from the longer.
+    texts; if `pairs` is None, each example is one or the other, and a tab makes two texts of a string.
+    More than `max_length` tokens are cut, of two texts from the longer.
     """
 
     def __init__(
@@ -70,14 +71,15 @@ class Texts(Text):
         end: int,
         pad: int,
         between: list[int],
-        pairs: bool = False,
+        pairs: bool | None = False,
     ):
         super().__init__(folder, tokenizer)
         self._inputs, self._max_length, self._pairs = inputs, max_length, pairs
         self._start, self._end, self._pad, self._between = start, end, pad, between
 
     def parts(self, example):
-        if not self._pairs:
+        is_single = self._pairs is None and isinstance(example, str) and "\t" not in example
+        if self._pairs is False or is_single:
             return super().parts(example)
         check(example, not_pair)
         return as_pair(example)

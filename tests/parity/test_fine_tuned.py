@@ -81,7 +81,7 @@ def test_classifiers(family, pairs, problem, tmp_path):
     sides = (TEXTS, TEXTS[::-1]) if pairs else (TEXTS,)
     theirs, config = logits_of(transformers.AutoModelForSequenceClassification, tmp_path / "folder", *sides)
     np.testing.assert_allclose(task.probabilities(texts), task._activate(theirs), atol=1e-5)
-    again = TextClassifier.from_huggingface(tmp_path / "folder", pairs=pairs, max_length=40)
+    again = TextClassifier.from_huggingface(tmp_path / "folder", max_length=40)
     np.testing.assert_allclose(again.probabilities(texts), task.probabilities(texts), atol=1e-6)
     if problem != "regression":
         assert [config.id2label[i] for i in range(3)] == ["x", "y", "z"]

@@ -26,6 +26,7 @@ from keras_tfm.data.sources.rows import (
     Layout,
     Row,
     has_names,
+    is_table,
     names_in_first_row,
     one_of_each,
     parse_layout,
@@ -125,10 +126,13 @@ def read_labelled_texts(paths: Paths, columns: ColumnNames = None, problem: str 
     return examples
 
 
-def read_unlabelled_texts(path: Path, columns: ColumnNames = None, pairs: bool = False) -> Inputs:
+def read_unlabelled_texts(path: Path, columns: ColumnNames = None, pairs: bool | None = False) -> Inputs:
     """Texts, or `pairs` of them, to answer: the lines of text files, with a tab within a pair, or the columns
-    of tables.
+    of tables. If `pairs` is None, a table holds what its header, or else its number of columns, says.
     """
+    layout = parse_layout(columns, range(1, 4))
+    for file in filter(is_table, files_of(path)):
+        pairs = _holds_pairs(file, layout, pairs)
     names = ("text", "text", "label") if pairs else ("text", "label")
     count = len(names) - 1
 
@@ -146,6 +150,26 @@ def read_unlabelled_texts(path: Path, columns: ColumnNames = None, pairs: bool =
     return read_inputs(path, without_labels(names, 1, known, columns), example)
 
 
+def _holds_pairs(path: str, layout: Layout, pairs: bool | None) -> bool:
+    """Whether two texts are read of each row of a table: as `pairs` says, or else the table; DataError if its
+    header names two texts, of which one would be read, and if neither says.
+    """
+    if pairs or (layout.columns is not None and pairs is False):
+        return pairs
+    if (chosen := layout.columns) is not None:
+        is_labelled = chosen[-1] in LABELS or len(chosen) == 3
+        return len(chosen) - is_labelled == 2
+    cells = [name.lower() for name in names_in_first_row(path, layout)]
+    texts = None if layout.header is False else _known_texts(cells)
+    if pairs is False and texts and len(texts) == 2:
+        problem = f"expected one text in a row, got {' and '.join(texts)}: choose one by --columns"
+        raise DataError(path, None, problem)
+    if pairs is None and texts is None and len(cells) not in (1, 3):
+        problem = "expected known names of columns, of one text or of two: choose these by --columns"
+        raise DataError(path, None, f"{problem}, as the model may read either")
+    return pairs is None and len(texts or cells[1:]) == 2
+
+
 def _of_multi_hot(path: str, layout: Layout) -> tuple[list[str], list[list[str]]] | None:
     """What `read_multi_hot` makes of a table that has a known column of texts, and none of labels."""
     if layout.columns is not None or layout.header is False:
@@ -160,9 +184,13 @@ def _of_multi_hot(path: str, layout: Layout) -> tuple[list[str], list[list[str]]
 
 def known_columns(cells: list[str]) -> tuple[int, ...] | None:
     """The positions of texts and label in a header; None if it is not a header or lacks one of them."""
-    label = next((name for name in LABELS if name in cells), None)
-    texts = next((names for names in TEXTS if set(names) <= set(cells)), None)
+    label, texts = next((name for name in LABELS if name in cells), None), _known_texts(cells)
     return None if label is None or texts is None else tuple(map(cells.index, (*texts, label)))
+
+
+def _known_texts(cells: list[str]) -> tuple[str, ...] | None:
+    """The names in a header of the text, or of the two texts, to label; None if it has none of them."""
+    return next((names for names in TEXTS if set(names) <= set(cells)), None)
 
 
 def _label(row: Row, place: int, problem: str):

@@ -188,7 +188,9 @@ class EncoderTask(AskedTask, FineTunedTask):
         new head on its encoder.
         """
         if type(task) is cls:
-            if cls.knows(task.config, cls.as_examples(examples), **fields):
+            examples = cls.as_examples(examples)
+            if cls.knows(task.config, examples, **fields):
+                fields = cls.inputs_in(examples) | fields
                 return cls(task.model, task.tokenizer, dataclasses.replace(task.config, **fields))
             kept = {name: x for name, x in vars(task.config).items() if name not in cls.of_examples}
             fields = kept | fields
@@ -241,7 +243,8 @@ class EncoderTask(AskedTask, FineTunedTask):
             kept = cls.config_of(model, entries, tokenizer, **options)
             wanted = kept if examples is None else cls.config_for(examples, **options)
             if cls.same_head(kept, wanted):
-                return cls(model, tokenizer, kept)
+                inputs = {} if examples is None else cls.inputs_in(examples)
+                return cls(model, tokenizer, dataclasses.replace(kept, **inputs))
         if examples is None:
             raise CheckpointError(name, "architectures", f"one for {cls.name!r}", type(model).__name__)
         backbone = from_huggingface(folder, with_head=False)
@@ -263,6 +266,11 @@ class EncoderTask(AskedTask, FineTunedTask):
     @classmethod
     def _published(cls, model: keras.Model, entries: Mapping[str, Any]) -> dict[str, Any]:
         """Fields of the task's configuration, from the entries of a published config.json."""
+        return {}
+
+    @classmethod
+    def inputs_in(cls, examples: Any) -> dict[str, Any]:
+        """The fields of the configuration that the inputs of checked `examples` set, whatever the labels."""
         return {}
 
     @classmethod

@@ -17,6 +17,7 @@ from keras_tfm.data.sources.labelled import (
     read_unlabelled_texts,
 )
 from keras_tfm.data.sources.lines import Inputs
+from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.heads.classification import Classifier, classification_loss
 from keras_tfm.serving.examples import (
     check_column,
@@ -42,7 +43,7 @@ from keras_tfm.tasks.text.encoder_task import (
     with_parts,
 )
 from keras_tfm.training.diagnosis import SOME
-from keras_tfm.training.folder import Path
+from keras_tfm.training.folder import MARK, Path
 from keras_tfm.training.monitor import Mode
 from keras_tfm.training.options import ClassTraining, FineTuning
 
@@ -50,6 +51,7 @@ Problem = Literal["classes", "multi-label", "regression"]
 PUBLISHED = dict(
     zip(PROBLEMS, ("single_label_classification", "multi_label_classification", "regression"), strict=True)
 )
+PAIRS = f"{MARK}_pairs"  # our entry of config.json, which transformers ignores: whether two texts are read
 
 LABELS = {"classes": not_text, "multi-label": not_texts, "regression": not_number}
 
@@ -61,7 +63,8 @@ class TextClassifierConfig(Config):
     Args:
         labels: the labels, in the order of the logits; empty for a regression.
         problem: "classes" (one label per text), "multi-label" (any number of them) or "regression".
-        pairs: whether an example consists of two texts.
+        pairs: whether an example consists of two texts; None for a published model that does not say: each
+            example is a text or two.
         max_length: how many tokens of an example are read, special tokens included.
         pooling: which hidden state is classified: of the "first" token, or the "mean" or "max" of all.
         head: further arguments of `heads.Classifier`.
@@ -72,7 +75,7 @@ class TextClassifierConfig(Config):
         Problem,
         Option("what a label is: one class; any number of names, separated by commas; or a number"),
     ] = "classes"
-    pairs: bool = False
+    pairs: bool | None = False
     max_length: Annotated[TextLength, Option("tokens read of an example, special tokens included")] = 128
     pooling: Annotated[
         Literal["first", "mean", "max"],
@@ -131,11 +134,21 @@ class TextClassifier(EncoderTask):
         cls, examples: Sequence[Sequence], problem: Problem = "classes", **options: Any
     ) -> TextClassifierConfig:
         """A configuration with the labels of the examples, sorted."""
-        texts, labels = examples
-        check_column(labels, "labels", LABELS[problem])
+        check_column(examples[1], "labels", LABELS[problem])
         names = tuple(sorted(cls.labels_in(examples)))
-        pairs = bool(texts) and not isinstance(texts[0], str)
-        return TextClassifierConfig(names, problem, pairs, **options)
+        return TextClassifierConfig(names, problem, **cls.inputs_in(examples), **options)
+
+    @classmethod
+    def inputs_in(cls, examples: Any) -> dict[str, Any]:
+        texts = examples[0]
+        return {"pairs": bool(texts) and not isinstance(texts[0], str)}
+
+    @classmethod
+    def config_of(
+        cls, model: keras.Model, entries: Mapping[str, Any], tokenizer: Tokenizer, **options: Any
+    ) -> TextClassifierConfig:
+        options = {"pairs": entries.get(PAIRS), **options}  # only folders of this package say it
+        return super().config_of(model, entries, tokenizer, **options)
 
     @classmethod
     def _published(cls, model: keras.Model, entries: Mapping[str, Any]) -> dict[str, Any]:
@@ -163,7 +176,8 @@ class TextClassifier(EncoderTask):
         return alike and super().same_head(one, other)
 
     def _entries(self) -> dict[str, Any]:
-        return {**super()._entries(), "problem_type": PUBLISHED[self.config.problem]}
+        pairs = {} if self.config.pairs is None else {PAIRS: self.config.pairs}
+        return {**super()._entries(), "problem_type": PUBLISHED[self.config.problem], **pairs}
 
     @classmethod
     def texts_of(cls, examples: LabelledTexts) -> list[str]:

@@ -28,7 +28,8 @@ def text_signature(
     kind: str = "texts",
     **options: Any,
 ) -> Signature:
-    """The `Signature` of texts, of pairs of them (`pairs=True`), or of another `kind` of reader.
+    """The `Signature` of texts, of pairs of them (`pairs=True`), of either (`pairs=None`), or of another
+    `kind` of reader.
 
     Args:
         tokenizer, max_length: what makes tokens of a text, and how many are read.
@@ -50,6 +51,8 @@ def text_signature(
             tokenizer = tokenizer.with_prefix_space()
             options["empty"] = " "
     texts = made_up_texts(tokenizer, max_length)
+    if options.get("pairs", False) is None:
+        texts = [text.replace("\t", " ") for text in texts]
     examples: list = [text.split() for text in texts] if kind == "words" else texts
     return Signature(
         reads={

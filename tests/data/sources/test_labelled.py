@@ -5,7 +5,12 @@ import gzip
 import pytest
 
 from keras_tfm.data import DataError, Layout
-from keras_tfm.data.sources.labelled import read_labelled_texts, read_tagged_words, read_unlabelled_words
+from keras_tfm.data.sources.labelled import (
+    read_labelled_texts,
+    read_tagged_words,
+    read_unlabelled_texts,
+    read_unlabelled_words,
+)
 from tests.data.sources.parts import parts
 
 
@@ -27,6 +32,25 @@ def test_tables_of_texts_and_labels(tmp_path):
         ["a", "it 's a charm . ", "bleak"],
         ["2", "1", "0"],
     )
+
+
+def test_rows_to_answer_are_texts_or_pairs_as_the_header_says(tmp_path):
+    pairs = written(tmp_path, "a.csv", "id,premise,hypothesis,label\n7,a,b,x\n")
+    texts = written(tmp_path, "b.tsv", "text\tlabel\na\tx\n")
+    for path, columns, expected in (
+        (pairs, None, [("a", "b")]),
+        (pairs, ["hypothesis", "label"], ["b"]),
+        (pairs, [2, 1], [("b", "a")]),
+        (texts, None, ["a"]),
+        (written(tmp_path, "c.tsv", "a\tb\tx\n"), None, [("a", "b")]),
+        (written(tmp_path, "d.txt", "a\tb\n"), None, ["a\tb"]),  # whoever reads the line splits it
+    ):
+        assert parts(read_unlabelled_texts(path, columns, pairs=None))[0] == expected
+    with pytest.raises(DataError, match="expected one text in a row, got premise and hypothesis: choose one"):
+        read_unlabelled_texts(pairs)
+    assert parts(read_unlabelled_texts(pairs, ["premise"]))[0] == ["a"]
+    with pytest.raises(DataError, match="of one text or of two: choose these by --columns"):
+        read_unlabelled_texts(written(tmp_path, "e.tsv", "a\tb\n"), pairs=None)
 
 
 def test_several_labels_and_numbers(tmp_path):

@@ -1,5 +1,6 @@
 """Classifying whole: one class, several labels, numbers, pairs; kept, resumed, exported, given to others."""
 
+import dataclasses
 import inspect
 import json
 
@@ -14,6 +15,7 @@ from keras_tfm.heads import ClassificationHead
 from keras_tfm.models import BERT
 from keras_tfm.tasks import TextClassifier, TextClassifierConfig
 from keras_tfm.tasks.text.encoder_task import HEAD_ARGUMENTS
+from keras_tfm.tasks.text.text_classifier import PAIRS as PAIRS_ENTRY
 from keras_tfm.training.low_rank import adapted_layers
 from tests.fresh_process import ask
 from tests.tasks.tiny import TINY
@@ -147,6 +149,40 @@ def test_pairs_of_texts():
     assert len(encoded) == 24 and encoded.index(task.tokenizer.end_id) == 2
     with pytest.raises(ValueError, match="row 0: expected a pair of texts: two strings, or one with a tab"):
         task.predict(["alone"])
+
+
+def test_folders_keep_whether_they_read_pairs(tmp_path):
+    """Ours say it, examples decide it, and of any other folder each example is a text or two."""
+    task = make(PAIRS)
+    task.save_huggingface(tmp_path / "folder")
+    chances = task.predict(PAIRS[0][:6], True)
+    again = tasks.from_huggingface(tmp_path / "folder")
+    assert again.config.pairs
+    np.testing.assert_allclose(again.predict(PAIRS[0][:6], True), chances, atol=1e-6)
+    path = tmp_path / "folder" / "config.json"
+    entries = json.loads(path.read_text("utf-8"))
+    path.write_text(json.dumps({**entries, PAIRS_ENTRY: None}), "utf-8")
+    by_examples = TextClassifier.from_huggingface(tmp_path / "folder", PAIRS)
+    assert by_examples.config.pairs and by_examples.config.labels == task.config.labels
+    either = tasks.from_huggingface(tmp_path / "folder")
+    assert either.config.pairs is None
+    asked = ["\t".join(PAIRS[0][0]), PAIRS[0][1], TEXTS[0]]
+    found = either.predict(asked, True)
+    np.testing.assert_allclose(found[:2], chances[:2], atol=1e-6)
+    single = TextClassifier(either.model, either.tokenizer, dataclasses.replace(either.config, pairs=False))
+    np.testing.assert_allclose(found[2:], single.predict(TEXTS[:1], True), atol=1e-6)
+    with pytest.raises(ValueError, match="row 0: expected a pair of texts"):
+        either.predict(["a\tb\tc"])
+    table = tmp_path / "pairs.csv"
+    table.write_text("premise,hypothesis\nno,what a great story\n", "utf-8")
+    assert [text for text, _ in either.read_inputs(table)] == [("no", "what a great story")]
+
+
+def test_pairs_adopt_a_head_of_texts(learnt):
+    labelled = PAIRS[0][:2], ["good", "bad"]
+    task = TextClassifier.adopt(learnt, labelled)
+    assert task.model is learnt.model and task.config.pairs
+    assert set(task.predict(labelled[0])) <= {"good", "bad"}
 
 
 @pytest.mark.slow
