@@ -112,7 +112,7 @@ def test_questions(tokenizer, question, contexts):
 def test_prompts(tokenizer, around, texts):
     """Sources, of which more than the room is cut."""
     before, after = around
-    writing = Writing(None, tokenizer, 1, 0, (2,), (), DecodingOptions(1))
+    writing = Writing(None, tokenizer, 1, (2,), (), DecodingOptions(1))
     signature = prompts_signature(
         tokenizer, writing, [], before=before, after=after, max_length=ROOM, cuts=True
     )

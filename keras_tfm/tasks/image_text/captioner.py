@@ -211,7 +211,10 @@ class Captioner(ImageTextTask):
         self._start_id = tokenizer.start_id if defaults.start_id is None else defaults.start_id
         self._pad_id = tokenizer.pad_id if defaults.pad_id is None else defaults.pad_id
         self._stop = EndTokens(*defaults.end_ids or (tokenizer.end_id,))
-        self._decoding = CompiledDecoding(self.model, self._stop, self._pad_id, self.max_length)
+        self._decodings = {
+            pad_id: CompiledDecoding(self.model, self._stop, pad_id, self.max_length)
+            for pad_id in {tokenizer.pad_id, self._pad_id}
+        }
 
     # Where it comes from -------------------------------------------------------------------------------
 
@@ -334,7 +337,8 @@ class Captioner(ImageTextTask):
         UTF-8 becomes U+FFFD. Raises ValueError for a file that is not an image.
         """
         texts: list[str] = []
-        for token_ids in self._continuations(images, max_new_tokens, batch_size, **options):
+        pad_id = self.tokenizer.pad_id
+        for token_ids in self._continuations(images, pad_id, max_new_tokens, batch_size, **options):
             texts += [
                 x.decode("utf-8", "replace") for x in self.tokenizer.detokenize(token_ids[:, 1:]).numpy()
             ]
@@ -350,16 +354,17 @@ class Captioner(ImageTextTask):
         `generate`.
         """
         chosen = self._options(max_new_tokens, **options)
-        found = [x.numpy() for x in self._continuations(images, max_new_tokens, batch_size, **options)]
+        parts = self._continuations(images, self._pad_id, max_new_tokens, batch_size, **options)
+        found = [x.numpy() for x in parts]
         return np.concatenate([np.zeros((0, 1 + chosen.max_new_tokens), "int32"), *found])
 
     def _continuations(
-        self, images: Any, max_new_tokens: int | None, batch_size: int, **options: Any
+        self, images: Any, pad_id: int, max_new_tokens: int | None, batch_size: int, **options: Any
     ) -> Iterator[tf.Tensor]:
-        """Start token and continuation of the images, batch by batch."""
+        """Start token and continuation of the images, batch by batch, with `pad_id` behind their ends."""
         chosen, first = self._options(max_new_tokens, **options), 0
         for part in self.image_parts(images, batch_size):
-            yield self._decoding(chosen.reseeded(first), **self._inputs(part))
+            yield self._decodings[pad_id](chosen.reseeded(first), **self._inputs(part))
             first += len(part)
 
     def _inputs(self, images: np.ndarray | tf.Tensor) -> dict[str, Any]:
@@ -385,7 +390,6 @@ class Captioner(ImageTextTask):
             self.model,
             self.tokenizer,
             self._start_id,
-            self._pad_id,
             self._stop.end_ids,
             (),
             self._options(max_new_tokens, **options),

@@ -308,7 +308,8 @@ class TextGenerator(WritingTask, TrainableTask):
         chosen = {length: self._options(length, max_new_tokens, **options) for length in set(lengths)}
         alike = rows_alike([chosen[length] for length in lengths], batch_size)
         batches = [(rows, some.reseeded(rows[0])) for rows, some in alike]
-        return self.write(asked, self._writing(), self._decoding(self._stops(stop)), batches)
+        decoding = self._decoding(self._stops(stop), self.tokenizer.pad_id)
+        return self.write(asked, self._writing(), decoding, batches)
 
     predict = generate
 
@@ -327,7 +328,8 @@ class TextGenerator(WritingTask, TrainableTask):
         chosen = self._options(inputs["token_ids"].shape[1], max_new_tokens, **options)
         symbols = self.tokenizer.symbols
         decode = codecs.getincrementaldecoder("utf-8")("replace").decode
-        for (token_id,) in self._decoding(self._stops(stop)).stream(chosen, **inputs):
+        decoding = self._decoding(self._stops(stop), self.tokenizer.pad_id)
+        for (token_id,) in decoding.stream(chosen, **inputs):
             if token_id == self.tokenizer.end_id:  # other end tokens are spelled out
                 break
             spelled = symbols[token_id] if token_id < len(symbols) else "\ufffd".encode()
@@ -349,7 +351,7 @@ class TextGenerator(WritingTask, TrainableTask):
         token_ids = np.asarray(token_ids)
         check_token_ids(token_ids, self.model.backbone.config.vocabulary_size)
         chosen = self._options(token_ids.shape[1], max_new_tokens, **options)
-        return self._decoding(self._stops(None))(chosen, token_ids, padding_mask).numpy()
+        return self._decoding(self._stops(None), self._pad_id)(chosen, token_ids, padding_mask).numpy()
 
     def inspect(self, examples: Any, max_new_tokens: int | None = None, **options: Any) -> Inspection:
         if self.tokenizer is None:
@@ -401,8 +403,8 @@ class TextGenerator(WritingTask, TrainableTask):
             raise FieldError("{draft} must hold {} tokens; it holds {}.", self.max_length, draft.max_length)
         return draft.model
 
-    def _compiled_decoding(self, stop: tuple[str, ...]) -> CompiledDecoding:
-        return CompiledDecoding(self.model, self._stop(stop), self._pad_id, max_length=self.max_length)
+    def _compiled_decoding(self, stop: tuple[str, ...], pad_id: int) -> CompiledDecoding:
+        return CompiledDecoding(self.model, self._stop(stop), pad_id, max_length=self.max_length)
 
     def _stop(self, strings: Sequence[str]) -> EndTokens | StopSequences:
         return ending(strings, self.tokenizer, self._end_ids)
@@ -437,7 +439,7 @@ class TextGenerator(WritingTask, TrainableTask):
 
     def _writing(self, options: DecodingOptions = GREEDY, stop: tuple[str, ...] = ()) -> Writing:
         start_id, ends = self.tokenizer.start_id, self._end_ids
-        return Writing(self.model, self.tokenizer, start_id, self._pad_id, ends, stop, options)
+        return Writing(self.model, self.tokenizer, start_id, ends, stop, options)
 
     def describe_model(self) -> dict[str, Any]:
         return describe_language_model(self.model)

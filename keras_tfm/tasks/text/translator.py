@@ -186,7 +186,11 @@ class Translator(WritingTask, TrainableTask):
         self._pad_id = tokenizer.pad_id if defaults.pad_id is None else defaults.pad_id
         ends = defaults.end_ids or (tokenizer.end_id,)
         self._stop = ending(defaults.stop, tokenizer, ends)
-        self._decoding = CompiledDecoding(model, self._stop, self._pad_id, limit, self.config.max_length)
+        by_pad = {
+            pad_id: CompiledDecoding(model, self._stop, pad_id, limit, self.config.max_length)
+            for pad_id in {tokenizer.pad_id, self._pad_id}
+        }
+        self._decoding, self._decoding_of_ids = by_pad[tokenizer.pad_id], by_pad[self._pad_id]
 
     @classmethod
     def from_pairs(
@@ -372,8 +376,8 @@ class Translator(WritingTask, TrainableTask):
             width = token_ids.shape[1] + 1
             inputs = {"token_ids": tf.concat([context["token_ids"], self._starts(context)], axis=1)}
             inputs["padding_mask"] = tf.pad(context["padding_mask"], [[0, 0], [0, 1]], constant_values=True)
-            return self._decoding(chosen, **inputs)[:, width - 1 :].numpy()
-        return self._decoding(chosen, self._starts(context), context=context).numpy()
+            return self._decoding_of_ids(chosen, **inputs)[:, width - 1 :].numpy()
+        return self._decoding_of_ids(chosen, self._starts(context), context=context).numpy()
 
     def measure(self, pairs: Pairs, **options: Any) -> dict[str, Any]:
         """sacreBLEU (cased, 13a), chrF and the share of exact matches, in percent; `options` are arguments of
@@ -428,7 +432,6 @@ class Translator(WritingTask, TrainableTask):
             self.model,
             self.target_tokenizer,
             self._start_id,
-            self._pad_id,
             self._stop.end_ids,
             self.config.decoding.stop,
             options,

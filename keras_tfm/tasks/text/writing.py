@@ -30,7 +30,8 @@ class Writing:
     Args:
         model: a `LanguageModel`, which reads a source, or prompts alone.
         tokenizer: what spells the ids.
-        start_id, pad_id, end_ids: the decoder's first token, what follows a text's end, and what ends it.
+        start_id, end_ids: the decoder's first token, and what ends a text. Behind its end stands the
+            tokenizer's padding, which is not spelled, as a published padding token may be.
         stop: strings that end a text too.
         options: how it decodes.
         context: the source, {name: tensor}, of the inputs; None for prompts alone.
@@ -40,7 +41,6 @@ class Writing:
     model: Any
     tokenizer: Tokenizer
     start_id: int
-    pad_id: int
     end_ids: tuple[int, ...]
     stop: tuple[str, ...]
     options: DecodingOptions
@@ -51,7 +51,7 @@ class Writing:
         """The ids that `decode` writes, by default the options' decoder in a graph."""
         if decode is None:
             end = ending(self.stop, self.tokenizer, self.end_ids)
-            decode = self.options.decoder(self.model, end, self.pad_id)
+            decode = self.options.decoder(self.model, end, self.tokenizer.pad_id)
         begun = self.begun(inputs)
         return {"ids": decode(**begun)[:, tf.shape(begun["token_ids"])[1] :]}
 

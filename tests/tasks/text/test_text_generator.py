@@ -7,6 +7,7 @@ import math
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from keras_tfm import tasks
 from keras_tfm.convert import CheckpointError
@@ -121,6 +122,19 @@ def test_published_strings_end_a_text(generator, tmp_path):
     assert task.signature(max_new_tokens=8).function.stop == ("ank", "never there")
     task.save(tmp_path / "task")
     assert tasks.load(tmp_path / "task").config == task.config
+
+
+def test_what_fills_a_text_behind_its_end_is_not_spelled(generator):
+    pad_id = int(generator.tokenizer.tokenize(["k"]).flat_values[0])
+    config = dataclasses.replace(generator.config, decoding=DecodingDefaults(pad_id=pad_id))
+    task = TextGenerator(generator.model, generator.tokenizer, config)
+    options = {"max_new_tokens": 40, "stop": "ank"}
+    assert task.generate(["So long"], **options) == generator.generate(["So long"], **options)
+    (ids,) = generator.tokenizer.tokenize(["So long"]).to_list()
+    assert task.generate_ids(np.array([ids]), max_new_tokens=50)[0, -1] == pad_id
+    inputs = {"token_ids": tf.constant([ids]), "padding_mask": tf.ones([1, len(ids)], "int32")}
+    written = task.signature(**options).function(inputs)["ids"][0, -1]
+    assert written == generator.tokenizer.pad_id
 
 
 @pytest.mark.parametrize(
