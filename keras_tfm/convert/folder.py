@@ -7,12 +7,14 @@ import pathlib
 import re
 import shlex
 
+from keras_tfm.configs import brief
 from keras_tfm.training.folder import MARK, Path, new_folder
 from keras_tfm.training.safetensors import CheckpointError, read_json, read_tensors
 from keras_tfm.version import __version__
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+TOKENIZER = "tokenizer_config.json"
 HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 # {how the names of files of weights that are not read end: (who writes safetensors of them, their argument)}
 CONVERTED = {
@@ -80,6 +82,32 @@ def holds_model(folder):
 def read_config(folder):
     """The dictionary in config.json."""
     return read_json(inside(folder, "config.json"))
+
+
+def read_max_length(folder):
+    """How many tokens of a text the tokenizer in `folder` reads, special ones included; None if it sets no
+    limit, for which `transformers` writes 1e30.
+    """
+    if not os.path.lexists(folder / TOKENIZER):
+        return None
+    path = inside(folder, TOKENIZER)
+    entries = read_json(path)
+    name = "model_max_length" if "model_max_length" in entries else "max_len"  # as files of 2019 say it
+    length = entries.get(name)
+    if length is not None and (type(length) not in (int, float) or not length >= 3):
+        raise CheckpointError(path, name, "a number of at least 3 tokens", brief(length))
+    return None if length is None or length > 2**20 else int(length)
+
+
+def max_length_writer(max_length):
+    """A function that notes in a folder with a tokenizer how many tokens of a text are read."""
+
+    def write(folder):
+        path = folder / TOKENIZER
+        entries = {**(read_json(path) if path.exists() else {}), "model_max_length": max_length}
+        path.write_text(json.dumps(entries, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+    return write
 
 
 def weight_files(folder):

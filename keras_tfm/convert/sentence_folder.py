@@ -10,7 +10,7 @@ import pathlib
 from typing import Any
 
 from keras_tfm.configs import brief
-from keras_tfm.convert.folder import inside
+from keras_tfm.convert.folder import inside, read_max_length
 from keras_tfm.heads.pooling import TOKEN_POOLINGS
 from keras_tfm.training.safetensors import CheckpointError, read_json
 
@@ -102,15 +102,11 @@ def _length(folder):
                 raise CheckpointError(path, entry, brief(NEUTRAL.get(entry)), brief(value))
         if fields["max_length"] is not None:
             return fields | {"max_length": _count(fields["max_length"], "max_seq_length", path)}
-    if (folder / "tokenizer_config.json").exists():
-        path = inside(folder, "tokenizer_config.json")
-        length = read_json(path).get("model_max_length")
-        fields["max_length"] = None if length is None else _count(length, "model_max_length", path)
-    return fields
+    return fields | {"max_length": read_max_length(folder)}
 
 
 def _count(value, name, path):
-    """A positive integer; the file of a tokenizer without a limit says 1e30."""
+    """A number of tokens that leaves room for one between the special ones."""
     if type(value) not in (int, float) or not value >= 3:
         raise CheckpointError(path, name, "a number of at least 3 tokens", brief(value))
     return int(min(value, 2**20))

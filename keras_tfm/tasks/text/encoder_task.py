@@ -227,20 +227,23 @@ class EncoderTask(AskedTask, FineTunedTask):
     ) -> Self:
         """The task in the folder `name` (or of this hub id); with `examples`, its encoder with a new head.
 
-        The folder's own head is kept if it belongs to this task and has the labels of the examples.
+        The folder's own head is kept if it belongs to this task and has the labels of the examples. It reads
+        as many tokens as tokenizer_config.json says (`model_max_length`) unless `max_length` is given.
 
         Raises:
             CheckpointError, DataError: if a file of the folder is missing or not as it must be.
         """
         from keras_tfm.convert import CheckpointError, find_folder, from_huggingface, head_arguments
-        from keras_tfm.convert.folder import read_config
+        from keras_tfm.convert.folder import read_config, read_max_length
 
         examples = None if examples is None else cls.as_examples(examples)
         folder = find_folder(name)
         tokenizer = read_huggingface_tokenizer(folder, encloses=True)
         model, entries = from_huggingface(folder), read_config(folder)
         if isinstance(model, cls.head_class):
-            kept = cls.config_of(model, entries, tokenizer, **options)
+            stated = cls.published_length(model.backbone.config, read_max_length(folder))
+            length = options.get("max_length") or stated
+            kept = cls.config_of(model, entries, tokenizer, **options | {"max_length": length})
             wanted = kept if examples is None else cls.config_for(examples, **options)
             if cls.same_head(kept, wanted):
                 inputs = {} if examples is None else cls.inputs_in(examples)
@@ -256,12 +259,17 @@ class EncoderTask(AskedTask, FineTunedTask):
         cls, model: keras.Model, entries: Mapping[str, Any], tokenizer: Tokenizer, **options: Any
     ) -> Config:
         """The configuration of a published model with its head, from the entries of its config.json."""
-        config = model.backbone.config
-        length = options.pop("max_length", None) or min(cls.default_length, config.max_length)
         fields = {**options, **cls._published(model, entries)}  # the published head fixes its labels
         own = {"num_classes", *fields}
         head = {name: value for name, value in model.head_arguments.items() if name not in own}
-        return cls.config_class(max_length=length, **fields, head=head)
+        return cls.config_class(**fields, head=head)
+
+    @classmethod
+    def published_length(cls, config: Config, stated: int | None) -> int:
+        """How many tokens a published head reads, of a model of this `config`: as many as its tokenizer's
+        files have `stated`, or else `default_length`.
+        """
+        return min(stated or cls.default_length, config.max_length)
 
     @classmethod
     def _published(cls, model: keras.Model, entries: Mapping[str, Any]) -> dict[str, Any]:
@@ -297,8 +305,10 @@ class EncoderTask(AskedTask, FineTunedTask):
             TypeError: if transformers has no such model.
         """
         from keras_tfm.convert import save_huggingface
+        from keras_tfm.convert.folder import max_length_writer
 
-        save_huggingface(self.model, folder, overwrite, self._entries(), self.tokenizer)
+        writers = [max_length_writer(self.config.max_length)]
+        save_huggingface(self.model, folder, overwrite, self._entries(), self.tokenizer, writers)
 
     def _entries(self) -> dict[str, Any]:
         """The entries of config.json about the labels."""

@@ -38,6 +38,7 @@ from keras_tfm.tasks.learning import ROWS, VOCABULARY
 from keras_tfm.tasks.measures import sums_over
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import Task, check_length, check_vocabulary, describe_backbone, make_backbone
+from keras_tfm.tasks.task_folder import is_task_folder
 from keras_tfm.tasks.text.blanks import Blanks
 from keras_tfm.tasks.text.encoder_task import EncoderOptions, TextLength
 from keras_tfm.tasks.text.streams import EPOCH_BATCHES, Texts, read_or_stream, sample_of
@@ -46,6 +47,7 @@ from keras_tfm.training.folder import Path
 from keras_tfm.training.options import MaskedTraining
 
 MODELS = MaskedLM, SpanMaskedLM, EnhancedMaskedLM
+LENGTH = 128  # tokens of a row, of a training and of a folder that does not say
 VOCABULARY_DOCUMENTS = 10_000  # a vocabulary of thousands of pieces hardly changes with more
 
 
@@ -61,7 +63,7 @@ class MaskedLanguageModelConfig(Config):
             boundary objective is then included.
     """
 
-    max_length: Annotated[TextLength, Option("tokens of a row, special tokens included")] = 128
+    max_length: Annotated[TextLength, Option("tokens of a row, special tokens included")] = LENGTH
     pairs: Annotated[
         Literal["next", "order", "none"],
         Option("what is learnt from pairs: whether the second text follows, which is first, or nothing"),
@@ -188,6 +190,14 @@ class MaskedLanguageModel(AskedTask, TrainableTask):
         return cls(task.model, task.tokenizer, dataclasses.replace(task.config, **fields))
 
     @classmethod
+    def start_from(cls, start: Path, examples: Any, **fields: Any) -> Self:
+        task = super().start_from(start, examples, **fields)
+        if is_task_folder(start) or "max_length" in fields or task.config.max_length <= LENGTH:
+            return task
+        # All rows of a training are as long as the longest: what is longer is for whoever asks for it.
+        return cls(task.model, task.tokenizer, dataclasses.replace(task.config, max_length=LENGTH))
+
+    @classmethod
     def takes(cls, model: keras.Model) -> bool:
         return isinstance(model, MaskedLM)
 
@@ -195,16 +205,20 @@ class MaskedLanguageModel(AskedTask, TrainableTask):
     def from_huggingface(cls, name: Path, max_length: int | None = None, **fields: Any) -> Self:
         """The masked language model in the folder `name` (or of this hub id), with its tokenizer.
 
+        It reads `max_length` tokens of a text, by default as many as tokenizer_config.json says
+        (`model_max_length`), or else 128.
+
         Raises:
             CheckpointError, DataError: if a file of the folder is missing or not as it must be.
         """
         from keras_tfm.convert import CheckpointError, find_folder, from_huggingface
+        from keras_tfm.convert.folder import read_max_length
 
-        model = from_huggingface(name)
+        model, folder = from_huggingface(name), find_folder(name)
         if not cls.takes(model):
             raise CheckpointError(name, "architectures", "one for masked language modelling", model.name)
-        tokenizer = read_huggingface_tokenizer(find_folder(name), encloses=True)
-        length = max_length or min(128, model.backbone.config.max_length)
+        tokenizer = read_huggingface_tokenizer(folder, encloses=True)
+        length = max_length or min(read_max_length(folder) or LENGTH, model.backbone.config.max_length)
         fields = {"pairs": "next" if model.next_sentence else "none", **fields}
         config = MaskedLanguageModelConfig(length, **fields)
         return cls(model, tokenizer, config)
@@ -212,8 +226,10 @@ class MaskedLanguageModel(AskedTask, TrainableTask):
     def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
         """Write a new `folder` for `transformers`: config.json, model.safetensors and tokenizer.json."""
         from keras_tfm.convert import save_huggingface
+        from keras_tfm.convert.folder import max_length_writer
 
-        save_huggingface(self.model, folder, overwrite, tokenizer=self.tokenizer)
+        writers = [max_length_writer(self.config.max_length)]
+        save_huggingface(self.model, folder, overwrite, tokenizer=self.tokenizer, writers=writers)
 
     def hold_out(self, documents: Sequence[str], share: float | None, seed: int) -> tuple[Any, Any]:
         # At least two: a false pair takes its second text from another document.

@@ -126,6 +126,11 @@ class QuestionAnswerer(EncoderTask):
         return super().from_huggingface(name, examples, **options)
 
     @classmethod
+    def published_length(cls, config: Config, stated: int | None) -> int:
+        """Of a context, windows of `default_length` tokens at most, as transformers' pipeline reads it."""
+        return min(super().published_length(config, stated), cls.default_length)
+
+    @classmethod
     def texts_of(cls, examples: Questions) -> list[str]:
         return [*examples.questions, *dict.fromkeys(examples.contexts)]
 

@@ -117,11 +117,13 @@ class SentenceEncoder(AskedTask):
         tokenizer.json, and modules.json with the files of its modules.
         """
         from keras_tfm.convert import save_huggingface
+        from keras_tfm.convert.folder import max_length_writer
         from keras_tfm.convert.sentence_folder import sentence_writer
 
         config = self.config
         write = sentence_writer(config.pooling, config.normalize, config.max_length, self.model.config.dim)
-        save_huggingface(self.model, folder, overwrite, tokenizer=self.tokenizer, writers=[write])
+        writers = [write, max_length_writer(config.max_length)]
+        save_huggingface(self.model, folder, overwrite, tokenizer=self.tokenizer, writers=writers)
 
     def _vectors(self, inputs: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """The model's inputs (B, T) to the "vector" (B, P D) of each row, of P poolings."""

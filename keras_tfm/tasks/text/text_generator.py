@@ -221,6 +221,7 @@ class TextGenerator(WritingTask, TrainableTask):
         tokenizer.json; TypeError if it has no such model or tokenizer.
         """
         from keras_tfm.convert import save_huggingface, write_decoding
+        from keras_tfm.convert.folder import max_length_writer
 
         decoding = dataclasses.replace(self.config.decoding, end_ids=self._end_ids, pad_id=self._pad_id)
         entries, writers = {"eos_token_id": self._end_ids[0]}, [write_decoding(decoding)]
@@ -229,7 +230,7 @@ class TextGenerator(WritingTask, TrainableTask):
             save = self.tokenizer.save_huggingface
             if self.config.add_start and isinstance(self.tokenizer, ByteLevelTokenizer):
                 save = functools.partial(save, add_start=True)
-            writers.append(save)
+            writers += [save, max_length_writer(self.max_length)]
         save_huggingface(self.model, folder, overwrite, entries, writers=writers)
 
     def hold_out(self, texts: Sequence[str], share: float | None, seed: int) -> tuple[Any, Any]:

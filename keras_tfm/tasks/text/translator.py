@@ -32,6 +32,7 @@ from keras_tfm.tasks.learning import TABLES, VOCABULARY, ModelOptions, Vocabular
 from keras_tfm.tasks.measures import token_metrics
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import Task, describe_language_model, make_language_model
+from keras_tfm.tasks.task_folder import is_task_folder
 from keras_tfm.tasks.text.decoding import check_token_ids, ending, with_languages
 from keras_tfm.tasks.text.text_signature import made_up_texts
 from keras_tfm.tasks.text.writing import Writing, WritingTask, prompts_signature, source_of
@@ -46,6 +47,7 @@ FAMILIES = OnDemand({"transformer": "Transformer", "recurrent": "RecurrentSeq2Se
 # "tiny" Transformer came to BLEU 37, a "small" one, which had time for a quarter of the epochs, to 31.
 EPOCHS_OF_FEW, EPOCHS_OF_MORE, FEW_PAIRS, MANY_PAIRS = 30, 15, 10_000, 100_000
 HIGHEST_RATE, WIDTH = 2e-3, 128
+PUBLISHED_LENGTH = 512  # tokens of a text where a published folder does not say
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,6 +249,12 @@ class Translator(WritingTask, TrainableTask):
         return cls(task.model, task.tokenizer, task.target_tokenizer, config)
 
     @classmethod
+    def start_from(cls, start: Path, examples: Any, **fields: Any) -> Self:
+        if not is_task_folder(start):  # a training's pairs are no longer than whoever asks for more
+            fields = {"max_length": PUBLISHED_LENGTH, **fields}
+        return super().start_from(start, examples, **fields)
+
+    @classmethod
     def takes(cls, model: keras.Model) -> bool:
         published = keras_tfm.models.T5, keras_tfm.models.BART  # families with published checkpoints
         return isinstance(model, LanguageModel) and isinstance(model.backbone, published)
@@ -255,16 +263,18 @@ class Translator(WritingTask, TrainableTask):
     def from_huggingface(
         cls,
         name: Path,
-        max_length: int = 512,
+        max_length: int | None = None,
         source_language: str | None = None,
         target_language: str | None = None,
     ) -> Self:
         """The task in a folder of T5, BART or mBART, or of this hub id; it answers as generation_config.json
-        there says. Texts for T5 begin with the prefix of a task. The languages, "ro_RO" for example, are
+        there says, and reads `max_length` tokens of a text, by default as many as tokenizer_config.json says,
+        or else 512. Texts for T5 begin with the prefix of a task. The languages, "ro_RO" for example, are
         mBART's, by default the folder's. CheckpointError or DataError if a file of the folder is missing or
         not as it must be.
         """
         from keras_tfm.convert import CheckpointError, find_folder, from_huggingface, read_decoding
+        from keras_tfm.convert.folder import read_max_length
 
         model, folder = from_huggingface(name), find_folder(name)
         if not cls.takes(model):
@@ -280,12 +290,13 @@ class Translator(WritingTask, TrainableTask):
         around, decoding = read_huggingface_special_tokens(folder, tokenizer), read_decoding(folder, True)
         languages = getattr(tokenizer, "language_ids", {})
         around, decoding = with_languages(around, decoding, languages, source_language, target_language)
-        max_length = min(max_length, getattr(config, "max_length", max_length))
+        length = max_length or read_max_length(folder) or PUBLISHED_LENGTH
+        length = min(length, getattr(config, "max_length", length))
         first = decoding.options.get("forced_first_id")
         before = (decoding.start_id, *(around.prefix if first is None else [first]))
         target = SpecialTokens(before, [i for i in around.suffix if i not in languages.values()])
         try:
-            return cls(model, tokenizer, config=cls.config_class(max_length, (around, target), decoding))
+            return cls(model, tokenizer, config=cls.config_class(length, (around, target), decoding))
         except ValueError as error:
             raise CheckpointError(name, None, "tokens of the vocabulary", str(error)) from None
 
@@ -294,6 +305,7 @@ class Translator(WritingTask, TrainableTask):
         tokenizer.json. TypeError if transformers has no such model or tokenizer.
         """
         from keras_tfm.convert import save_huggingface, write_decoding
+        from keras_tfm.convert.folder import max_length_writer
 
         decoding = dataclasses.replace(
             self.config.decoding, start_id=self._start_id, pad_id=self._pad_id, end_ids=self._stop.end_ids
@@ -301,7 +313,8 @@ class Translator(WritingTask, TrainableTask):
         save = self.tokenizer.save_huggingface
         if self.config.around and isinstance(self.tokenizer, SentencePieceTokenizer):
             save = functools.partial(save, special=self.config.around[0])
-        save_huggingface(self.model, folder, overwrite, writers=[write_decoding(decoding), save])
+        writers = [write_decoding(decoding), save, max_length_writer(self.config.max_length)]
+        save_huggingface(self.model, folder, overwrite, writers=writers)
 
     def batches(self, pairs: Pairs, training: Seq2SeqTraining, is_validation: bool = False) -> Batches:
         sides, length = (pairs.sources, pairs.targets), self.config.max_length

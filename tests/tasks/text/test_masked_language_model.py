@@ -8,6 +8,7 @@ import pytest
 
 from keras_tfm import tasks
 from keras_tfm.convert import CheckpointError
+from keras_tfm.convert.folder import max_length_writer
 from keras_tfm.data import BERTTokenizer
 from keras_tfm.heads import EnhancedMaskedLM, MaskedLM, SpanMaskedLM
 from keras_tfm.models import BERT, DeBERTa, DeBERTaConfig
@@ -220,6 +221,16 @@ def test_hugging_faces_folders_both_ways(learnt, tmp_path):
     learnt.model.backbone.save_huggingface(tmp_path / "backbone")
     with pytest.raises(CheckpointError, match="architectures: expected one for masked language modelling"):
         MaskedLanguageModel.from_huggingface(tmp_path / "backbone")
+
+
+def test_a_folder_is_asked_at_its_length_and_trained_at_the_usual_one(tmp_path):
+    make().save_huggingface(tmp_path / "folder")
+    assert MaskedLanguageModel.from_huggingface(tmp_path / "folder").config.max_length == 24
+    max_length_writer(300)(tmp_path / "folder")
+    assert MaskedLanguageModel.from_huggingface(tmp_path / "folder").config.max_length == 300
+    for fields, length in (({}, 128), ({"max_length": 200}, 200)):
+        task = MaskedLanguageModel.start_from(tmp_path / "folder", None, **fields)
+        assert task.config.max_length == length
 
 
 def test_a_vocabulary_is_trained_on_the_documents():

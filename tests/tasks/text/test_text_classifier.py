@@ -178,6 +178,22 @@ def test_folders_keep_whether_they_read_pairs(tmp_path):
     assert [text for text, _ in either.read_inputs(table)] == [("no", "what a great story")]
 
 
+def test_a_published_head_reads_as_many_tokens_as_its_folder_says(tmp_path):
+    make(EXAMPLES).save_huggingface(tmp_path / "folder")
+    assert tasks.from_huggingface(tmp_path / "folder").config.max_length == 24
+    path = tmp_path / "folder" / "tokenizer_config.json"
+    entries = json.loads(path.read_text("utf-8"))
+    for stated, length in ((300, 300), (1e30, 128), (1000, 512)):  # the model has 512 positions
+        path.write_text(json.dumps(entries | {"model_max_length": stated}), "utf-8")
+        assert TextClassifier.from_huggingface(tmp_path / "folder").config.max_length == length
+    assert TextClassifier.from_huggingface(tmp_path / "folder", max_length=16).config.max_length == 16
+    new_head = TextClassifier.from_huggingface(tmp_path / "folder", (TEXTS[:2], ["x", "y"]))
+    assert new_head.config.max_length == 128
+    path.write_text(json.dumps(entries | {"model_max_length": "512"}), "utf-8")
+    with pytest.raises(CheckpointError, match="model_max_length: expected a number of at least 3 tokens"):
+        TextClassifier.from_huggingface(tmp_path / "folder")
+
+
 def test_pairs_adopt_a_head_of_texts(learnt):
     labelled = PAIRS[0][:2], ["good", "bad"]
     task = TextClassifier.adopt(learnt, labelled)

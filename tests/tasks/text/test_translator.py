@@ -284,7 +284,8 @@ def test_a_folder_of_t5(tmp_path):
     task.save(tmp_path / "run")
     assert Translator.load(tmp_path / "run").generate(texts, max_new_tokens=7) == answers
     task.save_huggingface(tmp_path / "theirs")
-    again = Translator.from_huggingface(tmp_path / "theirs", max_length=20)
+    assert Translator.start_from(tmp_path / "theirs", None).config.max_length == 512
+    again = Translator.from_huggingface(tmp_path / "theirs")
     assert again.config == task.config and again.generate(texts, max_new_tokens=7) == answers
     entries = json.loads((tmp_path / "t5" / "config.json").read_text())
     for change, message in (
