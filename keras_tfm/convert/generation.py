@@ -35,6 +35,7 @@ OPTIONS = {
     "renormalize_logits": ("renormalize", "flag"),
 }
 STOP = "stop_strings"
+DECODERS = ("decoder", "generator", "text_config")  # entries of config.json that hold a decoder's entries
 # Entries about a source of tokens, which of a decoder alone is the prompt, and what asks for nothing.
 SOURCE = {"encoder_repetition_penalty": 1.0, "encoder_no_repeat_ngram_size": 0}
 # Entries that change the answer and are not computed, with the values that ask for nothing. transformers
@@ -105,7 +106,8 @@ def read_decoding(folder: Path, is_encoder_decoder: bool, reads_text: bool = Tru
     """The `DecodingDefaults` of a folder, without the options for sampling. `reads_text` is False for a model
     of images, which has no tokens to compare with.
 
-    They are read from generation_config.json, or from config.json if that file is missing; ids of start, end
+    They are read from generation_config.json, or from config.json if that file is missing, its decoder's
+    entries included; ids of start, end
     and padding may come from either. Raises CheckpointError for a malformed value, for entries that change
     the answer and are not computed here and, in generation_config.json, for unknown ones.
 
@@ -119,6 +121,8 @@ def read_decoding(folder: Path, is_encoder_decoder: bool, reads_text: bool = Tru
     own = entries
     if os.path.lexists(folder / FILE):
         own, path = read_json(inside(folder, FILE)), folder / FILE
+    else:
+        own = _of_model(entries)
     entries = {**_without_none(entries), **_without_none(own)}
     _refuse(own, path, reads_text)
     options = {ours: _value(own, theirs, kind, path) for theirs, (ours, kind) in OPTIONS.items()}
@@ -163,6 +167,18 @@ def write_decoding(defaults: DecodingDefaults) -> Callable[[pathlib.Path], Any]:
     """
     text = json.dumps(decoding_entries(defaults), indent=2) + "\n"
     return lambda folder: (folder / FILE).write_text(text, "utf-8")
+
+
+def _of_model(entries):
+    """The entries of config.json with what `transformers` adds where there is no other file: what the decoder
+    of a composed model says and the model does not, and the first token that BARTs of 2020 force by a flag.
+    """
+    inner = next((entries[name] for name in DECODERS if entries.get(name)), None)
+    known = {STOP, *NEUTRAL, *OPTIONS, *REFUSED}
+    of_decoder = {name: x for name, x in inner.items() if name in known} if isinstance(inner, dict) else {}
+    is_forced = entries.get("force_bos_token_to_be_generated")
+    forced = {"forced_bos_token_id": entries.get("bos_token_id")} if is_forced else {}
+    return {**of_decoder, **_without_none({**entries, **forced})}
 
 
 def _refuse(entries, path, reads_text):

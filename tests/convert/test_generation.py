@@ -64,6 +64,30 @@ def test_both_files(tmp_path):
     assert read_decoding(tmp_path, True) == DecodingDefaults(5, None, None, {"beam_size": 2})
 
 
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        (
+            {"bos_token_id": 0, "force_bos_token_to_be_generated": True},
+            DecodingDefaults(0, None, None, {"forced_first_id": 0}),
+        ),
+        (
+            {"decoder": {"num_beams": 3, "max_length": 9, "eos_token_id": 4, "dim": 8}, "num_beams": None},
+            DecodingDefaults(None, (4,), None, {"beam_size": 3, "max_length": 9}),
+        ),
+        (
+            {"decoder": {"num_beams": 3, "pad_token_id": 1}, "num_beams": 2, "pad_token_id": 0},
+            DecodingDefaults(None, None, 0, {"beam_size": 2}),
+        ),
+    ],
+)
+def test_config_json_alone_is_read_as_transformers_does(entries, expected, tmp_path):
+    write(tmp_path, "config.json", entries)
+    assert read_decoding(tmp_path, True) == expected
+    write(tmp_path, "generation_config.json", {})
+    assert not read_decoding(tmp_path, True).options  # that file stands alone
+
+
 def test_the_folder_may_be_a_string(tmp_path):
     write(tmp_path, "config.json", {"eos_token_id": 2})
     write(tmp_path, "generation_config.json", {"num_beams": 4})
