@@ -89,6 +89,7 @@ FAMILY = Family(
             {"hidden_dim": lambda config: config.dim, "activation": "tanh"},
             {"num_classes": LABELS, "dropout": DROPOUT, "input_dropout": DROPOUT},
             missing_parts=("pooler",),
+            refused_parts=("pooler",),
         ),
         "EsmForTokenClassification": Head(
             TokenTagger,

@@ -54,6 +54,7 @@ FAMILY = Family(
             {"hidden_dim": lambda config: config.dim, "activation": "tanh"},
             {**CLASSIFIER["options"], "input_dropout": INPUT_DROPOUT},
             missing_parts=("pooler",),
+            refused_parts=("pooler",),
         ),
         "RobertaForTokenClassification": Head(TokenTagger, **CLASSIFIER, missing_parts=("pooler",)),
         "RobertaForMultipleChoice": Head(

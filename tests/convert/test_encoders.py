@@ -10,11 +10,11 @@ from keras_tfm import convert
 from keras_tfm.convert import CheckpointError
 from keras_tfm.convert.folder import WEIGHTS
 from keras_tfm.heads import Classifier, MaskedLM, MultipleChoice, SpanFinder, TokenTagger
-from keras_tfm.models import ALBERT, DeBERTa, DistilBERT, Recurrent, RoBERTa
+from keras_tfm.models import ALBERT, ESM2, DeBERTa, DistilBERT, Recurrent, RoBERTa
 from keras_tfm.training.safetensors import read_tensors
 from keras_tfm.training.weights import write_tensors
 from tests.contract import randomise
-from tests.models import test_albert, test_deberta, test_distilbert, test_roberta
+from tests.models import test_albert, test_deberta, test_distilbert, test_esm2, test_roberta
 from tests.models.folders import change_config, check_both_ways
 
 ROBERTA = dataclasses.replace(test_roberta.TINY, num_segments=2, pad_id=3, activation="relu", epsilon=1e-4)
@@ -120,6 +120,14 @@ def test_wrong_configurations_of_roberta(entries, message, tmp_path):
             "MaskedLM around RoBERTa has no counterpart",
         ),  # relu in the head
         (lambda: Classifier(RoBERTa(ROBERTA), 3), "Classifier around RoBERTa has no counterpart"),
+        (  # it reads the pooler, which theirs has not
+            lambda: Classifier(RoBERTa(dataclasses.replace(ROBERTA, pooler=True)), 3, **TWO_LAYERS),
+            "Classifier around RoBERTa has no counterpart",
+        ),
+        (
+            lambda: Classifier(ESM2(dataclasses.replace(test_esm2.SMALL, pooler=True)), 3, hidden_dim=8),
+            "Classifier around ESM2 has no counterpart",
+        ),
         (
             lambda: Classifier(DistilBERT(DISTILBERT), 3, hidden_dim=5, activation="relu"),
             "Classifier around DistilBERT has no counterpart",
