@@ -112,6 +112,7 @@ FAMILY = Family(
         "end_id": Entry("text_config.eos_token_id", read_end, write_end),
     },
     nested_entries=("text_config", "vision_config"),
+    winning_entries={f"{theirs}_config": f"{theirs}_config_dict" for theirs in SIDES.values()},
     equal_entries={f"text_config.{name}": f"vision_config.{name}" for name in OF_BOTH.values()},
     rows=rows,
     heads={"CLIPModel": Head(Contrastive, weight("head/logit_scale", "logit_scale"), {"logit_bias": None})},

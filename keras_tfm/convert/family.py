@@ -93,6 +93,7 @@ class Family(Entries):
         model_type, backbone: the names of the family and of the architecture without a head.
         nested_entries: the names of entries that are dictionaries; `fields` call the entries inside
             "name.entry".
+        winning_entries: {nested entry: an older entry that stands for it wherever a folder has both}.
         equal_entries: {entry: other entry} for entries that must have the same value.
         heads: {architecture: its `Head`}.
         copies: {key: the key whose tensor it repeats}, or a function of our configuration that returns it.
@@ -111,6 +112,7 @@ class Family(Entries):
     prefix: str
     heads: Mapping[str, Head]
     nested_entries: tuple[str, ...] = ()
+    winning_entries: Mapping[str, str] = dataclasses.field(default_factory=dict)
     equal_entries: Mapping[str, str] = dataclasses.field(default_factory=dict)
     parts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     outer_keys: tuple[str, ...] = ()
@@ -175,6 +177,8 @@ class Family(Entries):
         flat = dict(entries)
         for name in self.nested_entries:
             inner = flat.pop(name, None) or {}
+            if (winning := flat.get(self.winning_entries.get(name))) is not None:
+                inner = winning
             if not isinstance(inner, dict):
                 raise CheckpointError(path, name, "entries by name", brief(inner))
             flat |= {f"{name}.{key}": value for key, value in inner.items()}

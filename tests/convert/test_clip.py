@@ -60,6 +60,15 @@ def test_the_end_of_older_configurations_is_the_last_token(folder, tmp_path):
         save_huggingface(model, tmp_path / "saved")
 
 
+def test_the_older_entry_of_a_tower_wins(folder, tmp_path):
+    def change(entries):
+        entries["text_config_dict"] = entries["text_config"]
+        entries["text_config"] = {**entries["text_config"], "hidden_size": 1}
+        entries["vision_config_dict"] = None
+
+    assert from_huggingface(changed(folder, tmp_path, change)).backbone.config == test_clip.SMALL
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [
