@@ -95,7 +95,8 @@ class Texts(Text):
             row = [self._start, *first[:room], self._end]
             return Tokens(row, len(row)), len(first) > room
         room -= len(self._between)
-        kept = min(len(first), max(room - len(second), room - room // 2))
+        half = room - room // 2 if len(first) > len(second) else room // 2  # as `tokenizers` cuts pairs
+        kept = min(len(first), max(room - len(second), half))
         front = [self._start, *first[:kept], *self._between]
         row = [*front, *second[: room - kept], self._end]
         return Tokens(row, len(front)), len(first) + len(second) > room

@@ -82,7 +82,9 @@ def pack_texts(
         token_ids = surround(first[:, :room], [tokenizer.start_id], [tokenizer.end_id])
         return {"token_ids": token_ids, "segment_ids": tf.zeros_like(token_ids)}
     second, room = tokenizer.tokenize(seconds), max_length - tokenizer.num_added(2)
-    kept = tf.minimum(first.row_lengths(), tf.maximum(room - second.row_lengths(), room - room // 2))
+    is_longer = first.row_lengths() > second.row_lengths()
+    half = tf.where(is_longer, tf.cast(room - room // 2, tf.int64), room // 2)  # as `tokenizers` cuts pairs
+    kept = tf.minimum(first.row_lengths(), tf.maximum(room - second.row_lengths(), half))
     second = take_front(second, tf.minimum(second.row_lengths(), room - kept))
     return join_pairs(tokenizer, take_front(first, kept), second)
 

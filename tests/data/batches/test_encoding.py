@@ -3,10 +3,13 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+import tokenizers
 
 from keras_tfm.data import BERTTokenizer
 from keras_tfm.data.batches.encoding import pack_texts, surround, take_front
 from keras_tfm.data.tokenizers.tokenizer import beside
+from keras_tfm.tasks.asking import answerer_of
+from keras_tfm.tasks.text.text_signature import text_signature
 from tests.data.tokenizers.test_offsets import byte_level
 
 LETTERS = BERTTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghij?"])
@@ -23,6 +26,17 @@ def test_what_is_packed_is_cut(make, pairs):
         packed = pack_texts(tokenizer, max_length, *map(tf.constant, columns))["token_ids"]
         np.testing.assert_array_equal(packed.row_lengths(), np.minimum(whole, max_length))
     assert whole.min() == tokenizer.num_added(1 + pairs)
+
+
+def test_pairs_are_cut_as_the_library_cuts_them(tmp_path):
+    library = tokenizers.Tokenizer.from_file(str(LETTERS.save(tmp_path)))
+    pairs = [("a " * first, "b " * second) for first in range(15) for second in range(15)]
+    for max_length in (10, 11):
+        library.enable_truncation(max_length)
+        expected = [row.ids for row in library.encode_batch(pairs)]
+        assert pack_texts(LETTERS, max_length, *zip(*pairs, strict=True))["token_ids"].to_list() == expected
+        signature = text_signature(LETTERS, max_length, ["token_ids"], dict, {"kind": "arrays"}, pairs=True)
+        assert [row.ids for (row,), _ in answerer_of(signature).read_all(pairs)] == expected
 
 
 @pytest.mark.parametrize("lengths", [[2, 0, 3], [0, 0], [], [4]], ids=str)
