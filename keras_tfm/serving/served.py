@@ -162,8 +162,9 @@ class SavedModel:
         arrays = [name for name in ("images", "videos") if name in self._signatures]
         are_arrays = bool(arrays) and isinstance(examples[0], np.ndarray)
         signature = self._signatures[arrays[0] if are_arrays else "serving_default"]
-        inputs = inputs_of(signature.structured_input_signature[1], examples)
-        answers = signature(**{name: self._constant(x) for name, x in inputs.items()})
+        specs = signature.structured_input_signature[1]
+        inputs = inputs_of(specs, examples)
+        answers = signature(**{name: self._constant(x, specs[name].dtype) for name, x in inputs.items()})
         return {name: x.numpy() if name == "png" else _decoded(x.numpy()) for name, x in answers.items()}
 
 
@@ -204,7 +205,7 @@ def inputs_of(names, examples):
         refuse_rows({row: str(x) for row, x in enumerate(found) if isinstance(x, Refused)})
         return {"image_bytes": found}
     if "values" in names:
-        return {"values": np.array(examples, "float32")}
+        return {"values": np.array(examples, "float64")}
     if "choices" in names:
         refuse_rows(reasons(examples, not_choices))
         texts, choices = zip(*(as_choices(example) for example in examples), strict=True)

@@ -244,9 +244,11 @@ class Forecaster(TrainableTask):
                 [tf.debugging.assert_greater_equal(tf.shape(values)[1], self.window, message)]
             ):
                 values = values[:, -self.window :]  # (B, window)
-            return {"forecast": self._ahead((values - mean) / scale, tf.constant(steps)) * scale + mean}
+            ahead = self._ahead(tf.cast((values - mean) / scale, tf.float32), tf.constant(steps))
+            return {"forecast": tf.cast(ahead, tf.float64) * scale + mean}
 
-        signature = [tf.TensorSpec([None, None], tf.float32, "values")]
+        # In 32 bits a series far from zero would lose its digits before the mean is subtracted.
+        signature = [tf.TensorSpec([None, None], tf.float64, "values")]
         return {"serving_default": (functools.partial(answer, steps=self.config.horizon), signature)}
 
 

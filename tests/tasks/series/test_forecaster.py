@@ -101,12 +101,21 @@ def test_a_folder_and_an_export_tell_the_same(learnt, tmp_path):
     np.testing.assert_array_equal(again.forecast(series(200)), learnt.forecast(series(200)))
     learnt.export(tmp_path / "served")
     window = series(200)[-WINDOW:].tolist()
-    served = ask(tmp_path / "served", of_text=False, values=[window])["forecast"][0]
+    served = ask(tmp_path / "served", of_text=False, values=np.array([window]))["forecast"][0]
     np.testing.assert_allclose(served, learnt.forecast(series(200)), rtol=1e-4)
     answering = serving.load(tmp_path / "served")  # of a longer history the end is read, as `predict` does
     np.testing.assert_allclose(answering([series(200), series(200)])["forecast"], [served] * 2, rtol=1e-4)
     with pytest.raises(tf.errors.InvalidArgumentError, match="A history needs 4 values or more"):
         answering([window[1:]])
+
+
+def test_an_export_subtracts_the_mean_before_it_rounds(tmp_path):
+    """Between numbers of 32 bits lie 64 there, more than the whole wave."""
+    far = 1e9 + series(200)
+    task = Forecaster.from_series(far, window=WINDOW)
+    task.export(tmp_path / "served")
+    served = serving.load(tmp_path / "served")([far])["forecast"][0]
+    np.testing.assert_allclose(served, task.forecast(far), rtol=0, atol=1e-3)
 
 
 def test_a_series_is_read_from_tables(tmp_path):
