@@ -46,6 +46,7 @@ from keras_tfm.training.diagnosis import SOME
 from keras_tfm.training.folder import MARK, Path
 from keras_tfm.training.monitor import Mode
 from keras_tfm.training.options import ClassTraining, FineTuning
+from keras_tfm.training.safetensors import CheckpointError
 
 Problem = Literal["classes", "multi-label", "regression"]
 PUBLISHED = dict(
@@ -155,6 +156,10 @@ class TextClassifier(EncoderTask):
         problems: dict[Any, Any] = {theirs: ours for ours, theirs in PUBLISHED.items()}
         problem = problems.get(entries.get("problem_type"))
         problem = problem or ("regression" if model.num_classes == 1 else "classes")
+        if problem == "regression" and model.num_classes != 1:
+            raise CheckpointError(
+                "config.json", "problem_type", "a regression of one number", f"one of {model.num_classes}"
+            )
         labels = published_labels(entries, model.num_classes) if problem != "regression" else ()
         return {"labels": labels, "problem": problem, "pooling": model.pooling}
 

@@ -18,6 +18,7 @@ from keras_tfm.tasks.text.encoder_task import HEAD_ARGUMENTS
 from keras_tfm.tasks.text.text_classifier import PAIRS as PAIRS_ENTRY
 from keras_tfm.training.low_rank import adapted_layers
 from tests.fresh_process import ask
+from tests.models.folders import change_config
 from tests.tasks.tiny import TINY
 
 GOOD, BAD = (
@@ -192,6 +193,15 @@ def test_a_published_head_reads_as_many_tokens_as_its_folder_says(tmp_path):
     path.write_text(json.dumps(entries | {"model_max_length": "512"}), "utf-8")
     with pytest.raises(CheckpointError, match="model_max_length: expected a number of at least 3 tokens"):
         TextClassifier.from_huggingface(tmp_path / "folder")
+
+
+def test_a_regression_of_several_numbers_is_refused(learnt, tmp_path):
+    learnt.save_huggingface(tmp_path / "folder")
+    change_config(tmp_path / "folder", problem_type="regression")
+    with pytest.raises(
+        CheckpointError, match="problem_type: expected a regression of one number, got one of 2"
+    ):
+        tasks.from_huggingface(tmp_path / "folder")
 
 
 def test_pairs_adopt_a_head_of_texts(learnt):
