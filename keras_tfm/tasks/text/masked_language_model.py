@@ -219,7 +219,9 @@ class MaskedLanguageModel(AskedTask, TrainableTask):
             raise CheckpointError(name, "architectures", "one for masked language modelling", model.name)
         tokenizer = read_huggingface_tokenizer(folder, encloses=True)
         length = max_length or min(read_max_length(folder) or LENGTH, model.backbone.config.max_length)
-        fields = {"pairs": "next" if model.next_sentence else "none", **fields}
+        # ALBERT's second head tells the order of two texts (Lan et al. 2020, section 3.1).
+        pairs = "order" if isinstance(model.backbone, keras_tfm.models.ALBERT) else "next"
+        fields = {"pairs": pairs if model.next_sentence else "none", **fields}
         config = MaskedLanguageModelConfig(length, **fields)
         return cls(model, tokenizer, config)
 

@@ -11,7 +11,7 @@ from keras_tfm.convert import CheckpointError
 from keras_tfm.convert.folder import max_length_writer
 from keras_tfm.data import BERTTokenizer
 from keras_tfm.heads import EnhancedMaskedLM, MaskedLM, SpanMaskedLM
-from keras_tfm.models import BERT, DeBERTa, DeBERTaConfig
+from keras_tfm.models import ALBERT, BERT, ALBERTConfig, DeBERTa, DeBERTaConfig
 from keras_tfm.tasks import MaskedLanguageModel, MaskedLanguageModelConfig
 from keras_tfm.training import Checkpoint
 from tests import contract
@@ -231,6 +231,14 @@ def test_a_folder_is_asked_at_its_length_and_trained_at_the_usual_one(tmp_path):
     for fields, length in (({}, 128), ({"max_length": 200}, 200)):
         task = MaskedLanguageModel.start_from(tmp_path / "folder", None, **fields)
         assert task.config.max_length == length
+
+
+def test_the_second_head_of_an_albert_is_for_the_order_of_texts(tmp_path):
+    tokenizer = make().tokenizer
+    sizes = {"embedding_dim": 8, "dim": 16, "num_layers": 1, "num_heads": 2, "intermediate_dim": 32}
+    config = ALBERTConfig(tokenizer.vocabulary_size, **sizes, max_length=128)
+    MaskedLanguageModel(ALBERT(config), tokenizer).save_huggingface(tmp_path / "folder")
+    assert MaskedLanguageModel.from_huggingface(tmp_path / "folder").config.pairs == "order"
 
 
 def test_a_vocabulary_is_trained_on_the_documents():
