@@ -127,3 +127,43 @@ def _special_tokens(rule) -> SpecialTokens:
     if kind in (None, "ByteLevel"):
         return SpecialTokens([], [])
     raise ValueError(kind)
+
+
+def refuse_other_pairs(folder: Path, tokenizer: Tokenizer, has_segments: bool) -> None:
+    """Raise CheckpointError if the folder's tokenizer.json joins two texts by other tokens than `tokenizer`
+    does or, for a model that `has_segments`, does not put the second one into segment 1.
+    """
+    published = Published(folder)
+    if not (published.is_general and published.content):
+        return
+    rule = published.content.get("post_processor")
+    expected = [tokenizer.start_id, "A", *tokenizer.between_ids, "B", tokenizer.end_id], 1
+    try:
+        pair = _pair_of(rule)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+        pair = None, None
+    if pair[0] != expected[0] or (has_segments and pair != expected):
+        layout, got = ("{} with segment {} for B".format(*x) for x in (expected, pair))
+        wanted = f"pairs of texts as {layout}, or single texts (a classifier's: keras_tfm_pairs false in its "
+        path = published.folder / "tokenizer.json"
+        raise CheckpointError(path, "post_processor", f"{wanted}config.json)", got)
+
+
+def _pair_of(rule) -> tuple[list, int]:
+    """The ids around and between the texts "A" and "B", and the segment of B."""
+    kind = rule["type"]
+    if kind == "Sequence":
+        rules = [part for part in rule["processors"] if part["type"] != "ByteLevel"]
+        return _pair_of(rules[-1])
+    if kind in ("RobertaProcessing", "BertProcessing"):
+        is_bert, start, end = kind == "BertProcessing", int(rule["cls"][1]), int(rule["sep"][1])
+        return [start, "A", *[end] * (1 if is_bert else 2), "B", end], int(is_bert)
+    ids: list = []
+    segment: Any = None
+    for part in rule["pair"]:
+        if "Sequence" in part:
+            ids.append(part["Sequence"]["id"])
+            segment = part["Sequence"]["type_id"]  # the last one's, which is B
+        else:
+            ids += map(int, rule["special_tokens"][part["SpecialToken"]["id"]]["ids"])
+    return ids, segment

@@ -16,7 +16,7 @@ import keras_tfm.models
 from keras_tfm.configs import Between, Config, Option, Rate, Size, checked
 from keras_tfm.data.batches.encoding import EncodedBatches, ragged_rows
 from keras_tfm.data.tokenizers.bert import BERTTokenizer
-from keras_tfm.data.tokenizers.huggingface import read_huggingface_tokenizer
+from keras_tfm.data.tokenizers.huggingface import read_huggingface_tokenizer, refuse_other_pairs
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.log import Bar
 from keras_tfm.models.families import OnDemand
@@ -247,7 +247,10 @@ class EncoderTask(AskedTask, FineTunedTask):
             wanted = kept if examples is None else cls.config_for(examples, **options)
             if cls.same_head(kept, wanted):
                 inputs = {} if examples is None else cls.inputs_in(examples)
-                return cls(model, tokenizer, dataclasses.replace(kept, **inputs))
+                kept = dataclasses.replace(kept, **inputs)
+                if cls.reads_pairs(kept):
+                    refuse_other_pairs(folder, tokenizer, "segment_ids" in model.input)
+                return cls(model, tokenizer, kept)
         if examples is None:
             raise CheckpointError(name, "architectures", f"one for {cls.name!r}", type(model).__name__)
         backbone = from_huggingface(folder, with_head=False)
@@ -280,6 +283,11 @@ class EncoderTask(AskedTask, FineTunedTask):
     def inputs_in(cls, examples: Any) -> dict[str, Any]:
         """The fields of the configuration that the inputs of checked `examples` set, whatever the labels."""
         return {}
+
+    @classmethod
+    def reads_pairs(cls, config: Any) -> bool:
+        """Whether a task of this configuration reads two texts in a row."""
+        return True
 
     @classmethod
     def labels_in(cls, examples: Any) -> set[str]:

@@ -145,6 +145,10 @@ class TextClassifier(EncoderTask):
         return {"pairs": bool(texts) and not isinstance(texts[0], str)}
 
     @classmethod
+    def reads_pairs(cls, config: TextClassifierConfig) -> bool:
+        return config.pairs is not False
+
+    @classmethod
     def config_of(
         cls, model: keras.Model, entries: Mapping[str, Any], tokenizer: Tokenizer, **options: Any
     ) -> TextClassifierConfig:

@@ -113,6 +113,10 @@ class TokenClassifier(EncoderTask):
         return TokenClassifierConfig(tags, **{"marks": marks_of(examples[0]), **options})
 
     @classmethod
+    def reads_pairs(cls, config: Any) -> bool:
+        return False
+
+    @classmethod
     def labels_in(cls, examples: Any) -> set[str]:
         return {tag for sentence in examples[1] for tag in sentence}
 

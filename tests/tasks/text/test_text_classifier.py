@@ -1,5 +1,6 @@
 """Classifying whole: one class, several labels, numbers, pairs; kept, resumed, exported, given to others."""
 
+import copy
 import dataclasses
 import inspect
 import json
@@ -193,6 +194,25 @@ def test_a_published_head_reads_as_many_tokens_as_its_folder_says(tmp_path):
     path.write_text(json.dumps(entries | {"model_max_length": "512"}), "utf-8")
     with pytest.raises(CheckpointError, match="model_max_length: expected a number of at least 3 tokens"):
         TextClassifier.from_huggingface(tmp_path / "folder")
+
+
+def test_pairs_that_are_joined_by_other_rules_are_refused(tmp_path):
+    make(PAIRS).save_huggingface(tmp_path / "folder")
+    options, rules = (tmp_path / "folder" / name for name in ("tokenizer_config.json", "tokenizer.json"))
+    entries, content = (json.loads(path.read_text("utf-8")) for path in (options, rules))
+    options.write_text(json.dumps(entries | {"tokenizer_class": "PreTrainedTokenizerFast"}), "utf-8")
+    assert tasks.from_huggingface(tmp_path / "folder").config.pairs
+    roberta = {"type": "RobertaProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]}
+    of_one_segment = copy.deepcopy(content["post_processor"])
+    of_one_segment["pair"][3]["Sequence"]["type_id"] = 0
+    for rule in (roberta, of_one_segment):
+        rules.write_text(json.dumps(content | {"post_processor": rule}), "utf-8")
+        with pytest.raises(
+            CheckpointError, match=r"post_processor: expected pairs of texts as \[2, 'A', 3, 'B'"
+        ):
+            tasks.from_huggingface(tmp_path / "folder")
+    change_config(tmp_path / "folder", **{PAIRS_ENTRY: False})
+    assert tasks.from_huggingface(tmp_path / "folder").config.pairs is False
 
 
 def test_a_regression_of_several_numbers_is_refused(learnt, tmp_path):
