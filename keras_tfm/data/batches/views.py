@@ -39,20 +39,24 @@ class Views(NamedTuple):
         """Random crops, whose share of the area lies between the two `areas` (Szegedy et al. 2015, "Going
         Deeper with Convolutions", section 6). The share is uniform or, `by_ratio`, its logarithm is, as the
         aspect ratio's logarithm always is. A crop of more than 1 reaches beyond the image; where both are 1
-        there is none.
+        there is none. Sides that do not fit are cut short, of aspects that leave a crop the least area.
         """
         if areas == (1.0, 1.0):
             return cls.whole(count)
         draws = tf.random.stateless_uniform((4, count), key)
 
-        def within(ends: tuple[float, float], row: int, by_ratio: bool = True) -> tf.Tensor:
+        def within(ends: tuple[float, float], row: int, by_ratio: bool) -> tf.Tensor:
             least, most = map(math.log, ends) if by_ratio else ends
-            x = least + (most - least) * draws[row]
-            return tf.exp(x) if by_ratio else x
+            return least + (most - least) * draws[row]
 
-        area, aspect = within(areas, 0, by_ratio), within(ASPECTS, 1)
+        area = within(areas, 0, by_ratio)
+        area = tf.exp(area) if by_ratio else area
+        longest = max(1.0, areas[1] ** 0.5)
+        # A crop of the aspect a or 1 / a whose longer side is cut short keeps longest * sqrt(area / a).
+        widest = 2 * tf.math.log(longest / areas[0]) + tf.math.log(area)
+        aspect = tf.exp(within(ASPECTS, 1, True) * tf.minimum(1.0, widest / math.log(ASPECTS[1])))
         sides = tf.sqrt(tf.stack([area / aspect, area * aspect], axis=1))
-        sides = tf.minimum(sides, max(1.0, areas[1] ** 0.5))
+        sides = tf.minimum(sides, longest)
         return cls.whole(count)._replace(start=(1 - sides) * tf.transpose(draws[2:]), sides=sides)
 
     def mirrored(self, key: tf.Tensor) -> Self:

@@ -34,6 +34,14 @@ def test_crops_have_the_areas_and_lie_inside(areas, by_ratio):
     assert 900 < views.mirrored(KEY).is_mirrored.numpy().sum() < 1100
 
 
+@pytest.mark.parametrize("areas", [(0.8, 1.0), (0.95, 1.0), (1.0, 1.2)])
+def test_no_crop_is_smaller_than_the_least_area(areas):
+    sides = Views.drawn(2000, areas, KEY).sides.numpy()
+    drawn, aspects = sides.prod(axis=1), sides[:, 1] / sides[:, 0]
+    assert areas[0] - 1e-5 < drawn.min() < areas[0] + 0.01 and drawn.max() < areas[1] + 1e-5
+    assert aspects.min() < 0.97 and aspects.max() > 1.03  # crops are still of different aspects
+
+
 def test_places_by_hand():
     """The second half of four columns, twice as large, in a row of which four pixels are shown."""
     half = view([0.0, 0.5], [1.0, 0.5])
