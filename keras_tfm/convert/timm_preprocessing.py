@@ -1,8 +1,8 @@
 """The preprocessing of images in timm: "pretrained_cfg" in its config.json, read and written.
 
 The fields are `mean` and `std` of pixels from 0 to 1, `interpolation`, `crop_fraction`, the share of a
-resized image's sides that the centre crop keeps, and `keep_aspect`: whether images are resized to cover that
-size, or stretched to it.
+resized image's sides that the centre crop keeps, `keep_aspect`: whether images are resized to cover that
+size, or stretched to it, and `rounds_crop`, as timm crops by torchvision.
 """
 
 import pathlib
@@ -58,6 +58,7 @@ def timm_preprocessing_of(folder: Path) -> dict[str, Any]:
         "interpolation": values["interpolation"],
         "crop_fraction": float(values["crop_pct"]),
         "keep_aspect": KEEPS_ASPECT[values["crop_mode"]],
+        "rounds_crop": True,
     }
 
 

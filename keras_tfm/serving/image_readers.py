@@ -29,8 +29,10 @@ class Images(Reader):
         interpolation: Literal["bilinear", "bicubic", "lanczos"],
         crop_fraction: float,
         keep_aspect: bool,
+        rounds_crop: bool = False,
     ):
         self._shape, self._crop_fraction, self._keep_aspect = tuple(shape), crop_fraction, keep_aspect
+        self._rounds_crop = rounds_crop
         self._interpolation = interpolation.upper()
         self.portion = portion_of(self._shape)
 
@@ -58,7 +60,8 @@ class Images(Reader):
         if self._keep_aspect:
             longer = 1 if whole[0] * size[1] >= whole[1] * size[0] else 0
             whole[longer] = whole[1 - longer] * size[longer] // size[1 - longer]
-        corner = (whole - self._shape[:2]) // 2
+        rest = whole - self._shape[:2]
+        corner = (rest + int(self._rounds_crop) * (rest % 4 // 3)) // 2
         if whole.prod() <= MAX_PIXELS:
             (top, left), (height, width, _) = corner, self._shape
             return from_0_to_1(self._resized(image, whole)[top : top + height, left : left + width])

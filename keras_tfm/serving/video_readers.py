@@ -61,11 +61,12 @@ class Videos(Clips):
         frame_step: int | None,
         seconds_per_frame: float | None,
         num_views: int,
+        rounds_crop: bool = False,
     ):
         super().__init__(shape, frame_step, seconds_per_frame, num_views)
         _, height, width, self._channels = shape
         image = height, width, self._channels
-        self._images = Images(folder, image, interpolation, crop_fraction, keep_aspect)
+        self._images = Images(folder, image, interpolation, crop_fraction, keep_aspect, rounds_crop)
 
     def take(self, frame):
         if self._channels == 1 and isinstance(frame, np.ndarray) and frame.shape[2:] == (3,):

@@ -196,6 +196,7 @@ def test_preprocessing_is_kept(tmp_path):
     model = Classifier(ViT(ONE_BLOCK), 3)
     save_timm(model, tmp_path / "a")
     usual = {"mean": (0.5,), "std": (0.5,), "interpolation": "bilinear", "crop_fraction": 1.0}
+    usual["rounds_crop"] = True
     assert timm_preprocessing_of(tmp_path / "a") == {**usual, "keep_aspect": False}
     for keep_aspect in (False, True):
         own = {**usual, "mean": (0.1,), "crop_fraction": 0.875, "keep_aspect": keep_aspect}
@@ -216,6 +217,7 @@ def test_preprocessing_that_is_not_said_is_that_of_timm(folder):
         "interpolation": "bicubic",
         "crop_fraction": 0.875,
         "keep_aspect": True,
+        "rounds_crop": True,
     }
     for name, value in (
         ("mean", "0.5"),

@@ -3,12 +3,15 @@
 import copy
 import importlib
 import inspect
+import json
 import os
 import types
 import unittest.mock
 
 import numpy as np
+import PIL.Image
 import pytest
+import tensorflow as tf
 import timm
 import torch
 from timm.layers.bottleneck_attn import BottleneckAttn
@@ -16,6 +19,7 @@ from timm.models._hub import save_for_hf
 
 from keras_tfm import convert
 from keras_tfm.convert import timm as timm_families
+from keras_tfm.data import Preprocessing
 from tests.parity.references.botnet import read_attention
 
 pytestmark = pytest.mark.parity
@@ -337,6 +341,20 @@ def test_both_directions(architecture, seed, tmp_path):
     for name, tensor in theirs.state_dict().items():
         assert "num_batches" in name or torch.equal(tensor, state[name]), name
     np.testing.assert_array_equal(answer(back, images), answer(theirs, images))
+
+
+@pytest.mark.parametrize("mode", ["center", "squash"])
+@pytest.mark.parametrize("whole", [34, 35, 37, 39])
+def test_images_are_cut_where_timm_cuts_them(whole, mode, tmp_path):
+    """Equal within two grey levels, as resizing rounds."""
+    entries = {"crop_pct": 32 / (whole + 0.01), "crop_mode": mode, "mean": [0.0], "std": [1.0]}
+    (tmp_path / "config.json").write_text(json.dumps({"pretrained_cfg": entries}))
+    coarse = np.random.default_rng(0).integers(0, 256, (12, 12, 3), "uint8")
+    picture = PIL.Image.fromarray(coarse).resize((61, 50), PIL.Image.Resampling.BICUBIC)
+    transform = timm.data.create_transform(32, **{**entries, "mean": (0.0,) * 3, "std": (1.0,) * 3})
+    fields = convert.timm_preprocessing_of(tmp_path) | {"interpolation": "bilinear"}  # timm's by default
+    found = Preprocessing(**fields).resized(tf.constant(np.asarray(picture))[None], 32, 32)[0].numpy()
+    assert np.abs(found - 255 * transform(picture).permute(1, 2, 0).numpy()).max() <= 2.01
 
 
 @pytest.mark.parametrize("seed", CONFIGS)

@@ -8,7 +8,7 @@ import PIL.Image
 import pytest
 import tensorflow as tf
 
-from keras_tfm.data import Canvas
+from keras_tfm.data import Canvas, Preprocessing
 from keras_tfm.data.sources.preprocessing import decode_pixels
 from keras_tfm.serving.readers import reader_of
 from keras_tfm.tasks.images.decoded import ImagesOnCanvas
@@ -30,6 +30,20 @@ def test_a_transparent_colour_of_a_gif_is_black():
     for found, file in ((opaque, files[0]), (transparent, files[1])):
         np.testing.assert_allclose(found, decode_pixels(tf.constant(file), 3) / 255, atol=1e-6)
     assert opaque[0, 5].min() > 0.2 and not transparent[0, 5].any()
+
+
+@pytest.mark.parametrize("rounds_crop", [False, True])
+def test_a_crop_begins_in_the_middle_or_where_torchvision_begins_it(rounds_crop):
+    """Both readers; of the pixels to cut off an odd number, 1 to 9, is halved."""
+    options = {"interpolation": "bilinear", "keep_aspect": True, "rounds_crop": rounds_crop}
+    reads = {"kind": "images", "shape": [4, 4, 1], "crop_fraction": 1.0, **options}
+    for rest in range(10):
+        image = np.tile(np.arange(4 + rest, dtype="uint8"), (4, 1))[..., None]
+        first = round(rest / 2) if rounds_crop else rest // 2  # Python rounds to even numbers
+        (served,) = reader_of(pathlib.Path(), reads).read([image])[0].rows
+        trained = Preprocessing(**options).resized(tf.constant(image)[None], 4, 4)[0].numpy()
+        for found in (np.round(served * 255), trained):
+            np.testing.assert_array_equal(found[0, :, 0], np.arange(first, first + 4))
 
 
 @pytest.mark.parametrize("keep_aspect", [False, True])

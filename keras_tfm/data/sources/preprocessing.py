@@ -29,6 +29,8 @@ class Preprocessing(Config):
         interpolation: "bilinear", "bicubic" or "lanczos".
         crop_fraction: images are resized to `image_size` / `crop_fraction`, then the centre is cropped.
         keep_aspect: resize until both sides are long enough, instead of stretching the image.
+        rounds_crop: half of an odd number of pixels to cut off is rounded to an even number, as in
+            torchvision, instead of down.
 
     >>> preprocessing = keras_tfm.data.Preprocessing(mean=(0.5,), std=(0.5,))
     >>> images = np.full((1, 8, 8, 1), 255, "uint8")
@@ -52,6 +54,7 @@ class Preprocessing(Config):
     keep_aspect: Annotated[
         bool, Option("keep the aspect ratio: resize images until they cover the model's size, then crop")
     ] = False
+    rounds_crop: bool = False
 
     def __post_init__(self) -> None:
         for name in ("mean", "std"):  # JSON has lists, callers pass arrays
@@ -93,7 +96,8 @@ class Preprocessing(Config):
             by_height = whole[0] * size[1] >= whole[1] * size[0]
             longer = tf.where(by_height, whole[0] * size[1] // size[0], whole[1] * size[0] // size[1])
             whole = tf.where(by_height, tf.stack([whole[0], longer]), tf.stack([longer, whole[1]]))
-        return whole, (whole - tf.constant([height, width], tf.int64)) // 2
+        rest = whole - tf.constant([height, width], tf.int64)
+        return whole, (rest + int(self.rounds_crop) * (rest % 4 // 3)) // 2
 
     def fitted(self, images: tf.Tensor, height: int, width: int) -> tf.Tensor:
         """`resized` images; images of this size already count as resized and cropped, and stay."""

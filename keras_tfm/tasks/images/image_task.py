@@ -153,7 +153,7 @@ def refuse_unlike(images: Sequence[Any]) -> None:
 
 def resizing_entries(preprocessing: Preprocessing) -> dict[str, Any]:
     """How images are resized, as arguments of a reader in `serving`."""
-    names = ("interpolation", "crop_fraction", "keep_aspect")
+    names = ("interpolation", "crop_fraction", "keep_aspect", "rounds_crop")
     return {name: getattr(preprocessing, name) for name in names}
 
 
