@@ -11,7 +11,7 @@ from keras_tfm.convert.folder import inside, read_config
 from keras_tfm.convert.huggingface import from_huggingface
 from keras_tfm.convert.processors import CLASSES, MODELS, UNCUT, class_in, size_in
 from keras_tfm.convert.timm import from_timm, is_timm
-from keras_tfm.convert.timm_preprocessing import timm_preprocessing_of
+from keras_tfm.convert.timm_preprocessing import timm_names, timm_preprocessing_of
 from keras_tfm.training.safetensors import CheckpointError, read_json
 
 NAME = "preprocessor_config.json"
@@ -37,9 +37,8 @@ def label_names(folder, count):
     stand there more than once, as ImageNet's two cranes do, get their number.
     """
     entries = read_config(folder)
-    named, names = entries.get("id2label") or {}, entries.get("label_names")  # timm's are a list
-    if not (isinstance(names, list) and len(names) == count and all(isinstance(x, str) for x in names)):
-        names = [named.get(str(number), f"LABEL_{number}") for number in range(count)]
+    named = entries.get("id2label") or timm_names(entries, count)
+    names = [named.get(str(number), f"LABEL_{number}") for number in range(count)]
     times = collections.Counter(names)
     return [name if times[name] == 1 else f"{name} {number}" for number, name in enumerate(names)]
 

@@ -1,4 +1,4 @@
-"""The preprocessing of images in timm: "pretrained_cfg" in its config.json, read and written.
+"""The preprocessing of images in timm: "pretrained_cfg" in its config.json, read and written; class names.
 
 The fields are `mean` and `std` of pixels from 0 to 1, `interpolation`, `crop_fraction`, the share of a
 resized image's sides that the centre crop keeps, `keep_aspect`: whether images are resized to cover that
@@ -23,6 +23,10 @@ DEFAULTS = {
     "crop_pct": 0.875,
     "crop_mode": "center",
 }
+
+
+# Where names of classes stand: beside "pretrained_cfg" or in it, and in older files as "labels".
+NAMES = ("label_names", "labels", "label_descriptions")
 
 
 def timm_preprocessing_of(folder: Path) -> dict[str, Any]:
@@ -60,6 +64,23 @@ def timm_preprocessing_of(folder: Path) -> dict[str, Any]:
         "keep_aspect": KEEPS_ASPECT[values["crop_mode"]],
         "rounds_crop": True,
     }
+
+
+def timm_names(entries, count):
+    """{number, as text: name} for `count` classes in the `entries` of a config.json, {} without any.
+    Names, a list or such an object that may have gaps, come before descriptions.
+    """
+    source = entries.get("pretrained_cfg")
+    parts = (entries, source) if isinstance(source, dict) else (entries,)
+    numbers = {str(number) for number in range(count)}
+    for names in (part.get(name) for name in NAMES for part in parts):
+        if isinstance(names, list) and len(names) == count:
+            names = {str(number): name for number, name in enumerate(names)}
+        if not isinstance(names, dict) or not names or not names.keys() <= numbers:
+            continue
+        if all(isinstance(name, str) for name in names.values()):
+            return names
+    return {}
 
 
 def timm_entries(preprocessing, image_shape):

@@ -150,6 +150,27 @@ def test_names_of_classes_are_kept(tmp_path):
         save_timm(model, tmp_path / "other", class_names=["a", "b"])
 
 
+@pytest.mark.parametrize(
+    ("entries", "names"),
+    [
+        ({"labels": ["a", "b"]}, "a b"),  # before 2023
+        ({"pretrained_cfg": {"labels": ["a", "b"]}}, "a b"),
+        ({"pretrained_cfg": {"label_names": ["a", "b"]}}, "a b"),
+        ({"label_names": ["a", "b"], "pretrained_cfg": {"label_names": ["c", "d"]}}, "a b"),
+        ({"label_names": ["a", "b"], "label_descriptions": {"a": "ant", "b": "bee"}}, "a b"),
+        ({"labels": ["c", "d"], "pretrained_cfg": {"label_names": ["a", "b"]}}, "a b"),
+        ({"label_names": {"0": "a", "1": "b"}}, "a b"),
+        ({"label_names": {"1": "b"}}, "LABEL_0 b"),  # as timm writes numbers with gaps
+        ({"label_descriptions": {"0": "ant", "1": "bee"}}, "ant bee"),
+        ({"label_descriptions": {"b": "bee", "a": "ant"}}, "LABEL_0 LABEL_1"),  # without names no order
+        ({"label_names": ["a"], "labels": ["a", 2], "pretrained_cfg": None}, "LABEL_0 LABEL_1"),
+    ],
+)
+def test_names_of_classes_stand_where_timm_has_written_them(entries, names, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(entries))
+    assert label_names(tmp_path, 2) == names.split()
+
+
 def test_registers(tmp_path):
     """timm has no position of the class token beside registers: it becomes a part of the token."""
     model = Classifier(DINOv2(REGISTERS), 3)
