@@ -78,6 +78,8 @@ class Task(abc.ABC):
     # {option of `predict` that names a folder: how its files end}, where these are no PNGs
     picture_suffixes: ClassVar[Mapping[str, str]] = types.MappingProxyType({})
     record_fields: Any = ("answer",)  # what `records` gives of each example
+    # A function of a backbone and the head's arguments, of a task that keeps these; None for any other.
+    make_head: ClassVar[Any] = None
     answer_names: Any = None  # the labels of the probabilities from `predict`; None numbers them from 0
 
     def __init_subclass__(cls) -> None:
@@ -113,17 +115,27 @@ class Task(abc.ABC):
 
     def describe_model(self) -> dict[str, Any]:
         """The model's class and configuration as JSON values, from which `load_parts` makes it again."""
-        return describe_backbone(getattr(self.model, "backbone", self.model))
+        head = {"head": self.model.head_arguments} if self.make_head else {}
+        return describe_backbone(getattr(self.model, "backbone", self.model)) | head
+
+    @classmethod
+    def make_model(cls, model: dict[str, Any], config: Any) -> keras.Model:
+        """The backbone that `describe_model` describes, with fresh weights; in its head, if it has one."""
+        backbone = make_backbone(model)
+        if cls.make_head is None or "head" not in model:
+            return backbone
+        count = {"num_classes": len(config.class_names)} if hasattr(config, "class_names") else {}
+        return cls.make_head(backbone, **count | model["head"])
 
     @classmethod
     def load_parts(cls, folder: pathlib.Path, config: Any, model: dict[str, Any]) -> Self:
         """A task with fresh weights, made from its folder, its config and the values of `describe_model`: of
-        (backbone, tokenizer, config) or, if it takes no `tokenizer`, (backbone, config).
+        (model, tokenizer, config) or, if it takes no `tokenizer`, (model, config); see `make_model`.
         """
         make: Any = cls
         reads_tokens = "tokenizer" in inspect.signature(cls).parameters
         tokenizers = [load_tokenizer(folder)] if reads_tokens else []
-        return make(make_backbone(model), *tokenizers, config)
+        return make(cls.make_model(model, config), *tokenizers, config)
 
     @classmethod
     def takes(cls, model: keras.Model) -> bool:

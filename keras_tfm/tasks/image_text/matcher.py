@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import pathlib
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -22,7 +21,6 @@ from keras_tfm.data.tokenizers.huggingface import (
     read_huggingface_special_tokens,
     read_huggingface_tokenizer,
 )
-from keras_tfm.data.tokenizers.kinds import load_tokenizer
 from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 from keras_tfm.heads import Contrastive, CrossMatcher, LogitContrast, SigmoidContrast, SoftmaxContrast
@@ -40,8 +38,6 @@ from keras_tfm.tasks.learning import VOCABULARY, Vocabulary
 from keras_tfm.tasks.signatures import Signature
 from keras_tfm.tasks.task import (
     check_vocabulary,
-    describe_backbone,
-    make_backbone,
 )
 from keras_tfm.training.folder import Path
 
@@ -139,11 +135,12 @@ class MatcherOptions(SeenOptions):
 
 @dataclasses.dataclass(frozen=True)
 class HeadArguments(Config):
-    """The arguments of `Contrastive` other than the model."""
+    """The arguments of `Contrastive`, or of a `CrossMatcher` of some layers, other than the model."""
 
     logit_scale: float = float(np.log(1 / 0.07))
     logit_bias: float | None = None
-    cross_layers: Whole = 0
+    num_layers: Whole = 0
+    cross_layers: Whole = 0  # what older folders call `num_layers`
 
 
 class ImageTextMatcher(ImageTextTask):
@@ -237,19 +234,12 @@ class ImageTextMatcher(ImageTextTask):
         tokenizer = functools.partial(self.tokenizer.save_huggingface, max_length=self.max_length)
         save_huggingface(self.model, folder, overwrite, writers=[images, tokenizer])
 
-    def describe_model(self) -> dict[str, Any]:
-        arguments = self.model.head_arguments
-        head = {"cross_layers": arguments["num_layers"]} if "num_layers" in arguments else arguments
-        return describe_backbone(self.model.backbone) | {"head": head}
-
-    @classmethod
-    def load_parts(cls, folder: pathlib.Path, config: ImageTextMatcherConfig, model: dict[str, Any]) -> Self:
-        head = HeadArguments.from_json(model.get("head", {}))
-        backbone = make_backbone(model)
-        whole: Any = Contrastive(backbone, head.logit_scale, head.logit_bias)
-        if head.cross_layers:
-            whole = CrossMatcher(backbone, head.cross_layers)
-        return cls(whole, load_tokenizer(folder), config)
+    @staticmethod
+    def make_head(backbone: keras.Model, **arguments: Any) -> Contrastive | CrossMatcher:
+        head = HeadArguments.from_json(arguments)
+        if num_layers := head.num_layers or head.cross_layers:
+            return CrossMatcher(backbone, num_layers)
+        return Contrastive(backbone, head.logit_scale, head.logit_bias)
 
     # What it learns ------------------------------------------------------------------------------------
 

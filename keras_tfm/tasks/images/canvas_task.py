@@ -34,7 +34,7 @@ from keras_tfm.tasks.images.image_task import (
     with_image_size,
 )
 from keras_tfm.tasks.signatures import ColumnNames, Signature
-from keras_tfm.tasks.task import load_any, make_backbone, refuse_columns
+from keras_tfm.tasks.task import load_any, refuse_columns
 from keras_tfm.tasks.task_folder import is_task_folder
 from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.training.folder import Path
@@ -94,7 +94,7 @@ class CanvasTask(ImageTask, FineTunedTask):
 
     @classmethod
     def load_parts(cls, folder: pathlib.Path, config: Any, model: dict[str, Any]) -> Self:
-        return cls(make_backbone(model), **dataclasses.asdict(config))
+        return cls(cls.make_model(model, config), **dataclasses.asdict(config))
 
     @abc.abstractmethod
     def with_head(self, backbone: keras.Model, model: keras.Model | None) -> keras.Model:

@@ -108,6 +108,7 @@ class LaneFinder(CanvasTask):
     from_files = staticmethod(read_lanes)
     ranked = "lanes", "scores", "curves"
     usual_shape = (360, 640, 3)
+    make_head = LaneDetector
     config_class = LaneFinderConfig
     config: LaneFinderConfig
 
@@ -116,7 +117,7 @@ class LaneFinder(CanvasTask):
         self.take_model(backbone)
 
     def with_head(self, backbone: keras.Model, model: keras.Model | None) -> keras.Model:
-        made = LaneDetector(backbone)
+        made = LaneDetector(backbone, **({} if model is None else model.head_arguments))
         if model is not None:
             made.set_weights(model.get_weights())
         return made

@@ -118,6 +118,7 @@ class SceneGraphGenerator(CanvasTask):
     annotations = staticmethod(related_in)
     from_files = staticmethod(read_relations)
     ranked = "subject_boxes", "subjects", "predicates", "object_boxes", "objects", "scores"
+    make_head = RelationDetector
     config_class = SceneGraphConfig
     config: SceneGraphConfig
 
@@ -133,12 +134,13 @@ class SceneGraphGenerator(CanvasTask):
             )
 
     def with_head(self, backbone: keras.Model, model: keras.Model | None) -> keras.Model:
+        if model is not None:
+            made = RelationDetector(backbone, **model.head_arguments)
+            copy_heads(model, made, HEADS)
+            return made
         dim = backbone.config.dim  # the maps' head is as wide, beside it, as the published one of dim 256
         widths: dict[str, Any] = {"map_filters": (dim // 4, dim // 8), "map_widths": (2 * dim, dim // 2)}
-        made = RelationDetector(backbone, len(self.class_names), len(self.config.predicates), **widths)
-        if model is not None:
-            copy_heads(model, made, HEADS)
-        return made
+        return RelationDetector(backbone, len(self.class_names), len(self.config.predicates), **widths)
 
     @classmethod
     def make(

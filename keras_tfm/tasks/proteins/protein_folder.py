@@ -20,7 +20,6 @@ from keras_tfm.serving.text_readers import Prompts
 from keras_tfm.tasks.asking import AskedTask
 from keras_tfm.tasks.proteins.pdb import pdb_text
 from keras_tfm.tasks.signatures import Signature
-from keras_tfm.tasks.task import describe_backbone, make_backbone
 from keras_tfm.tasks.text.text_signature import tokenizer_reads
 from keras_tfm.training.folder import Path
 
@@ -82,6 +81,7 @@ class ProteinFolder(AskedTask):
     """
 
     name = "fold"
+    make_head = FoldingHead
     config_class = ProteinFolderConfig
     record_fields = ("answer", "confidence")
 
@@ -179,13 +179,6 @@ class ProteinFolder(AskedTask):
             return {"structure": Structure(**arrays, tm_score=float(found["tm_score"]))}
 
         return finish
-
-    def describe_model(self) -> dict[str, Any]:
-        return {**describe_backbone(self.model.backbone), "head": self.model.head_arguments}
-
-    @classmethod
-    def load_parts(cls, folder: pathlib.Path, config: ProteinFolderConfig, model: dict[str, Any]) -> Self:
-        return cls(FoldingHead(make_backbone(model), **model["head"]), config)
 
 
 class Proteins(Prompts):

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import keras
 
-from keras_tfm.configs import Config, FieldError, Option, Rate, Size
+from keras_tfm.configs import FieldError, Option, Size
 from keras_tfm.data.sources.segments import INSTANCES, PANOPTIC, WORDS
 from keras_tfm.heads.coded_segmenter import CodedSegmenter
 from keras_tfm.heads.mask_classifier import MaskClassifier, PointMaskClassifier
@@ -15,7 +15,6 @@ from keras_tfm.heads.segmentation import DECODERS, SemanticSegmenter
 from keras_tfm.models import DETR, ISTR, Mask2Former, MaskFormer, MaxDeepLab
 from keras_tfm.models.families import OnDemand
 from keras_tfm.tasks.images.image_families import FAMILIES, ImageOptions
-from keras_tfm.tasks.task import describe_backbone, make_backbone
 
 SegmentingModel = SemanticSegmenter | MaskClassifier | PanopticDetector | CodedSegmenter
 # Backbones that predict sets of masks, and their heads; any other has a `SemanticSegmenter`.
@@ -103,37 +102,12 @@ class SegmenterOptions(ImageOptions):
         return segmenting(backbone, count)
 
 
-@dataclasses.dataclass(frozen=True)
-class HeadOptions(Config):
-    """What a `SemanticSegmenter` takes beside its backbone and the number of classes."""
-
-    decoder: Literal[DECODERS] = "mlp"  # type: ignore[valid-type]
-    dim: Size = 256
-    dropout: Rate = 0.1
-
-
-@dataclasses.dataclass(frozen=True)
-class PanopticOptions(Config):
-    """What a `PanopticDetector` takes beside its backbone and the number of classes."""
-
-    num_maps: Size = NUM_MAPS
-
-
-# {head: its arguments beside the backbone and the number of classes}
-OPTIONS: dict[Any, type[Config]] = {SemanticSegmenter: HeadOptions, PanopticDetector: PanopticOptions}
-
-
-def segmenting(backbone: keras.Model, count: int, **head: Any) -> SegmentingModel:
-    """A `backbone` with a fresh head of `count` classes."""
+def segmenting(backbone: keras.Model, num_classes: int, **head: Any) -> SegmentingModel:
+    """A `backbone` with a fresh head."""
     kind = head_class_of(type(backbone))
     if kind is PanopticDetector:
         head = {"num_maps": min(NUM_MAPS, len(backbone.maps)), **head}
-    return kind(backbone, count, **head)
-
-
-def head_of(model: SegmentingModel) -> dict[str, Any]:
-    """A head's arguments but for the number of classes."""
-    return {name: value for name, value in model.head_arguments.items() if name != "num_classes"}
+    return kind(backbone, num_classes, **head)
 
 
 def with_head_of(
@@ -142,7 +116,7 @@ def with_head_of(
     """A segmenter of `count` classes on a `backbone`, with the weights of a `model`'s head; without
     `has_classes` the weights of the classes stay fresh.
     """
-    new = segmenting(backbone, count, **head_of(model))
+    new = segmenting(backbone, **model.head_arguments | {"num_classes": count})
     starts, of_classes = PARTS[type(model)]
     of_backbone = {layer.name for layer in backbone.layers}
     for layer in new.layers:  # a linear decoder is none of them
@@ -176,17 +150,3 @@ def check_tells(head_class: type, segments: str) -> None:
         what = "instances alone" if issubclass(head_class, MASK_SETS) else "the class of each pixel"
         expected = f"{WORDS[segments]} need --family {families_of(segments)}"
         raise ValueError(f"{expected}; {name} predicts {what}.")
-
-
-def describe(model: SegmentingModel) -> dict[str, Any]:
-    """A model as JSON values."""
-    return describe_backbone(model.backbone) | {"head": head_of(model)}
-
-
-def made_of(description: Mapping[str, Any], count: int) -> SegmentingModel:
-    """A model with fresh weights from the values of `describe`; ValueError for other values."""
-    backbone, head = make_backbone(description), description.get("head", {})
-    options = OPTIONS.get(head_class_of(type(backbone)))
-    return segmenting(
-        backbone, count, **({} if options is None else dataclasses.asdict(options.from_json(head)))
-    )

@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import pathlib
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
@@ -45,10 +44,8 @@ from keras_tfm.tasks.segmentation.models import (
     SegmenterOptions,
     SegmentingModel,
     check_tells,
-    describe,
     families_of,
     head_class_of,
-    made_of,
     segmenting,
     with_head_of,
 )
@@ -98,6 +95,7 @@ class Segmenter(CanvasTask):
     training = SegmentationTraining(patience=None, schedule="cosine", weight_decay=0.01)
     given_weights = types.MappingProxyType({"epochs": 50, "learning_rate": 1e-4})
     model_options = SegmenterOptions
+    make_head = staticmethod(segmenting)
     config_class = SegmenterConfig
     config: SegmenterConfig
 
@@ -317,10 +315,3 @@ class Segmenter(CanvasTask):
         map `segments`, of files `png`, of each instance, 255 inside, or the map's numbers as colours.
         """
         return self.signature_of(self.kind, {"kind": self.kind.kind, **self.kind.answers()})
-
-    def describe_model(self) -> dict[str, Any]:
-        return describe(self.model)
-
-    @classmethod
-    def load_parts(cls, folder: pathlib.Path, config: SegmenterConfig, model: dict[str, Any]) -> Self:
-        return cls(made_of(model, len(config.class_names)), **dataclasses.asdict(config))

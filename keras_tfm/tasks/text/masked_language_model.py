@@ -1,7 +1,6 @@
 """Masked language modelling: pre-train an encoder on documents, and fill in blanks."""
 
 import dataclasses
-import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
@@ -19,7 +18,6 @@ from keras_tfm.data.sources.documents import read_documents
 from keras_tfm.data.sources.text_stream import TextStream
 from keras_tfm.data.tokenizers.bert import BERTTokenizer
 from keras_tfm.data.tokenizers.huggingface import read_huggingface_tokenizer
-from keras_tfm.data.tokenizers.kinds import load_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.heads import (
     EnhancedMaskedLM,
@@ -37,7 +35,7 @@ from keras_tfm.tasks.asking import AskedTask, by_keras
 from keras_tfm.tasks.learning import ROWS, VOCABULARY
 from keras_tfm.tasks.measures import sums_over
 from keras_tfm.tasks.signatures import ColumnNames, Signature
-from keras_tfm.tasks.task import Task, check_length, check_vocabulary, describe_backbone, make_backbone
+from keras_tfm.tasks.task import Task, check_length, check_vocabulary
 from keras_tfm.tasks.task_folder import is_task_folder
 from keras_tfm.tasks.text.blanks import Blanks
 from keras_tfm.tasks.text.encoder_task import EncoderOptions, TextLength
@@ -375,13 +373,10 @@ class MaskedLanguageModel(AskedTask, TrainableTask):
         return self._blanks.signature()
 
     def describe_model(self) -> dict[str, Any]:
-        head = {"class": type(self.model).__name__, **self.model.head_arguments}
-        return {**describe_backbone(self.model.backbone), "head": head}
+        described = super().describe_model()
+        return described | {"head": {"class": type(self.model).__name__, **described["head"]}}
 
-    @classmethod
-    def load_parts(
-        cls, folder: pathlib.Path, config: MaskedLanguageModelConfig, model: dict[str, Any]
-    ) -> Self:
-        head = {**model["head"]}
+    @staticmethod
+    def make_head(backbone: keras.Model, **head: Any) -> keras.Model:
         model_class = {known.__name__: known for known in MODELS}[head.pop("class")]
-        return cls(model_class(make_backbone(model), **head), load_tokenizer(folder), config)
+        return model_class(backbone, **head)

@@ -77,11 +77,11 @@ class TrackingTraining(PartlyTrained):
     least_area: LeastArea = 1.0
 
 
-def with_head(backbone: keras.Model) -> Any:
-    """The `backbone` with the head that its family has, or itself if it is one; ValueError for another."""
+def with_head(backbone: keras.Model, **head: Any) -> Any:
+    """The `backbone` with the `head` that its family has, or itself if it has one; ValueError for another."""
     if isinstance(backbone, TrackingModel):
         return backbone
     if type(backbone) not in HEADS:
         raise Refusal("backbone", f"a {', '.join(kind.__name__ for kind in HEADS)}", type(backbone).__name__)
-    head = HEADS[type(backbone)]
-    return head(backbone, 1) if head is TrackDetector else head(backbone)
+    kind = HEADS[type(backbone)]
+    return kind(backbone, **({"num_classes": 1} if kind is TrackDetector else {}) | head)

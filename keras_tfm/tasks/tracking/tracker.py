@@ -80,6 +80,7 @@ class Tracker(FineTunedTask):
     )
     optimizer_options = {"global_clipnorm": 0.1}  # Sun et al. 2020, as DETR
     model_options = TrackerOptions
+    make_head = staticmethod(with_head)
     config_class = TrackerConfig
     config: TrackerConfig
 
@@ -243,7 +244,7 @@ class Tracker(FineTunedTask):
 
 def _with_head_of(model: Any, backbone: keras.Model) -> Any:
     """The head of a `model` with its weights, on another backbone."""
-    made = with_head(backbone)
+    made = with_head(backbone, **model.head_arguments)
     for new, old in zip(made.weights, model.weights, strict=True):
         new.assign(old)
     return made

@@ -43,7 +43,7 @@ from keras_tfm.tasks.records import rounded_line
 from keras_tfm.tasks.segmentation.drawing import OPACITY, colour_of
 from keras_tfm.tasks.segmentation.segments import instance_masks
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Signature
-from keras_tfm.tasks.task import describe_backbone, load_any, make_backbone, refuse_columns
+from keras_tfm.tasks.task import load_any, refuse_columns
 from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.tasks.videos.frame_task import FrameOptions, write_gif
 from keras_tfm.tasks.videos.video_task import VideoTask, refuse_cuts, shape_and_sampling, video_shape_of
@@ -131,6 +131,7 @@ class VideoSegmenter(VideoTask, FineTunedTask):
     )
     optimizer_options = {"global_clipnorm": 0.1}  # Wang et al. 2021, as DETR
     model_options = VideoSegmenterOptions
+    make_head = ClipSegmenter
     config_class = VideoSegmenterConfig
     picture_suffixes: ClassVar[Mapping[str, str]] = {"draw": ".gif"}
     config: VideoSegmenterConfig
@@ -315,14 +316,9 @@ class VideoSegmenter(VideoTask, FineTunedTask):
         videos = tf.TensorSpec([None, *self.video_shape], tf.float32, "videos")
         return {"serving_default": (of_files, [files]), "videos": (self.answered, [videos])}
 
-    def describe_model(self) -> dict[str, Any]:
-        return describe_backbone(self.model.backbone) | {"head": {"num_maps": self.model.num_maps}}
-
     @classmethod
     def load_parts(cls, folder: pathlib.Path, config: VideoSegmenterConfig, model: dict[str, Any]) -> Self:
-        maps = model.get("head", {}).get("num_maps", NUM_MAPS)
-        head = ClipSegmenter(make_backbone(model), len(config.class_names), maps)
-        return cls(head, **dataclasses.asdict(config))
+        return cls(cls.make_model(model, config), **dataclasses.asdict(config))
 
 
 def _checked(row: int, video: Video, masks: Any, labels: Sequence[str]) -> np.ndarray:

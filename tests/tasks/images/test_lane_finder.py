@@ -1,5 +1,6 @@
 """Finding lanes: a finder that learns some roads by heart, its folder and export, wrong examples."""
 
+import dataclasses
 import json
 
 import keras
@@ -11,6 +12,7 @@ from keras_tfm import tasks
 from keras_tfm.cli import main
 from keras_tfm.data import Lanes, read_lanes, write_lanes
 from keras_tfm.data.sources.drawn_roads import drawn_roads, write_drawn_roads
+from keras_tfm.heads import LaneDetector
 from keras_tfm.models import LSTR
 from keras_tfm.tasks import LaneFinder
 from keras_tfm.tasks.images import lane_measures
@@ -85,6 +87,16 @@ def test_folder(task, roads, tmp_path):
     expected = task.predict(roads.images[:3], threshold=0.0)
     for answer, other in zip(expected, again.predict(roads.images[:3], threshold=0.0), strict=True):
         np.testing.assert_allclose(answer["lanes"], other["lanes"], atol=1e-3)
+
+
+def test_a_head_of_several_kinds_of_lanes_is_kept(roads, tmp_path):
+    """In the folder, and for images of another size."""
+    backbone = LSTR(dataclasses.replace(LaneOptions().base(), **SMALL))
+    made = LaneFinder(LaneDetector(backbone, 3), heights=[0.5, 1.0])
+    made.save(tmp_path / "run")
+    again = tasks.load(tmp_path / "run")
+    np.testing.assert_array_equal(again(roads.images[:1])["logits"], made(roads.images[:1])["logits"])
+    assert LaneFinder.adopt(made, None, image_size=32).model.head_arguments == {"num_classes": 3}
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from keras_tfm import tasks
 from keras_tfm.data import RelatedObjects, read_relations
 from keras_tfm.data.sources.lines import DataError
 from keras_tfm.data.sources.related_shapes import PREDICATES, related_pictures, relations_of
+from keras_tfm.heads import RelationDetector
 from keras_tfm.models import RelTR, RelTRConfig
 from keras_tfm.tasks import SceneGraphGenerator
 from keras_tfm.tasks.images.graph_drawing import graph_of
@@ -59,6 +60,18 @@ def test_a_training_learns(tmp_path):
     again, kept = (x(examples(2)[0]) for x in (tasks.load(tmp_path / "run"), made))
     for name in ("predicate_logits", "subject_boxes"):
         np.testing.assert_allclose(again[name], kept[name], atol=1e-5)
+
+
+def test_a_head_of_other_widths_is_kept(tmp_path):
+    """In the folder, and for images of another size."""
+    head = RelationDetector(RelTR(SMALL), 2, 2, map_filters=(3, 5), map_widths=(7, 6))
+    made = SceneGraphGenerator(head, NAMES, ABOVE)
+    made.save(tmp_path / "run")
+    again, images = tasks.load(tmp_path / "run"), examples(1)[0] / 255
+    assert again.model.head_arguments == head.head_arguments
+    np.testing.assert_array_equal(again(images)["predicate_logits"], made(images)["predicate_logits"])
+    larger = SceneGraphGenerator.adopt(made, None, image_size=40)
+    assert larger.model.head_arguments == head.head_arguments and larger.image_shape == (40, 40, 3)
 
 
 def test_answers_are_in_the_pixels_of_each_picture_and_drawn(task, tmp_path):

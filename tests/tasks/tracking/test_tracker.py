@@ -12,6 +12,7 @@ from keras_tfm import serving, tasks
 from keras_tfm.cli import main
 from keras_tfm.data import read_mot
 from keras_tfm.data.sources.moving_shapes import tracked_clips, write_tracked_clips
+from keras_tfm.heads import TargetDetector, TrackDetector
 from keras_tfm.models import TransT, TransTConfig, TransTrack, TransTrackConfig
 from keras_tfm.serving.target import Target, moved
 from keras_tfm.serving.tracks import associate, no_tracks
@@ -88,6 +89,20 @@ def test_many_objects_are_learnt_and_kept(tmp_path):
     answer, again = (x.predict(videos[:1])[0] for x in (task, tasks.load(tmp_path / "run")))
     np.testing.assert_array_equal(again["ids"], answer["ids"])
     np.testing.assert_allclose(again["boxes"], answer["boxes"], atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "head", [lambda: TrackDetector(TransTrack(MANY), 3), lambda: TargetDetector(TransT(ONE), 3)]
+)
+def test_a_head_of_several_classes_is_kept(head, tmp_path):
+    """In the folder, and for frames of another size."""
+    made = Tracker(head())
+    made.save(tmp_path / "run")
+    again = tasks.load(tmp_path / "run")
+    assert again.model.head_arguments == made.model.head_arguments == {"num_classes": 3}
+    for a, b in zip(again.model.weights, made.model.weights, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert Tracker.adopt(made, None, image_size=64).model.head_arguments == {"num_classes": 3}
 
 
 def test_many_objects_are_measured_beside_what_true_boxes_give(many, folder):
