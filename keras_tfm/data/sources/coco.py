@@ -69,12 +69,6 @@ class Coco(NamedTuple):
         for id, path, place in self.paths():
             yield path, place, by_image[id], self.sizes[id]
 
-    def separate_objects(self) -> Iterator[tuple[str, str, list[dict], Size | None]]:
-        """`objects` without crowds; a warning counts these."""
-        tell_crowds(self.path, sum(map(is_crowd, self.annotations)))
-        for path, place, items, stated in self.objects():
-            yield path, place, [item for item in items if not is_crowd(item)], stated
-
     def paths(self) -> Iterator[tuple[Id, str, str]]:
         """(Id, path, place) of each image; DataError for a path that leads out of its folder."""
         within = paths_of(self.path, next(iter(self.images.values()), ""))

@@ -4,7 +4,7 @@ Instances: COCO's .json whose annotations have a "segmentation", polygons or run
 Panoptic: a .json whose annotations have a "file_name" and "segments_info", and a folder of PNGs, in which a
 pixel's colour, R + 256 G + 256² B, is the number of its segment, 0 for none; a category whose "isthing" is 0
 is stuff. The folder is the one named behind the file or, as COCO has it, the one beside the file with its
-name. Crowds are skipped: their pixels are in no segment.
+name. Pixels of panoptic crowds are in no segment; crowds among instances are regions where nothing is wrong.
 """
 
 import os
@@ -47,7 +47,8 @@ class SegmentSets:
     """The segments of images, packed: iterating gives (masks (M, H, W), boolean, M names) of each image.
 
     `sets[3:5]` and `sets[np.array([7, 2])]` select images. `kind` is "instances" or "panoptic", `names` name
-    all classes, and `stuff` the classes whose pixels are one segment of an image.
+    all classes, and `stuff` the classes whose pixels are one segment of an image. `crowds`, of each image
+    like its `segments`, are instances that nobody has separated: what is found there is not wrong.
 
     >>> masks = np.eye(2, dtype="bool")[:, None]  # two segments of one pixel each
     >>> sets = keras_tfm.data.SegmentSets.of([masks], [["cat", "dog"]])
@@ -64,9 +65,11 @@ class SegmentSets:
         names: Sequence[str],
         stuff: Sequence[str] = (),
         kind: str = INSTANCES,
+        crowds: Sequence[Sequence[tuple[str, bytes]]] | None = None,
     ):
         self.sizes = [(int(height), int(width)) for height, width in sizes]
         self.segments = [list(each) for each in segments]
+        self.crowds = [list(each) for each in crowds or [()] * len(self.segments)]
         self.names, self.stuff, self.kind = tuple(names), tuple(stuff), kind
 
     @classmethod
@@ -93,7 +96,8 @@ class SegmentSets:
     def __getitem__(self, rows: Any) -> "SegmentSets":
         chosen = range(len(self))[rows] if isinstance(rows, slice) else rows
         kept = [self.sizes[row] for row in chosen], [self.segments[row] for row in chosen]
-        return SegmentSets(*kept, self.names, self.stuff, self.kind)
+        crowds = [self.crowds[row] for row in chosen]
+        return SegmentSets(*kept, self.names, self.stuff, self.kind, crowds)
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, list[str]]]:
         for size, segments in zip(self.sizes, self.segments, strict=True):
@@ -164,8 +168,14 @@ def read_segments(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRE
     files = files_of(paths)
     pictures, names, stuff, kind = described(files)
     checked = checked_pictures(pictures, files[0], _checked)
-    images, sizes, segments = read_pictures(pictures, checked, files[0], shape, canvas, "segments")
-    return Segments(images, sizes, SegmentSets(sizes.tolist(), segments, names, stuff, kind))
+    images, sizes, parts = read_pictures(pictures, checked, files[0], shape, canvas, "segments")
+    segments, crowds = (
+        [[(name, runs) for name, runs, is_many in each if is_many == which] for each in parts]
+        for which in (False, True)
+    )
+    if not any(segments):
+        raise DataError(files[0], None, "expected segments of single objects, there are none")
+    return Segments(images, sizes, SegmentSets(sizes.tolist(), segments, names, stuff, kind, crowds))
 
 
 def described(files: Sequence[str]) -> tuple[list[Picture], list[str], list[str], str]:
@@ -203,11 +213,12 @@ def described(files: Sequence[str]) -> tuple[list[Picture], list[str], list[str]
 
 
 def _instances(content: Coco) -> list[Picture]:
-    """The pictures of instances, (name, "segmentation")."""
-    return [
-        Picture(path, place, [(content.name_of(item), item.get("segmentation")) for item in objects], stated)
-        for path, place, objects, stated in content.separate_objects()
-    ]
+    """The pictures of instances, (name, "segmentation", whether it is a crowd)."""
+    pictures = []
+    for path, place, objects, stated in content.objects():
+        parts = [(content.name_of(item), item.get("segmentation"), is_crowd(item)) for item in objects]
+        pictures.append(Picture(path, place, parts, stated))
+    return pictures
 
 
 def _panoptic(content: Coco, folder: str | None) -> list[Picture]:
@@ -261,7 +272,7 @@ def _folder_of_masks(path: str, first: Any) -> pathlib.Path:
 
 
 def _checked(picture: Picture, header: Header) -> Checked | str:
-    """The segments of a picture, (name, packed mask)."""
+    """The segments of a picture, (name, packed mask, whether it is a crowd)."""
     if isinstance(picture.annotation, Panoptic):
         return _of_colours(picture, header)
     drawn = drawn_on(header, picture.stated)
@@ -269,7 +280,9 @@ def _checked(picture: Picture, header: Header) -> Checked | str:
         return drawn
     size, orientation = drawn
     segments, problems = [], {}
-    for number, (name, segmentation) in enumerate(picture.annotation, 1):
+    for number, (name, segmentation, is_many) in enumerate(picture.annotation, 1):
+        if is_many and segmentation is None:
+            continue
         place = f"{picture.place}, segment {number}"
         try:
             mask = mask_of(segmentation, size, picture.stated)
@@ -278,7 +291,7 @@ def _checked(picture: Picture, header: Header) -> Checked | str:
         if isinstance(mask, str) or not mask.any():
             problems[place] = mask if isinstance(mask, str) else "of no area"
         else:
-            segments.append((name, packed(turned(mask, orientation))))
+            segments.append((name, packed(turned(mask, orientation)), is_many))
     return Checked(segments, problems)
 
 
@@ -308,5 +321,5 @@ def _of_colours(picture: Picture, header: Header) -> Checked | str:
         if number not in occurs:
             problems[f"{picture.place}, segment {number}"] = "of no area"
         elif name is not None:
-            segments.append((name, packed(numbers == number)))
+            segments.append((name, packed(numbers == number), False))
     return Checked(segments, problems)

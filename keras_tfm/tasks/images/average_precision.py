@@ -50,8 +50,12 @@ def average_precision(
 def mask_precision(sets: SegmentSets, found: Iterable[dict[str, Any]]) -> dict[str, float]:
     """What `average_precision` measures, by the masks of segments, (M, H, W) in each of the answers."""
     truth = [
-        [{"name": name} | _of_runs(runs, size) for name, runs in segments]
-        for size, segments in zip(sets.sizes, sets.segments, strict=True)
+        [
+            {"name": name, "iscrowd": is_crowd} | _of_runs(runs, size)
+            for is_crowd, entries in enumerate((segments, crowds))
+            for name, runs in entries
+        ]
+        for size, segments, crowds in zip(sets.sizes, sets.segments, sets.crowds, strict=True)
     ]
     results = []
     for answer in found:
@@ -91,7 +95,7 @@ def _precision(
             if entry["name"] in number  # a class that no example has counts nowhere
         ]
 
-    annotations = [{"id": place, "iscrowd": 0, **entry} for place, entry in enumerate(numbered(truth), 1)]
+    annotations = [{"id": place, **entry} for place, entry in enumerate(numbered(truth), 1)]
     results = numbered(found)
     if not results or all(entry["iscrowd"] for entry in annotations):
         return dict.fromkeys(MEASURES, 0.0)

@@ -97,7 +97,7 @@ def test_any_mask_is_packed_and_unpacked(seed):
 
 def test_instances(tmp_path, caplog):
     annotations = [instance(SQUARE), instance({"size": [4, 6], "counts": RUNS}, category=9)]
-    annotations += [instance({"size": [4, 6], "counts": [0, 24]}, iscrowd=1)]
+    annotations += [instance({"size": [4, 6], "counts": [0, 24]}, iscrowd=1), instance(None, iscrowd=1)]
     with caplog.at_level(logging.WARNING):
         data = read_segments(write(tmp_path, annotations), SHAPE)
     (first, labels), (none, nothing) = data.segments
@@ -105,10 +105,14 @@ def test_instances(tmp_path, caplog):
     assert none.shape == (0, *SIZE) and nothing == [] and data.segments.counts == [2, 0]
     assert (data.segments.kind, data.segments.names, data.segments.stuff) == ("instances", ("cat", "sky"), ())
     assert data.images.shape == (2, *SHAPE) and data.sizes.tolist() == [list(SIZE)] * 2
-    (said,) = caplog.messages
-    assert said.endswith("1 crowds are skipped")
+    (((name, runs),), no_crowds) = data.segments.crowds
+    assert name == "cat" and unpacked(runs, SIZE).all() and no_crowds == [] and not caplog.messages
     chosen = data.segments[np.array([1, 0])]
-    assert chosen.counts == [0, 2] and list(chosen.identity()) != list(data.segments.identity())
+    assert (
+        chosen.counts == [0, 2]
+        and chosen.crowds == data.segments.crowds[::-1]
+        and list(chosen.identity()) != list(data.segments.identity())
+    )
 
 
 @pytest.mark.parametrize("folder", [None, "colours"])
@@ -209,6 +213,7 @@ def test_masks_that_fit_no_image_are_left_out_and_counted(tmp_path, caplog):
         ([instance({"counts": RUNS})], r'expected \[height, width\] as the "size" of an RLE, got None'),
         ([instance({"size": [4, 6], "counts": 3})], 'expected run lengths as the "counts" of an RLE, got 3'),
         ([], "expected segments, there are none"),
+        ([instance(SQUARE, iscrowd=1)], "expected segments of single objects, there are none"),
     ],
 )
 def test_instances_that_are_refused(annotations, message, tmp_path):

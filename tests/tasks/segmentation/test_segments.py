@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from keras_tfm.data import SegmentSets
+from keras_tfm.data.sources.run_lengths import packed
 from keras_tfm.tasks.images.average_precision import mask_precision
 from keras_tfm.tasks.segmentation.segments import (
     areas_and_boxes,
@@ -78,6 +79,33 @@ def test_average_precision_by_hand():
     half = mask_precision(sets, answer((part, "a", 0.9), (left, "b", 0.8)))
     assert half == pytest.approx({"ap": 100 * 6 / 10 / 2, "ap50": 50, "ap75": 50})
     assert mask_precision(sets, []) == {"ap": 0, "ap50": 0, "ap75": 0}
+
+
+def test_masks_in_a_crowd_are_neither_right_nor_wrong():
+    """Whatever is found there; of the crowd's class, and at least half of it inside for "ap50"."""
+    left, crowd = np.zeros((2, 4, 8), bool)
+    left[:, :2], crowd[:, 4:] = True, True
+    inside, across, outside = np.zeros((3, 4, 8), bool)
+    inside[:2, 5:7], across[:, 3:5], outside[:, 2:4] = True, True, True
+    plain = SegmentSets.of([left[None]], [["a"]], ["a", "b"])
+
+    def sets(name):
+        return SegmentSets(
+            plain.sizes, plain.segments, plain.names, crowds=[[(name, packed(crowd)), ("b", packed(crowd))]]
+        )
+
+    def answer(*masks):
+        scores = np.linspace(0.9, 0.8, len(masks) + 1)
+        return [{"masks": np.stack([*masks, left]), "labels": ["a"] * len(scores), "scores": scores}]
+
+    right = mask_precision(plain, answer())
+    assert right["ap50"] == pytest.approx(100) and right == mask_precision(sets("a"), answer())
+    assert mask_precision(sets("a"), answer(inside, inside)) == right
+    assert mask_precision(sets("a"), answer(across))["ap50"] == right["ap50"]
+    wrong = mask_precision(plain, answer(inside))
+    assert wrong["ap50"] == pytest.approx(50)
+    assert mask_precision(sets("a"), answer(outside)) == mask_precision(sets("b"), answer(inside)) == wrong
+    assert mask_precision(sets("a")[[0]], answer(inside)) == right
 
 
 def test_quality_of_groups_by_hand():

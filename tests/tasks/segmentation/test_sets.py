@@ -112,6 +112,23 @@ def test_answers_are_consistent(made, tmp_path):
     assert all(len(answer["labels"]) == 0 for answer in made.predict(files, threshold=1.0))
 
 
+def test_crowds_are_left_out_of_training_alone(caplog):
+    task, (images, masks, labels) = make("instances"), examples(2)
+    data = task.check_examples((images, masks, labels))
+    sets = data.segments
+    crowded = SegmentSets(sets.sizes, sets.segments, sets.names, crowds=[sets.segments[0][:1], []])
+    for is_validation, messages in (
+        (True, []),
+        (False, ["1 crowds are skipped: a model learns single objects alone"]),
+    ):
+        targets = [
+            next(iter(task.batches(each, task.training, is_validation).dataset()))[1]
+            for each in (data, data._replace(segments=crowded))
+        ]
+        np.testing.assert_array_equal(*targets)
+        assert caplog.messages == messages
+
+
 def test_answers_are_measured_one_by_one(made, monkeypatch):
     """Masks of many images would fill the memory."""
     answered, finish = [], made.kind.finish
