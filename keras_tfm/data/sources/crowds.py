@@ -15,20 +15,20 @@ import numpy as np
 from keras_tfm.configs import brief
 from keras_tfm.data.sources.coco import corners_of, is_crowd, paths_of
 from keras_tfm.data.sources.lines import DataError, json_lines
-from keras_tfm.data.sources.pictures import Picture
-from keras_tfm.data.sources.voc import SUFFIXES
+from keras_tfm.data.sources.pictures import SUFFIXES, Picture
 
 PERSON, MASK = "person", "mask"  # tags
 
 
 class BoxDetails(NamedTuple):
-    """The name of a box's class, with the box around what is visible, None for the whole; and whether the box
-    surrounds a crowd, a region to ignore.
+    """The name of a box's class, with the box around what is visible, None for the whole; whether the box
+    surrounds a crowd, a region to ignore; and whether VOC calls the object difficult.
     """
 
     name: str
     visible: Any = None
     is_crowd: bool = False
+    is_difficult: bool = False
 
 
 def details_of(place: str, names: Sequence[str], visible: Any = None, iscrowd: Any = None) -> Sequence[Any]:

@@ -12,10 +12,10 @@ import numpy as np
 from keras_tfm.data.sources.image_files import ImageFiles, kept_rows, readable
 from keras_tfm.data.sources.images import HIDDEN, IMAGES, STRETCHED, bytes_of
 from keras_tfm.data.sources.lines import DataError, Paths, check_text, files_of, numbered_lines
+from keras_tfm.data.sources.pictures import SUFFIXES as IMAGE_SUFFIXES
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.sources.rows import ColumnNames, Columns, Row, one_of_each, parse_layout, read_all
 from keras_tfm.data.sources.videos import VIDEOS, Sampling, VideoFiles, open_videos, video_in
-from keras_tfm.data.sources.voc import SUFFIXES as IMAGE_SUFFIXES
 from keras_tfm.serving.video_files import SUFFIXES as VIDEO_SUFFIXES
 
 PATHS = (*IMAGES, "image_file")

@@ -5,10 +5,10 @@ COCO (Lin et al. 2014): {"images": [{"id", "file_name"}], "annotations": [{"imag
 [left, top, width, height]}], "categories": [{"id", "name"}]}, perhaps with "vis_bbox", the box of what is
 visible, as CityPersons has it, and with "iscrowd": 1 for a region to ignore. CrowdHuman: see `crowds`. VOC
 (Everingham et al. 2010): a folder with Annotations/*.xml and JPEGImages/, or one of its lists,
-ImageSets/Main/train.txt; difficult objects are skipped. JSON lines: {"image": path, "boxes": [[left, top,
-right, bottom]], "labels": [name]}, and perhaps "width" and "height", and for each box "visible", a box or
-null, and "iscrowd". Boxes are in pixels. Paths are relative to the file's folder, or to a folder of images
-near it, and must stay inside. Sets of TFDS have "image" and "objects", a sequence of {"bbox", "label"}.
+ImageSets/Main/train.txt. JSON lines: {"image": path, "boxes": [[left, top, right, bottom]], "labels":
+[name]}, and perhaps "width" and "height", and for each box "visible", a box or null, and "iscrowd". Boxes are
+in pixels. Paths are relative to the file's folder, or to a folder of images near it, and must stay inside.
+Sets of TFDS have "image" and "objects", a sequence of {"bbox", "label"}.
 """
 
 import math
@@ -70,13 +70,14 @@ class Objects(NamedTuple):
 
 
 class CrowdedObjects(NamedTuple):
-    """`Objects` that hide each other: with the `visible` box of each, the whole one where nobody says, and
-    whether a box surrounds a crowd, (M,), a region to ignore. A crowd is no object.
+    """`Objects` that hide each other: with the `visible` box of each, by default the whole one, whether it
+    surrounds a crowd, (M,), a region to ignore, and whether its object is difficult, (M,), and need not be
+    found. Neither counts as an object.
 
     >>> images, sizes, labels = np.zeros((1, 8, 8, 3), "uint8"), np.array([(8, 8)]), [["cat", "cat"]]
     >>> whole = np.array([[0.0, 0.0, 0.5, 1.0], [0.5, 0.0, 1.0, 1.0]])
-    >>> visible, is_crowd = whole * [1, 1, 1, 0.5], np.array([False, True])
-    >>> data = keras_tfm.data.CrowdedObjects(images, sizes, [whole], labels, [visible], [is_crowd])
+    >>> visible, is_crowd, none = whole * [1, 1, 1, 0.5], np.array([False, True]), np.zeros(2, "bool")
+    >>> data = keras_tfm.data.CrowdedObjects(images, sizes, [whole], labels, [visible], [is_crowd], [none])
     >>> data.objects.boxes[0].tolist()
     [[0.0, 0.0, 0.5, 1.0]]
     """
@@ -87,6 +88,7 @@ class CrowdedObjects(NamedTuple):
     labels: list[list[str]]
     visible: list[np.ndarray]
     is_crowd: list[np.ndarray]
+    is_difficult: list[np.ndarray]
 
     @property
     def has_hidden_parts(self) -> bool:
@@ -96,7 +98,7 @@ class CrowdedObjects(NamedTuple):
     @property
     def objects(self) -> Objects:
         """The objects alone, by their whole boxes."""
-        single = [~crowds for crowds in self.is_crowd]
+        single = [~(crowds | other) for crowds, other in zip(self.is_crowd, self.is_difficult, strict=True)]
         boxes = [boxes[rows] for boxes, rows in zip(self.boxes, single, strict=True)]
         labels = [
             [name for name, is_one in zip(names, rows, strict=True) if is_one]
@@ -121,6 +123,7 @@ def objects_of(images: Any, sizes: np.ndarray, parts: Sequence[Sequence[tuple]])
         [[name.name for _, name in each] for each in details],
         [as_array([box if name.visible is None else name.visible for box, name in each]) for each in details],
         [np.array([name.is_crowd for _, name in each], "bool") for each in details],
+        [np.array([name.is_difficult for _, name in each], "bool") for each in details],
     )
 
 
@@ -128,7 +131,7 @@ def read_objects(
     paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRETCHED
 ) -> Objects | CrowdedObjects:
     """The images in one or several files, of this `shape` or decoded when needed, and their objects;
-    `CrowdedObjects` where a file says what is visible of one, or has boxes around crowds.
+    `CrowdedObjects` where a file says what is visible of one, or has crowds or difficult objects.
 
     Skipped, with a warning that counts them and names some, are images that cannot be decoded, and boxes that
     lie outside their image, are empty, have no area, are reversed or not finite, or whose visible box is so,
@@ -159,7 +162,7 @@ def read_objects(
 
 
 def objects_in(examples: Any) -> Any:
-    """The examples without crowds; others than `CrowdedObjects` unchanged."""
+    """The examples without crowds and difficult objects; others than `CrowdedObjects` unchanged."""
     return examples.objects if isinstance(examples, CrowdedObjects) else examples
 
 

@@ -15,6 +15,8 @@ from keras_tfm.data.sources.lines import DataError, tell_left_out
 from keras_tfm.data.sources.stated_sizes import drawn_on, tell_scaled
 from keras_tfm.serving.image_headers import Header, Size, header_in
 
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp")
+
 
 class Picture(NamedTuple):
     """An image as a file describes it: its path or its bytes, None where there is none; its place; what is

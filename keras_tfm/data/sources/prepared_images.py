@@ -7,13 +7,11 @@ Objects are the feature "objects", a sequence of {"bbox", "label"} and perhaps "
 from collections.abc import Iterator
 
 from keras_tfm.configs import brief
-from keras_tfm.data.sources.coco import tell_crowds
 from keras_tfm.data.sources.crowds import BoxDetails
 from keras_tfm.data.sources.image_files import size_in
 from keras_tfm.data.sources.images import IMAGES, bytes_of
 from keras_tfm.data.sources.pictures import Picture
 from keras_tfm.data.sources.rows import Columns, Row, one_of_each, read_all
-from keras_tfm.data.sources.voc import DIFFICULT
 
 OBJECTS = ("objects",)
 FLAGS = ("is_crowd", "is_difficult")  # of each object
@@ -24,10 +22,9 @@ PICTURES = (*IMAGES, "image_left")  # of cityscapes
 def prepared_objects(path: str) -> Iterator[Picture]:
     """The image of each example of "tfds:NAME#SPLIT", with (boxes in pixels, their names).
 
-    TFDS has boxes as (top, left, bottom, right) in parts of the sides. The names of boxes around crowds are
-    `BoxDetails`. Boxes of difficult objects are skipped, with a warning.
+    TFDS has boxes as (top, left, bottom, right) in parts of the sides. The names of boxes around crowds,
+    and of difficult objects, are `BoxDetails`.
     """
-    num_difficult = 0
     chosen = Columns(("image", "objects"), one_of_each(PICTURES, OBJECTS))
     for row in read_all(path, chosen, "images and their objects"):
         data, objects = bytes_of(row), row.cells[1]
@@ -37,17 +34,13 @@ def prepared_objects(path: str) -> Iterator[Picture]:
         flags = [objects.get(name) or [False] * len(objects["label"]) for name in FLAGS]
         boxes: list[list[float]] = []
         labels: list[str | BoxDetails] = []
-        for box, label, is_crowd, is_difficult in zip(objects["bbox"], objects["label"], *flags, strict=True):
-            if is_difficult and not is_crowd:
-                num_difficult += 1
-                continue
+        for box, label, *marks in zip(objects["bbox"], objects["label"], *flags, strict=True):
             if label is None:
                 row.refuse("expected a label for each box, one has none")
             top, left, bottom, right = box
             boxes.append([left * width, top * height, right * width, bottom * height])
-            labels.append(BoxDetails(str(label), is_crowd=True) if is_crowd else str(label))
+            labels.append(BoxDetails(str(label), None, *marks) if any(marks) else str(label))
         yield Picture(data, _place(row), (boxes, labels))
-    tell_crowds(path, num_difficult, DIFFICULT)
 
 
 def prepared_masks(path: str) -> Iterator[Picture]:

@@ -1,9 +1,9 @@
 """Folders in the layout of Pascal VOC (Everingham et al. 2010): Annotations/*.xml and JPEGImages/.
 
-Pixels are counted from 1. Difficult objects are skipped, as in VOC's own measure. Tools and people rename
-images and leave out suffixes, so the image of an annotation is the first of these in JPEGImages/: the file
-that <filename> names or, without one, the last part of <path>; the one file of that name with another suffix;
-and the one file with the annotation's own name.
+Pixels are counted from 1. Difficult objects are marked, as VOC's own measure ignores them. Tools and people
+rename images and leave out suffixes, so the image of an annotation is the first of these in JPEGImages/: the
+file that <filename> names or, without one, the last part of <path>; the one file of that name with another
+suffix; and the one file with the annotation's own name.
 """
 
 import os
@@ -13,39 +13,35 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from keras_tfm.configs import brief, number_in
-from keras_tfm.data.sources.coco import is_absolute, path_within, tell_crowds, with_slashes
+from keras_tfm.data.sources.coco import is_absolute, path_within, with_slashes
+from keras_tfm.data.sources.crowds import BoxDetails
 from keras_tfm.data.sources.lines import DataError
-from keras_tfm.data.sources.pictures import Picture
+from keras_tfm.data.sources.pictures import SUFFIXES, Picture
 from keras_tfm.data.sources.stated_sizes import stated_size
 
 MAX_XML_BYTES = 1 << 24
-DIFFICULT = "boxes of difficult objects"
 FLAGS = {"": False, "0": False, "false": False, "no": False, "unspecified": False}
 FLAGS |= {"1": True, "true": True, "yes": True}
-SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp")
 Stems = Mapping[str, Sequence[str]]  # {name of an image without suffix, case-folded: its files' names}
 
 
 def voc_images(folder: pathlib.Path, names: Sequence[str]) -> Iterator[Picture]:
     """The image of each annotation, with (boxes in pixels from 0, their names)."""
     stems = _stems(folder / "JPEGImages")
-    num_difficult = 0
     for name in names:
         place = path_within(folder / "Annotations", f"{name}.xml", os.fspath(folder))
         root = read_xml(place)
-        boxes, labels = [], []
+        boxes: list[list[float]] = []
+        labels: list[str | BoxDetails] = []
         for number, item in enumerate(root.findall("object"), 1):
-            if _is_difficult(item, number, place):
-                num_difficult += 1
-                continue
             boxes.append(_box(item, number, place))
-            labels.append(_text(item, "name"))
-            if not labels[-1]:
+            if not (label := _text(item, "name")):
                 raise DataError(place, None, f"object {number}: expected a name, there is none")
+            is_difficult = _is_difficult(item, number, place)
+            labels.append(BoxDetails(label, is_difficult=True) if is_difficult else label)
         stated = stated_size(_text(root, "size/width"), _text(root, "size/height"), place)
         path = _image(root, folder / "JPEGImages", name, stems, place)
         yield Picture(path, place, (boxes, labels), stated)
-    tell_crowds(os.fspath(folder), num_difficult, DIFFICULT)
 
 
 def _text(item: ElementTree.Element, path: str) -> str:

@@ -13,6 +13,7 @@ from keras_tfm.data.sources.segments import SegmentSets
 from keras_tfm.data.sources.stated_sizes import Size
 
 MEASURES = {"ap": 0, "ap50": 1, "ap75": 2}  # their places among COCO's twelve
+IGNORED_AREA = 1e12  # larger than the areas that count: COCO's measure ignores what fits such an object
 Entries = list[dict[str, Any]]
 
 
@@ -23,22 +24,24 @@ def average_precision(
 
     "ap" is the mean over overlaps of 0.5, 0.55, ... 0.95, and all over the classes that the examples have; of
     each image the 100 surest objects count. What fits no object and lies in a crowd of its class is neither
-    right nor wrong: the overlap with a crowd is the intersection over the area of what was found.
+    right nor wrong: the overlap with a crowd is the intersection over the area of what was found. Neither is
+    what fits a difficult object.
     """
-    is_crowd = [np.zeros(len(names), "bool") for names in examples.labels]
+    marks = [[np.zeros(len(names), "bool") for names in examples.labels]] * 2
     if isinstance(examples, CrowdedObjects):
-        is_crowd = examples.is_crowd
+        marks = [examples.is_crowd, examples.is_difficult]
     truth: list[Entries] = []
-    rows = zip(examples.sizes, examples.boxes, examples.labels, is_crowd, strict=True)
-    for size, boxes, labels, crowds in rows:
+    rows = zip(examples.sizes, examples.boxes, examples.labels, *marks, found, strict=True)
+    for size, boxes, labels, crowds, difficult, answer in rows:
         height, width = size.tolist()
         pixels = as_coco(boxes.astype("float64") * [width, height, width, height])
-        truth.append(
-            [
-                {"name": name, "bbox": box, "area": box[2] * box[3], "iscrowd": int(crowd)}
-                for box, name, crowd in zip(pixels, labels, crowds, strict=True)
-            ]
-        )
+        entries: Entries = []
+        for box, name, crowd, is_difficult in zip(pixels, labels, crowds, difficult, strict=True):
+            area = IGNORED_AREA if is_difficult else box[2] * box[3]
+            entry = {"name": name, "bbox": box, "area": area, "iscrowd": int(crowd)}
+            # In VOC's measure a difficult object fits any number of guesses, in COCO's an object fits one.
+            entries += [entry] * (list(answer["labels"]).count(name) if is_difficult and not crowd else 1)
+        truth.append(entries)
     results = []
     for answer in found:
         corners = as_coco(np.asarray(answer["boxes"], "float64"))
@@ -97,7 +100,7 @@ def _precision(
 
     annotations = [{"id": place, **entry} for place, entry in enumerate(numbered(truth), 1)]
     results = numbered(found)
-    if not results or all(entry["iscrowd"] for entry in annotations):
+    if not results or all(entry["iscrowd"] or entry["area"] == IGNORED_AREA for entry in annotations):
         return dict.fromkeys(MEASURES, 0.0)
     known = COCO(
         {

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from keras_tfm.configs import Between, FieldError, Option, Size
 from keras_tfm.data.batches.canvas import CanvasBatches
-from keras_tfm.data.batches.targets import IGNORED, object_targets
+from keras_tfm.data.batches.targets import IGNORED, NO_OBJECT, object_targets
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.crowds import details_of
 from keras_tfm.data.sources.objects import (
@@ -358,16 +358,21 @@ def targets_of(examples: Objects | CrowdedObjects, class_names: Sequence[str]) -
         classes = [[number[name] for name in names] for names in examples.labels]
         return object_targets(examples.boxes, classes)
     classes = [
-        [IGNORED if is_crowd else number[name] for name, is_crowd in zip(names, crowds, strict=True)]
-        for names, crowds in zip(examples.labels, examples.is_crowd, strict=True)
+        [
+            IGNORED if is_crowd else NO_OBJECT if is_difficult else number[name]
+            for name, is_crowd, is_difficult in zip(*image, strict=True)
+        ]
+        for image in zip(examples.labels, examples.is_crowd, examples.is_difficult, strict=True)
     ]
     return object_targets(examples.boxes, classes, examples.visible)
 
 
 def tell_whole(examples: CrowdedObjects, family: str) -> None:
     """Warn that a model of the `family` learns whole objects alone, if examples have more."""
-    count = sum(int(crowds.sum()) for crowds in examples.is_crowd)
-    unused = [f"{count:,} boxes around crowds"] * (count > 0) + ["visible boxes"] * examples.has_hidden_parts
+    kinds = {"boxes around crowds": examples.is_crowd, "boxes of difficult objects": examples.is_difficult}
+    counts = {kind: sum(int(marks.sum()) for marks in column) for kind, column in kinds.items()}
+    unused = [f"{count:,} {kind}" for kind, count in counts.items() if count]
+    unused += ["visible boxes"] * examples.has_hidden_parts
     if unused:
         LOG.warning("%s are skipped: %s learns whole objects alone", " and ".join(unused), family)
 

@@ -33,7 +33,8 @@ def _of_class(name: str, examples: CrowdedObjects, found: Sequence[dict[str, Any
     for row, answer in enumerate(found):
         scale = examples.sizes[row][[1, 0, 1, 0]]
         is_own = np.array([label == name for label in examples.labels[row]], "bool")
-        crowds, boxes = examples.is_crowd[row][is_own], examples.boxes[row][is_own] * scale
+        crowds = (examples.is_crowd[row] | examples.is_difficult[row])[is_own]
+        boxes = examples.boxes[row][is_own] * scale
         chosen = np.array([label == name for label in answer["labels"]], "bool")
         guesses = np.asarray(answer["boxes"], "float64").reshape(-1, 4)[chosen]
         scores.append(np.asarray(answer["scores"], "float64")[chosen])

@@ -95,10 +95,10 @@ def test_sets_of_tfds(tmp_path, prepared, caplog):
     with caplog.at_level(logging.WARNING):
         found = read_objects(path, SHAPE)
     np.testing.assert_allclose(found.boxes[0], [[0.2, 0.1, 0.9, 0.6]] * 2, atol=1e-6)  # left, top, ...
-    assert found.labels == [["cat", "dog"], []]
-    assert [crowds.tolist() for crowds in found.is_crowd] == [[False, True], []]
-    assert found.objects.labels == [["cat"], []]
-    assert "2 boxes of difficult objects are skipped" in caplog.text
+    assert found.labels == [["cat", "dog"], ["cat", "cat"]]
+    assert [crowds.tolist() for crowds in found.is_crowd] == [[False, True], [False, False]]
+    assert [marks.tolist() for marks in found.is_difficult] == [[False, False], [True, True]]
+    assert found.objects.labels == [["cat"], []] and not caplog.messages
     assert objects.found_in(path)[1].place == f"{path}, example 2"
     features = {"image": features["image"], "objects": tfds.features.Sequence({"area": np.int64})}
     path = prepared("tiny_areas", features, [{"image": str(tmp_path / "a.png"), "objects": [{"area": 3}]}])
@@ -206,14 +206,17 @@ def test_the_path_of_voc_is_its_last_part(path, tmp_path):
         (None, 2),
     ],
 )
-def test_difficult_objects_of_voc_are_skipped_as_crowds(flag, count, tmp_path, caplog):
+def test_difficult_objects_of_voc_are_marked(flag, count, tmp_path, caplog):
     mark = "" if flag is None else f"<difficult>{flag}</difficult>"
     folder = voc(tmp_path, XML.format(OBJECT + OBJECT.replace("<name>", f"{mark}<name>")))
     with caplog.at_level(logging.WARNING):
         (found,) = objects.found_in(str(folder))
-    assert found.annotation == ([[2, 1, 12, 6]] * count, ["cat"] * count)
-    skipped = f"{folder}: 1 boxes of difficult objects are skipped"
-    assert caplog.messages == ([skipped] if count == 1 else [])
+    second = crowds.BoxDetails("cat", is_difficult=True) if count == 1 else "cat"
+    assert found.annotation == ([[2, 1, 12, 6]] * 2, ["cat", second]) and not caplog.messages
+    image(folder / "JPEGImages" / "one.png")
+    data = read_objects(folder, SHAPE)
+    assert objects.objects_in(data).labels == [["cat"] * count]
+    assert count == 2 or [x.tolist() for x in data.is_difficult] == [[False, True]]
 
 
 SQUARE = [[2, 1, 12, 1, 12, 6, 2, 6]]

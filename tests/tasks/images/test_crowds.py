@@ -11,10 +11,11 @@ import pytest
 from keras_tfm import heads
 from keras_tfm.cli import main
 from keras_tfm.data import CrowdedObjects, Objects
+from keras_tfm.data.batches.targets import NO_OBJECT
 from keras_tfm.models import DETR, PED
 from keras_tfm.tasks import Detector
 from keras_tfm.tasks.images.average_precision import average_precision
-from keras_tfm.tasks.images.detector import DETECTORS
+from keras_tfm.tasks.images.detector import DETECTORS, targets_of, tell_whole
 from keras_tfm.tasks.images.miss_rate import miss_rate
 from tests.contract import randomise
 from tests.models.test_ped import SMALL
@@ -101,6 +102,7 @@ def crowded(**changes):
         "labels": [["a", "a"]] * 2,
         "visible": boxes,
         "is_crowd": [np.array([False, True]), np.array([False, False])],
+        "is_difficult": [np.zeros(2, "bool")] * 2,
     }
     return CrowdedObjects(**parts | changes)
 
@@ -126,6 +128,28 @@ def test_average_precision_ignores_what_lies_in_a_crowd():
     assert average_precision(plain, [answer(RIGHT, IN_CROWD), answer(OTHER_RIGHT)]) == wrong
     nothing = crowded(is_crowd=[np.ones(2, "bool")] * 2)
     assert average_precision(nothing, [answer(RIGHT), answer()]) == {"ap": 0, "ap50": 0, "ap75": 0}
+
+
+def test_difficult_objects_need_not_be_found_and_may_be():
+    """Any number of boxes that fit one are neither right nor wrong, as in VOC; what fits none is wrong."""
+    difficult = {"is_crowd": [np.zeros(2, "bool")] * 2, "is_difficult": crowded().is_crowd}
+    data, fitting, part = crowded(**difficult), (50, 0, 100, 100, 0.8), (50, 0, 70, 100, 0.8)
+    right = average_precision(data.objects, [answer(RIGHT), answer(OTHER_RIGHT)])
+    for more in ([], [fitting], [fitting, fitting]):
+        assert average_precision(data, [answer(RIGHT, *more), answer(OTHER_RIGHT)]) == right
+    wrong = average_precision(data.objects, [answer(RIGHT, part), answer(OTHER_RIGHT)])
+    assert wrong["ap50"] < right["ap50"]
+    assert average_precision(data, [answer(RIGHT, part), answer(OTHER_RIGHT)]) == wrong
+    none = crowded(is_crowd=difficult["is_crowd"], is_difficult=[np.ones(2, "bool")] * 2)
+    assert average_precision(none, [answer(RIGHT), answer()]) == {"ap": 0, "ap50": 0, "ap75": 0}
+    assert miss_rate(data, [answer(RIGHT, fitting), answer(OTHER_RIGHT)]) == pytest.approx(100 / 3)
+
+
+def test_no_family_learns_difficult_objects(caplog):
+    data = crowded(is_crowd=[np.zeros(2, "bool")] * 2, is_difficult=crowded().is_crowd)
+    assert targets_of(data, ["a"])[..., 0].tolist() == [[0, NO_OBJECT], [0, 0]]
+    tell_whole(data, "DETR")
+    assert caplog.messages == ["1 boxes of difficult objects are skipped: DETR learns whole objects alone"]
 
 
 def test_the_miss_rate_by_hand():
