@@ -6,10 +6,10 @@ Entries that a file does not have are the defaults of its class; `processors` ha
 import collections
 import json
 
-from keras_tfm.configs import brief
+from keras_tfm.configs import FieldError, brief
 from keras_tfm.convert.folder import inside, read_config
 from keras_tfm.convert.huggingface import from_huggingface
-from keras_tfm.convert.processors import CLASSES, MODELS, UNCUT, class_in, size_in
+from keras_tfm.convert.processors import CLASSES, IMAGENET, MODELS, UNCUT, class_in, size_in
 from keras_tfm.convert.timm import from_timm, is_timm
 from keras_tfm.convert.timm_preprocessing import timm_names, timm_preprocessing_of
 from keras_tfm.training.safetensors import CheckpointError, read_json
@@ -21,6 +21,8 @@ IN_PROCESSOR = (
 # Models whose images are prepared as their class does it where a folder has no such file.
 WITHOUT_FILE = ("clip", "mask2former", "maskformer", "rt_detr", "segformer", "siglip")
 INTERPOLATIONS = {1: "lanczos", 2: "bilinear", 3: "bicubic"}  # Pillow's numbers for its filters
+# Classes of which a model hides what is padded, so that its canvas may be a square for all images
+PADDING = {f"{name}ImageProcessor" for name in ("ConditionalDetr", "DeformableDetr", "Detr")}
 LEAST_STRETCHED = 384  # ConvNeXt's images of this size and more are stretched, not cut
 
 
@@ -56,9 +58,13 @@ def preprocessing_of(folder, model=None):
 
 def canvas_fields_of(folder, model=None):
     """The fields of `data.Canvas` in a folder's file. Where it gives the size of the shorter side and keeps
-    the aspect ratio, the whole image is resized here to fit that size, and padded.
+    the aspect ratio, the whole image is resized here to fit that size, and padded. Without a file, and
+    without defaults of the model here, images are DETR's: whole, padded, in ImageNet's mean and deviation.
     """
     entries, kind, path = _read_entries(folder)
+    if not entries:
+        are_colours = model is None or model.input["images"].shape[-1] == 3
+        return {"keep_aspect": True} | (_fields(IMAGENET, path) if are_colours else {})
     if "shortest_edge" not in _size(entries, path) or kind == "ConvNext":
         return preprocessing_of(folder, model)
     if entries.get("do_center_crop", False):
@@ -249,3 +255,22 @@ def preprocessor_writer(preprocessing, image_shape, kind=None, **more):
         (folder / NAME).write_text(json.dumps(entries, indent=2) + "\n", "utf-8")
 
     return write
+
+
+def canvas_writer(canvas, image_shape, kind, **more):
+    """`preprocessor_writer` for a `Canvas`, of the class `kind`; FieldError where that class cannot keep the
+    aspect of images as the canvas does.
+    """
+    if canvas.keep_aspect:
+        height, width, _ = image_shape
+        if kind not in PADDING:
+            raise FieldError("{} stretches images; {keep_aspect} is True.", kind)
+        if height != width:
+            raise FieldError(
+                "{} fits images into a square alone; {keep_aspect} is True on {} x {} pixels.",
+                kind,
+                height,
+                width,
+            )
+        more |= {"size": {"shortest_edge": height, "longest_edge": height}, "do_center_crop": False}
+    return preprocessor_writer(canvas, image_shape, kind, **more)

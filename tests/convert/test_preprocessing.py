@@ -155,6 +155,8 @@ def test_nothing_is_said_where_there_is_no_file(tmp_path):
     assert preprocessing_of(tmp_path) == {}
     (tmp_path / "config.json").write_text('{"model_type": "clip"}')
     assert preprocessing_of(tmp_path) == CLIP_WAY
+    (tmp_path / "config.json").write_text('{"model_type": "detr"}')
+    assert canvas_fields_of(tmp_path) == IMAGENET | {"interpolation": "bilinear", "keep_aspect": True}
 
 
 def test_a_processor_holds_that_of_images(tmp_path):

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.configs import Between, FieldError, Option, Size
+from keras_tfm.configs import Between, Option, Size
 from keras_tfm.data.batches.canvas import CanvasBatches
 from keras_tfm.data.batches.targets import IGNORED, NO_OBJECT, object_targets
 from keras_tfm.data.sources.canvas import Canvas
@@ -67,9 +67,13 @@ FAMILIES: dict[str, type[ModelAroundBackbone]] = {
 }
 DETECTORS: tuple[type[SetPredictor], ...] = (ObjectDetector, ReferencedDetector, CandidateDetector)
 HEADS = "class_head", "box_head"  # how the names of their layers begin
-IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}  # of the published checkpoints
-# Whose published checkpoints read images stretched to the size of the model: their class of preprocessing.
-STRETCHING: dict[type[ModelAroundBackbone], str] = {RTDETR: "RTDetrImageProcessor"}
+# {model: the prefix of transformers' image processor for it}
+PROCESSORS: dict[type[ModelAroundBackbone], str] = {
+    DETR: "Detr",
+    ConditionalDETR: "ConditionalDetr",
+    DeformableDETR: "DeformableDetr",
+    RTDETR: "RTDetr",
+}
 Score = Annotated[float, Between(0, 1)]
 
 
@@ -228,27 +232,23 @@ class Detector(CanvasTask):
         if not cls.takes(model):
             raise CheckpointError(name, "architectures", "a detector of objects", type(model).__name__)
         names = label_names(folder, model.num_classes)
-        usual = {"keep_aspect": True} | (IMAGENET if model.input["images"].shape[-1] == 3 else {})
-        published = canvas_fields_of(folder, model) or usual
+        published = canvas_fields_of(folder, model)
         if examples is not None and not set(names_of(examples)) <= set(names):
             return cls.with_names(model, names_of(examples), **{**published, **fields})
         return cls(model, names, **{**published, **fields})
 
     def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
-        """Write a new `folder` for `transformers`: config.json, model.safetensors and, for RT-DETR,
-        preprocessor_config.json.
+        """Write a new `folder` for `transformers`: config.json, preprocessor_config.json, model.safetensors.
 
-        ValueError for a backbone that has no counterpart there, and for an RT-DETR whose images keep their
-        aspect.
+        ValueError for a backbone that has no counterpart there, and where images keep their aspect on a
+        canvas that is no square, or for an RT-DETR.
         """
         from keras_tfm.convert import save_huggingface
-        from keras_tfm.convert.preprocessing import preprocessor_writer
+        from keras_tfm.convert.preprocessing import canvas_writer
 
         writers: list = []
-        if kind := STRETCHING.get(type(self.model.backbone)):
-            if self.config.keep_aspect:
-                raise FieldError("{} stretches images; {keep_aspect} is True.", kind)
-            writers.append(preprocessor_writer(self.preprocessing, self.image_shape, kind))
+        if name := PROCESSORS.get(type(self.model.backbone)):
+            writers.append(canvas_writer(self.preprocessing, self.image_shape, f"{name}ImageProcessor"))
         save_huggingface(self.model, folder, overwrite, label_entries(self.class_names), writers=writers)
 
     def check_examples(self, examples: Any, /) -> Objects | CrowdedObjects:

@@ -221,15 +221,14 @@ class Segmenter(CanvasTask):
     def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
         """Write a new `folder` for `transformers`: config.json, preprocessor_config.json, model.safetensors.
 
-        ValueError where images keep their aspect, TypeError for a model that has no counterpart there.
+        ValueError where images keep their aspect, but on the square of a DETR; TypeError for a model that has
+        no counterpart there.
         """
         from keras_tfm.convert import save_huggingface
-        from keras_tfm.convert.preprocessing import preprocessor_writer
+        from keras_tfm.convert.preprocessing import canvas_writer
 
         kind = f"{PROCESSORS[type(self.model)]}ImageProcessor"
-        if self.config.keep_aspect:
-            raise FieldError("{} stretches images; {keep_aspect} is True.", kind)
-        writer = preprocessor_writer(
+        writer = canvas_writer(
             self.preprocessing,
             self.image_shape,
             kind,

@@ -332,16 +332,33 @@ def test_folders_of_transformers_both_ways(tmp_path):
     randomise(published.model, 1)
     published.save_huggingface(tmp_path / "theirs")
     again = tasks.from_huggingface(tmp_path / "theirs")
-    assert type(again) is Detector and again.class_names == NAMES and again.config.keep_aspect
-    images = examples(2)[0]
-    for a, b in zip(again.predict(images, 0.0), published.predict(images, 0.0), strict=True):
-        if again.preprocessing.mean == published.preprocessing.mean:
-            np.testing.assert_allclose(a["boxes"], b["boxes"], atol=1e-3)
+    assert type(again) is Detector and again.class_names == NAMES
     others = Detector.from_huggingface(tmp_path / "theirs", (None, None, [["cat"]]))
     assert others.class_names == ["cat"]
     box_heads = (x.model.get_layer("box_head").get_weights() for x in (others, published))
     for a, b in zip(*box_heads, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("keep_aspect", [False, True])
+def test_folders_of_transformers_keep_the_preprocessing(keep_aspect, tmp_path):
+    """Pictures of another shape than the model's; without the file they are prepared as the published."""
+    config = dataclasses.replace(SMALL, image_size=(32, 32), num_channels=3, frozen_norms=True)
+    fields = {"mean": (0.1, 0.2, 0.3), "std": (0.4,) * 3, "keep_aspect": keep_aspect}
+    task = Detector(DETR(config), NAMES, **fields)
+    randomise(task.model, 1)
+    task.save_huggingface(tmp_path / "theirs")
+    again = Detector.from_huggingface(tmp_path / "theirs")
+    assert again.preprocessing == dataclasses.replace(task.preprocessing, image_size=32)
+    images = np.random.default_rng(0).integers(0, 256, (2, 20, 48, 3), "uint8")
+    for a, b in zip(again.predict(images, 0.0), task.predict(images, 0.0), strict=True):
+        np.testing.assert_allclose(a["boxes"], b["boxes"], atol=1e-3)
+    (tmp_path / "theirs" / "preprocessor_config.json").unlink()
+    published = Detector.from_huggingface(tmp_path / "theirs").preprocessing
+    assert published.mean == (0.485, 0.456, 0.406) and published.keep_aspect
+    if keep_aspect:
+        with pytest.raises(ValueError, match="DetrImageProcessor fits images into a square alone"):
+            make(keep_aspect=True).save_huggingface(tmp_path / "oblong")
 
 
 @pytest.mark.slow

@@ -126,6 +126,7 @@ def test_a_detr_s_folders(tmp_path):
     again = tasks.from_huggingface(tmp_path / "theirs")
     assert type(again) is Segmenter and again.config.segments == "panoptic" and again.class_names == NAMES
     images = examples(2, task.image_shape[:2])[0]
+    assert again.preprocessing == task.preprocessing  # not a square, of which the file has no side
     for name, x in again(images).items():
         np.testing.assert_allclose(x, task(images)[name], atol=1e-5)
     sets = SegmentSets.of([np.ones((1, 32, 40), bool)], [["dark"]], NAMES, stuff=["ground"], kind="panoptic")
