@@ -16,6 +16,7 @@ from keras_tfm.data.batches.epochs import Batches, HeldOut
 from keras_tfm.data.batches.images import ImageBatches
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.heads.classification import Classifier, classification_loss, soft_classification_loss
+from keras_tfm.heads.distilled import DistilledClassifier
 from keras_tfm.serving.examples import as_columns, refuse_empty, refuse_unknown
 from keras_tfm.tasks.baselines import Baselines, of_classes
 from keras_tfm.tasks.class_weights import class_weights
@@ -25,12 +26,13 @@ from keras_tfm.tasks.learning import rows_of, with_side
 from keras_tfm.tasks.measures import cross_entropy
 from keras_tfm.tasks.media import MediaTask
 from keras_tfm.tasks.records import records_of
-from keras_tfm.tasks.task import make_backbone
+from keras_tfm.tasks.task import describe_backbone, make_backbone
 from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.training.diagnosis import SOME
 from keras_tfm.training.options import ShareOfArea, WeightedClasses
 
 LOG = logging.getLogger(__name__)
+HEADS: dict[str, Any] = {kind.__name__: kind for kind in (Classifier, DistilledClassifier)}
 AreaOfCrop = Annotated[ShareOfArea, Option("smallest share of an image's area in a crop of --augment")]
 
 
@@ -121,6 +123,10 @@ class ClassifyingTask(MediaTask, FineTunedTask):
     def __init__(self, backbone: keras.Model, class_names: Any, **fields: Any):
         self.config = self.config_class(class_names, **fields)
         self.model = self.with_head(backbone)
+        count = len(self.config.class_names)
+        if self.model.num_classes != count:
+            known = f"{self.model.num_classes} different names, as the head has them"
+            raise FieldError("{class_names} must be {}; they are {}.", known, count)
         self.take(self.model.backbone)
 
     @abc.abstractmethod
@@ -180,10 +186,18 @@ class ClassifyingTask(MediaTask, FineTunedTask):
         )
         return task
 
+    def describe_model(self) -> dict[str, Any]:
+        head = {"class": type(self.model).__name__, **self.model.head_arguments}
+        return describe_backbone(self.model.backbone) | {"head": head}
+
     @classmethod
     def load_parts(cls, folder: pathlib.Path, config: Any, model: dict[str, Any]) -> Self:
         make: Any = cls
-        return make(make_backbone(model), **dataclasses.asdict(config))
+        made = make_backbone(model)
+        if "head" in model:  # earlier RUNs have none: the configuration describes it
+            arguments = dict(model["head"])
+            made = HEADS[arguments.pop("class")](made, **arguments)
+        return make(made, **dataclasses.asdict(config))
 
     def weigh_classes(self, batches: Batches, examples: tuple[Any, np.ndarray], training: Any) -> None:
         """Give batches to train on the weights of their labels' classes."""

@@ -35,7 +35,7 @@ from keras_tfm.tasks.images.image_task import (
     with_image_size,
 )
 from keras_tfm.tasks.signatures import ColumnNames, Signature
-from keras_tfm.tasks.task import describe_backbone, label_entries, load_any, make_backbone
+from keras_tfm.tasks.task import label_entries, load_any
 from keras_tfm.tasks.task_folder import is_task_folder
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import PartlyTrained
@@ -117,9 +117,10 @@ class ImageClassifier(ImageTask, VisualClassifyingTask):
         backbone = with_image_size(old, self.config.image_size)
         if given and backbone is old:
             return model
-        is_distilled = isinstance(model, DistilledClassifier) if given else "distilled_output" in old.output
-        if is_distilled:
-            new: Any = DistilledClassifier(backbone, count, self.config.dropout)
+        if given:
+            new = type(model)(backbone, **model.head_arguments)
+        elif "distilled_output" in old.output:
+            new = DistilledClassifier(backbone, count, self.config.dropout)
         else:
             new = Classifier(backbone, count, self.config.hidden_dim, self.config.dropout)
         for head in ("head", "distilled_head"):
@@ -259,15 +260,13 @@ class ImageClassifier(ImageTask, VisualClassifyingTask):
         answers = {"kind": "classes", "labels": [str(name) for name in self.class_names]}
         return self.signature_of(lambda images: {"probabilities": self.classify(images)}, answers)
 
-    def describe_model(self) -> dict[str, Any]:
-        is_distilled = isinstance(self.model, DistilledClassifier)
-        return describe_backbone(self.model.backbone) | ({"head": "distilled"} if is_distilled else {})
-
     @classmethod
     def load_parts(cls, folder: pathlib.Path, config: ImageClassifierConfig, model: dict[str, Any]) -> Self:
-        backbone, count = make_backbone(model), len(config.class_names)
-        if model.get("head") == "distilled":
-            whole: Any = DistilledClassifier(backbone, count, config.dropout)
+        head: Any = {"num_classes": len(config.class_names), "dropout": config.dropout}
+        if "head" not in model:  # an earlier RUN
+            head |= {"class": "Classifier", "hidden_dim": config.hidden_dim}
+        elif model["head"] == "distilled":
+            head |= {"class": "DistilledClassifier"}
         else:
-            whole = Classifier(backbone, count, config.hidden_dim, config.dropout)
-        return cls(whole, **dataclasses.asdict(config))
+            head = model["head"]
+        return super().load_parts(folder, config, {**model, "head": head})

@@ -1,5 +1,6 @@
 """The image classifier: from raw images to class names, kept, exported and asked."""
 
+import copy
 import dataclasses
 import io
 import json
@@ -13,10 +14,12 @@ import tensorflow as tf
 
 from keras_tfm import tasks
 from keras_tfm.data import ImageFiles
+from keras_tfm.heads import Classifier
 from keras_tfm.models import Swin, ViT
 from keras_tfm.private.keras import shapes_alone
 from keras_tfm.tasks import ImageClassifier, ImageClassifierConfig, TaskError
 from keras_tfm.tasks.images.image_families import FAMILIES, ImageOptions
+from tests.contract import randomise
 from tests.fresh_process import ask
 from tests.tasks.interrupting import interrupted_at
 
@@ -371,6 +374,22 @@ def test_training_refuses_what_it_cannot_use(examples, options, message):
     task = ImageClassifier.from_size("tiny", NAMES, **SMALL)
     with pytest.raises(ValueError, match=message):
         task.fit(examples, **options)
+
+
+@pytest.mark.parametrize("head", [{"pooling": "mean"}, {"hidden_dim": 16, "activation": "relu"}])
+def test_the_head_of_a_given_model_is_kept(head, tmp_path):
+    """Also by a copy, and for images of another size."""
+    model = Classifier(ViT.from_size("B/16", **SMALL), 3, **head)
+    randomise(model, 1)
+    task = ImageClassifier(model, NAMES)
+    task.save(tmp_path / "run")
+    images, _ = examples(4)
+    for again in (tasks.load(tmp_path / "run"), copy.deepcopy(task)):
+        np.testing.assert_allclose(again.probabilities(images), task.probabilities(images), atol=1e-5)
+    larger = ImageClassifier.adopt(task, (images, np.array(NAMES)), image_size=12)
+    assert larger.model.head_arguments == model.head_arguments
+    with pytest.raises(ValueError, match="`class_names` must be 3 different names, as the head has them"):
+        ImageClassifier(model, ["a", "b"])
 
 
 def test_configurations_survive_json():

@@ -11,6 +11,7 @@ import tensorflow as tf
 from keras_tfm import serving, tasks
 from keras_tfm.cli import main
 from keras_tfm.data import VideoFiles
+from keras_tfm.heads import Classifier
 from keras_tfm.models import tiny_config
 from keras_tfm.tasks import VideoClassifier, VideoClassifierConfig
 from keras_tfm.tasks.videos.video_families import FAMILIES, VideoOptions
@@ -62,6 +63,13 @@ def folder(tmp_path_factory):
         for number, frame in enumerate(frames):
             keras.utils.save_img(folder / name / "frames" / f"{number}.png", frame, scale=False)
     return folder
+
+
+def test_the_head_of_a_given_model_is_kept(task, tmp_path):
+    """Such as a published VideoMAE's, which normalises the mean of its tokens."""
+    model = Classifier(task.encoder, 3, pooling="mean", norm_epsilon=1e-5)
+    VideoClassifier(model, NAMES).save(tmp_path / "run")
+    assert tasks.load(tmp_path / "run").model.head_arguments == model.head_arguments
 
 
 def test_it_sees_what_no_still_frame_shows(task):
