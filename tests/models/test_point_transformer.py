@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from keras_tfm.heads import Classifier, TokenTagger
+from keras_tfm.layers.base import SameShape
 from keras_tfm.models import PointTransformer, PointTransformerConfig
+from keras_tfm.models.points.point_transformer import PointBlock
 from tests import contract
 from tests.contract import Case, floats, randomise
 
@@ -75,6 +77,24 @@ def test_a_wrong_coordinate_spoils_its_cloud_alone(model):
     logits = np.asarray(model(points))
     assert np.isnan(logits[1]).all()
     np.testing.assert_allclose(logits[0], model(points[:1])[0], rtol=1e-5, atol=1e-6)
+
+
+class Probe(SameShape):
+    """Keeps the dtypes with which it was called, of vectors and of points."""
+
+    def __init__(self):
+        super().__init__(autocast=False)
+        self.built = True
+
+    def call(self, x, points, neighbours, training=None):
+        self.dtypes = x.dtype.name, points.dtype.name
+        return x
+
+
+def test_points_keep_their_precision_in_a_block():
+    probe, points = Probe(), clouds()[..., :3]
+    PointBlock(probe, dtype="mixed_bfloat16")(points, points=points, neighbours=np.zeros((2, 32, 1), "int32"))
+    assert probe.dtypes == ("bfloat16", "float32")
 
 
 @pytest.mark.parametrize(

@@ -161,7 +161,7 @@ class PointBlock(SameShape):
     is_block = True
 
     def __init__(self, attention: keras.layers.Layer, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        super().__init__(autocast=False, **kwargs)  # lower precision moves points
         self.attention = attention
 
     def build(self, x_shape, points_shape=None, neighbours_shape=None):
@@ -175,6 +175,7 @@ class PointBlock(SameShape):
 
     def call(self, x, points=None, neighbours=None, training=None):
         """Vectors `x` of `points` (B, N, 3) with `neighbours` (B, N, K), indices."""
+        x = ops.cast(x, self.compute_dtype)
         y = self.attention(self.input_projection(x, training=training), points, neighbours, training=training)
         y = ops.relu(self.norm(y, training=training))
         return ops.relu(x + self.output_projection(y, training=training))
