@@ -65,7 +65,7 @@ class Residual(SameShape):
         output_norm: keras.layers.Layer | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(autocast=False, **kwargs)  # the branch casts what it does not need exactly
         if normalize not in PLACES:
             raise ValueError(f"`normalize` must be one of {', '.join(PLACES)}; it is {normalize!r}.")
         for name, rate in (("dropout", dropout), ("stochastic_depth", stochastic_depth)):
@@ -97,8 +97,9 @@ class Residual(SameShape):
 
     def call(self, x, context=None, training=None, **tensors):
         """Calls the branch on `x`, on `context` if given, and with all `tensors` that are not None, by the
-        names of the branch's arguments.
+        names of the branch's arguments, in their own dtypes.
         """
+        x = ops.cast(x, self.compute_dtype)
         y = self.before(x)
         inputs = (y,) if context is None else (y, context)
         options = {"causal": True} if self.causal else {}
@@ -169,7 +170,7 @@ class Block(SameShape):
     feedforward: Any = None
 
     def __init__(self, parts: dict[str, Any], **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        super().__init__(autocast=False, **kwargs)  # the parts cast what they do not need exactly
         parts = {name: part for name, part in parts.items() if part is not None}
         for name, part in parts.items():
             setattr(self, name, part)
@@ -191,6 +192,7 @@ class Block(SameShape):
         if unknown := tensors.keys() - self.parts.keys():
             names = ", ".join(map(repr, self.parts))
             raise ValueError(f"{self.name!r} has the parts {names}; it is called with {sorted(unknown)}.")
+        x = ops.cast(x, self.compute_dtype)
         for name, part in self.parts.items():
             x = part(x, **tensors.get(name, {}), training=training)
         return x

@@ -97,6 +97,22 @@ def test_recorded_weights_are_those_of_cells():
     np.testing.assert_allclose(layer.output_projection(heads), y, atol=1e-5)
 
 
+def test_references_keep_their_precision_in_a_block():
+    """The n-th query looks at the centre of the n-th of 160 cells, which no bfloat16 is near enough to."""
+    attention = DeformableAttention(1, ((1, 160),), 2)
+    block = layers.Block({"context_attention": layers.Residual(attention)}, dtype="mixed_bfloat16")
+    cells = np.arange(160, dtype="float32")
+    places = np.stack([(cells + 0.5) / 160, np.full(160, 0.5, "float32")], axis=-1)[None, :, None]
+    tensors = {"context": cells[None, :, None], "references": places}
+    query = np.zeros((1, 160, 1), "float32")
+    block(query, context_attention=tensors)
+    attention.offsets.bias.assign([0.0] * 4)
+    for layer in (attention.values, attention.output_projection):
+        layer.kernel.assign([[1.0]])
+    y = block(query, context_attention=tensors)
+    np.testing.assert_array_equal(ops.cast(y, "float32")[0, :, 0], cells)
+
+
 def test_hidden_cells_have_no_value():
     layer = DeformableAttention(2, GRIDS, 3)
     rng = np.random.default_rng(0)

@@ -102,7 +102,7 @@ class DeformableAttention(Layer):
     def __init__(
         self, num_heads: int, grids: Sequence[tuple[int, int]], num_points: int = 4, **kwargs: Any
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(autocast=False, **kwargs)  # lower precision moves references
         require_sizes(num_heads=num_heads, num_points=num_points)
         self.num_heads = num_heads
         self.grids = tuple(map(tuple, grids))
@@ -142,8 +142,9 @@ class DeformableAttention(Layer):
         """
         if references is None:
             raise ValueError(f"{self.name!r} needs `references` (B, T, L, 2 or 4); they are None.")
+        query = ops.cast(query, self.compute_dtype)
         context, content = query if context is None else context, query
-        query = add_if_given(query, position)
+        query = add_if_given(query, None if position is None else ops.cast(position, query.dtype))
         batch_size, length = ops.shape(query)[:2]
         shape = (batch_size, length, self.num_heads, len(self.grids), self.num_points)
         values = self.values(context)
