@@ -347,3 +347,5 @@ def test_what_cannot_be_is_refused():
     for position in (layers.RelativePositionEmbedding(), layers.RelativePositionBias()):
         with pytest.raises(ValueError, match=f"{type(position).__name__}, which needs all scores at once"):
             Attention(2, 4, position=position)
+    with pytest.raises(ValueError, match="`on_scores` and `on_weights` must be None"):
+        Attention(2, 4, on_scores=layers.TopK(3))

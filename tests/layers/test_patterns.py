@@ -1,10 +1,12 @@
 """Attention by patterns: the contract, pictures of what is seen, caches with padding and beams."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from keras import ops
 
+from keras_tfm import layers
 from keras_tfm.layers import BlockPattern, GridPattern, HeadProjections, PatternAttention, TilePattern
 from keras_tfm.layers.attention.patterns import tiles
 from keras_tfm.layers.cache import map_rows, repeat_rows
@@ -180,3 +182,10 @@ def test_refusals():
         BlockPattern(0)
     with pytest.raises(ValueError, match=r"`margin` must be at least 0; it is \(0, -1\)"):
         TilePattern((1, 1), (0, -1), 3)
+    for options in (
+        {"position": layers.RelativePositionBias()},
+        {"on_scores": layers.TopK(3)},
+        {"on_weights": keras.layers.Identity()},
+    ):
+        with pytest.raises(ValueError, match="scores are computed in tiles"):
+            PatternAttention(HeadProjections(2), BlockPattern(7), **options)

@@ -315,8 +315,8 @@ class BlockwiseAttention(MultiHeadAttention):
     in `MultiHeadAttention`.
 
     Raises:
-        ValueError: if `position` acts on the scores or values. One that only rotates queries and keys is
-            possible.
+        ValueError: for an `on_scores` or `on_weights`, or if `position` acts on the scores or values. One
+            that only rotates queries and keys is possible.
 
     >>> layer = keras_tfm.layers.BlockwiseAttention(num_heads=2, block_size=4)
     >>> layer(np.ones((1, 10, 8))).shape
@@ -345,6 +345,8 @@ class BlockwiseAttention(MultiHeadAttention):
                 "`position` must be None or one that only rotates queries and keys, such as RotaryEmbedding; "
                 f"it is a {type(self.position).__name__}, which needs all scores at once."
             )
+        if self.on_scores is not None or self.on_weights is not None:
+            raise ValueError("`on_scores` and `on_weights` must be None: they need all scores at once.")
         self.block_size = block_size
 
     def attend(self, query, keys, bias=None, training=None):

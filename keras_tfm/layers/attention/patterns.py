@@ -160,8 +160,11 @@ class PatternAttention(Attention):
 
     Positions count from 0; while decoding, padding before a prompt takes none. A call on sequences of known
     length computes the scores of `tiles`, where these are fewer than half of all; all other calls compute all
-    scores, also of positions that are not allowed. The other arguments are as in `Attention`, without a
-    `window`.
+    scores, also of positions that are not allowed. The other arguments are as in `Attention`.
+
+    Raises:
+        ValueError: for a `window`, an `on_scores`, an `on_weights`, or a `position` that acts on the scores:
+            in tiles there are no scores of all pairs.
 
     >>> projections = keras_tfm.layers.HeadProjections(num_heads=2)
     >>> pattern = keras_tfm.layers.GridPattern("column", columns=3)
@@ -180,6 +183,11 @@ class PatternAttention(Attention):
         super().__init__(projections, dropout=dropout, output_layer=output_layer, **kwargs)
         if self.window is not None:
             raise ValueError(f"`window` must be None, as the pattern says what is seen; it is {self.window}.")
+        if self.needs_positions or self.on_scores is not None or self.on_weights is not None:
+            raise ValueError(
+                "`on_scores` and `on_weights` must be None, and `position` None or one that only rotates "
+                "queries and keys: scores are computed in tiles."
+            )
         self.pattern = pattern
 
     def attend(self, query, keys, bias=None, training=None):
