@@ -178,9 +178,8 @@ class LSTMAttentionDecoder(SameShape):
         `initial_state` (B, `state_dim`) holds the layers' states side by side, h before c in an LSTM; by
         default zeros.
         """
-        context_mask = padding_mask_of(context, context_mask, "context_mask")
         cache = self.start(ops.shape(x)[0], ops.shape(x)[1], context, context_mask, initial_state)
-        return self.step(x, cache, padding_mask_of(x, mask))[0]
+        return self.step(x, cache, mask)[0]
 
     def start(self, batch_size, max_length, context, context_mask=None, initial_state=None):
         """The cache for decoding with `context` (B, S, Dc); its size does not depend on `max_length`."""
@@ -188,6 +187,7 @@ class LSTMAttentionDecoder(SameShape):
             initial_state = ops.zeros((batch_size, self.state_dim), self.compute_dtype)
         initial_state = ops.cast(initial_state, self.compute_dtype)
         state = tuple(ops.split(initial_state, self.num_layers * self.num_states, axis=-1))
+        context_mask = padding_mask_of(context, context_mask, "context_mask")
         context = self.context_attention.start_context(context, context_mask)
         return RecurrentCache(state, context, ops.zeros((batch_size,), "int32"))
 
@@ -195,6 +195,7 @@ class LSTMAttentionDecoder(SameShape):
         """The output at the next T positions (B, T, D); `mask` (B, T) is False at padding among them."""
         if x.shape[0] == 0:  # keras.layers.LSTMCell fails on an empty batch
             return x, cache
+        mask = padding_mask_of(x, mask)
         attend, kernels = self._attending(cache.context)
         is_read = ops.ones_like(x[..., 0], "int32") if mask is None else ops.cast(mask, "int32")
         read = cache.position[:, None] + ops.cumsum(is_read, axis=1)  # (B, T)

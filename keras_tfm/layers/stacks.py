@@ -4,7 +4,7 @@ from typing import Any
 
 from keras_tfm.layers.base import SameShape, require_sizes
 from keras_tfm.layers.blocks import TransformerBlock
-from keras_tfm.layers.masks import combine_masks, key_mask_of
+from keras_tfm.layers.masks import combine_masks, key_mask_of, padding_mask_of
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.signatures import Activation
 
@@ -104,6 +104,7 @@ class TransformerDecoder(TransformerStack):
 
     def step(self, x, cache, mask=None, bias=None):
         """The output at the next T positions (B, T, D); `mask` (B, T) is False at padding among them."""
+        mask = padding_mask_of(x, mask)  # the first block's output carries none
         x, cache = step_blocks(self.blocks, x, cache, mask, bias)
         return (x if self.norm is None else self.norm(x)), cache
 

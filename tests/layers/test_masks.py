@@ -310,6 +310,8 @@ def test_decoders_obey_both_carried_masks(call, make, carrying):
     )
     actual = call(lambda ids, context: decoder(carrying(ids), carrying(context)), OTHER, TOKENS)
     np.testing.assert_allclose(actual, expected, atol=1e-6)
+    stepped, _ = decoder.step(carrying(OTHER), decoder.start(len(OTHER), OTHER.shape[1], carrying(TOKENS)))
+    np.testing.assert_allclose(stepped, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("call", [eager, functional])

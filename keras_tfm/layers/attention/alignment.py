@@ -20,7 +20,7 @@ from keras_tfm.layers.attention.tap import tap
 from keras_tfm.layers.base import Layer, require_sizes
 from keras_tfm.layers.cache import ContextCache
 from keras_tfm.layers.compiler.gradients import custom_gradient
-from keras_tfm.layers.masks import combine_masks, fitting, key_mask_of, masked_softmax
+from keras_tfm.layers.masks import combine_masks, fitting, key_mask_of, masked_softmax, padding_mask_of
 from keras_tfm.layers.positions import outside_is_nan
 from keras_tfm.layers.signatures import Tensor
 
@@ -95,6 +95,7 @@ class Alignment(Layer):
 
     def start_context(self, context, mask=None):
         """The cache of a context (B, S, D): its projected keys, the context itself and its mask (B, S)."""
+        mask = padding_mask_of(context, mask)
         if mask is None:
             mask = ops.ones(ops.shape(context)[:2], "bool")
         return self._cache(context, mask)

@@ -31,7 +31,7 @@ from keras_tfm.layers.compiler.averages import softmax_average
 from keras_tfm.layers.compiler.blockwise import blockwise_attention
 from keras_tfm.layers.compiler.products import product
 from keras_tfm.layers.dense import Dense
-from keras_tfm.layers.masks import combine_masks, fitting, key_mask_of, masked_softmax
+from keras_tfm.layers.masks import combine_masks, fitting, key_mask_of, masked_softmax, padding_mask_of
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.layers.signatures import Initializer
 
@@ -204,6 +204,7 @@ class Attention(Layer):
         Returns what `call(..., causal=True)` gives at these positions, and the cache extended by them.
         `bias` is for the queries and keys in the order of `cache.next_positions(T)`.
         """
+        mask = padding_mask_of(query, mask)
         query, key, value = self.projections.project(query)
         if self.position is not None:
             positions = cache.index + ops.arange(ops.shape(query)[2], dtype="int32")
@@ -214,6 +215,7 @@ class Attention(Layer):
 
     def start_context(self, context, mask=None):
         """The cache of a context (B, S, D) for cross-attention; `mask` (B, S) is False at its padding."""
+        mask = padding_mask_of(context, mask)
         if mask is None:
             mask = ops.ones(ops.shape(context)[:2], "bool")
         key, value = self.projections.project_context(context)
