@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_tfm.layers import CrossCovarianceAttention
+from keras_tfm.layers import CrossCovarianceAttention, RelativePositionBias
 from tests import contract
 from tests.contract import Case, floats, mask
 
@@ -50,6 +50,11 @@ def test_temperatures_are_of_heads():
 def test_what_is_of_pairs_of_tokens_is_refused(arguments):
     with pytest.raises(ValueError, match="compares features, not tokens"):
         CrossCovarianceAttention(2)(np.ones((2, 3, 8), "float32"), **arguments)
+
+
+def test_a_position_that_acts_on_scores_is_refused():
+    with pytest.raises(ValueError, match=r"`position` must not act on scores, .* it is a RelativePos"):
+        CrossCovarianceAttention(2, position=RelativePositionBias())
 
 
 def test_it_cannot_decode():

@@ -184,6 +184,7 @@ def test_a_table_of_zeros_leaves_the_scale_alone():
             lambda: DisentangledAttention(0),
             "`num_heads` must be at least 1; it is 0",
         ),
+        (lambda: DisentangledAttention(2, scale=0.3), "`scale` must be None, as it follows from the `terms`"),
         (lambda: attention(terms=("c2c",)), "`terms` must be 'c2p', 'p2c' or both, each once"),
         (
             lambda: DisentangledAttention(2)(X),

@@ -1,9 +1,10 @@
 """Gated attention in rows and columns: by hand, its bias, its gate, rows without a key."""
 
+import keras
 import numpy as np
 import pytest
 
-from keras_tfm.layers import GatedAttention, GlobalAttention, OnColumns
+from keras_tfm.layers import GatedAttention, GlobalAttention, OnColumns, RotaryEmbedding
 from tests import contract
 from tests.contract import Case, floats, mask, randomise
 
@@ -83,6 +84,31 @@ def test_global_attention_has_one_query_for_a_row():
     np.testing.assert_allclose(np.asarray(y)[:, :, [3, 1, 0, 4, 2]], again, rtol=1e-4, atol=1e-6)
     kinds = {w.path.split("/")[-2]: w.shape for w in layer.weights if "projections" in w.path}
     assert kinds == {"query": (8, 6), "key_value": (8, 6)}  # 2 heads of 3; one key and one value of 3
+
+
+@pytest.mark.parametrize("make", [GatedAttention, GlobalAttention])
+def test_a_carried_mask_hides_keys(make):
+    token_ids, layer = np.array([[3, 1, 0, 0], [5, 0, 2, 1]]), make(2)
+    x = keras.layers.Embedding(7, 8, mask_zero=True)(token_ids)
+    layer(x)
+    randomise(layer, 1)
+    plain = np.asarray(x)
+    np.testing.assert_allclose(layer(x), layer(plain, mask=token_ids != 0), atol=1e-6)
+    assert np.abs(np.asarray(layer(x)) - layer(plain)).max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda: GatedAttention(2, position=RotaryEmbedding()), "`position` must be None, as rows are sets"),
+        (lambda: GlobalAttention(2, window=3), "`window` must be None, as rows are sets; it is 3"),
+        (lambda: GatedAttention(2).start(1, 4), "cannot decode step by step"),
+        (lambda: GatedAttention(2).start_context(drawn(1, 5, 8)), "cannot decode step by step"),
+    ],
+)
+def test_sets_have_no_order(use, message):
+    with pytest.raises(ValueError, match=message):
+        use()
 
 
 @pytest.mark.parametrize("num_heads", [0, 3])

@@ -19,8 +19,9 @@ class CrossCovarianceAttention(MultiHeadAttention):
     `MultiHeadAttention`.
 
     Raises:
-        ValueError: for a `scale` or a `window`; if it is called with `causal`, a `bias` or a mask of pairs,
-            or is to decode: these are for pairs of tokens, which it does not compare.
+        ValueError: for a `scale`, a `window` or a `position` that acts on scores; if it is called with
+            `causal`, a `bias` or a mask of pairs, or is to decode: these are for pairs of tokens, which it
+            does not compare.
 
     >>> keras_tfm.layers.CrossCovarianceAttention(num_heads=2)(np.ones((1, 5, 8))).shape
     TensorShape([1, 5, 8])
@@ -40,6 +41,9 @@ class CrossCovarianceAttention(MultiHeadAttention):
         for name in ("scale", "window"):
             if (value := getattr(self, name)) is not None:
                 raise ValueError(f"`{name}` must be None, as scores are of features; it is {value}.")
+        if self.needs_positions:
+            name = type(self.position).__name__
+            raise ValueError(f"`position` must not act on scores, as these are of features; it is a {name}.")
 
     def build(self, query_shape, value_shape=None, key_shape=None):
         super().build(query_shape)

@@ -147,6 +147,9 @@ class DisentangledAttention(Attention):
         dropout: the rate for the attention weights.
         distance_dropout: the rate for the vectors of the distances.
 
+    Raises:
+        ValueError: for a `scale`.
+
     >>> x = np.ones((1, 5, 8))
     >>> distances = keras_tfm.layers.DistanceEmbedding(dim=8, max_distance=4)(x)
     >>> keras_tfm.layers.DisentangledAttention(num_heads=2)(x, bias=distances).shape
@@ -171,6 +174,8 @@ class DisentangledAttention(Attention):
             num_heads, use_bias=use_bias, kernel_initializer=kernel_initializer, name="projections"
         )
         super().__init__(projections, dropout=dropout, **kwargs)
+        if self.scale is not None:
+            raise ValueError(f"`scale` must be None, as it follows from the `terms`; it is {self.scale}.")
         self.num_heads = num_heads
         self.terms = tuple(terms)
         self.share_projections = share_projections

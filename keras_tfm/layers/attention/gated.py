@@ -13,7 +13,7 @@ from keras_tfm.layers.attention.multi_head import Attention
 from keras_tfm.layers.attention.projections import HeadProjections, join_heads
 from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.dense import Dense
-from keras_tfm.layers.masks import combine_masks, masked_mean
+from keras_tfm.layers.masks import combine_masks, key_mask_of, masked_mean
 
 
 class GatedAttention(Attention):
@@ -27,6 +27,9 @@ class GatedAttention(Attention):
         key_dim: K, the width of a head; by default D / `num_heads`.
         gated: whether there is a gate.
         num_key_value_heads: how many heads keys and values have; see `HeadProjections`.
+
+    Raises:
+        ValueError: for a `position` or a `window`, or if it is to decode: rows are sets.
 
     >>> layer, bias = keras_tfm.layers.GatedAttention(num_heads=2), np.zeros((1, 2, 5, 5))
     >>> layer(np.ones((1, 3, 5, 8)), bias=bias).shape
@@ -49,6 +52,9 @@ class GatedAttention(Attention):
             name="projections",
         )
         super().__init__(projections, **kwargs)
+        for name in ("position", "window"):
+            if (value := getattr(self, name)) is not None:
+                raise ValueError(f"`{name}` must be None, as rows are sets; it is {value}.")
         self.input_spec = None
         self.num_heads = num_heads
         self.key_dim = key_dim
@@ -70,12 +76,14 @@ class GatedAttention(Attention):
         """(..., T, D) -> (..., T, D).
 
         `value` (..., S, Dv) is what is attended to, by default the queries' own row. `mask` (..., S), with
-        axes of the size 1 where it is the same for all, is False where a key is hidden; a row without a key
-        reads 0. `bias` (B, H, T, S) is added to the scores of all rows of an example.
+        axes of the size 1 where it is the same for all, is False where a key is hidden, and combined by AND
+        with a mask that Keras carries; a row without a key reads 0. `bias` (B, H, T, S) is added to the
+        scores of all rows of an example.
         """
         rows = _rows_of(query)
         heads = self.projections.project(rows, *(() if value is None else (_rows_of(value),)))
-        mask = _rows_of_mask(mask, query, heads[1])
+        carried = key_mask_of(query if value is None else value)
+        mask = combine_masks(*(_rows_of_mask(x, query, heads[1]) for x in (mask, carried)))
         scores = self.score(*heads[:2])  # (N, H, T, S)
         if bias is not None:
             bias = bias if len(query.shape) == 3 else bias[:, None]  # (B, 1, H, T, S)
@@ -83,6 +91,14 @@ class GatedAttention(Attention):
             scores = ops.reshape(add_bias(ops.reshape(scores, split), bias), ops.shape(scores))
         averages = self.average(self.weigh(scores, mask, training), heads[2])  # (N, H, T, K)
         return ops.reshape(self.gated_output(averages, rows), ops.shape(query))
+
+    def start(self, batch_size, max_length):
+        """Raises ValueError: rows are sets, which have no next token."""
+        raise ValueError(f"{self.name!r} attends within rows, which are sets: it cannot decode step by step.")
+
+    def start_context(self, context, mask=None):
+        """Raises ValueError, as `start` does."""
+        self.start(None, None)
 
     def gated_output(self, averages, rows):
         """The output for the heads' averages (N, H, T, K) and what the gate is made of, (N, T, D)."""
@@ -112,10 +128,10 @@ class GlobalAttention(GatedAttention):
     def call(self, x, mask=None, training=None):  # type: ignore[override]
         """(..., T, D) -> (..., T, D); `mask` (..., T) hides tokens, from the mean too."""
         rows = _rows_of(x)
+        mask = combine_masks(*(_rows_of_mask(seen, x, rows) for seen in (mask, key_mask_of(x))))
         if mask is None:
             mean = ops.mean(rows, axis=1)
         else:
-            mask = _rows_of_mask(mask, x, rows)
             mean = ops.cast(masked_mean(rows, mask[:, 0, 0]), rows.dtype)
         query, key, value = self.projections.project(mean[:, None], rows)
         averages = self.average(self.weigh(self.score(query, key), mask, training), value)  # (N, H, 1, K)
@@ -157,14 +173,14 @@ def _rows_of(x):
 
 
 def _rows_of_mask(mask, x, keys):
-    """The mask (N, 1, 1, S) from one that broadcasts to (..., S), the rows of x (..., T, D) and their keys
+    """The mask (N, S) from one that broadcasts to (..., S), the rows of x (..., T, D) and their keys
     (N, ..., S, K).
     """
     if mask is None:
         return None
     lead, length = ops.shape(x)[:-2], ops.shape(keys)[-2]
     mask = ops.broadcast_to(mask, (*lead, length))
-    return combine_masks(ops.reshape(mask, (_product(lead), length)))
+    return ops.reshape(mask, (_product(lead), length))
 
 
 def _product(sizes):
