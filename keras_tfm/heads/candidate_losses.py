@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from keras import ops
 
 from keras_tfm.heads.mask_losses import focal_loss
@@ -28,6 +29,7 @@ from keras_tfm.registry import register
 
 LEAST_OVERLAP = 0.5  # of an object with a proposal that may be it
 ANCHOR_OVERLAPS = 0.3, 0.7  # an anchor with less is no object, one with more is
+NO_OBJECT = np.float32([-1, 0, 0, 0, 0])  # a row of targets
 BOX_WEIGHTS = (10.0, 10.0, 5.0, 5.0)  # of the corrections of proposals (Girshick 2015, "Fast R-CNN")
 
 
@@ -107,6 +109,7 @@ class CandidateLoss(MatchingLoss):
 
     def means(self, targets, predictions):
         targets, predictions = ops.cast(targets, "float32"), ops.cast(predictions, "float32")
+        targets = ops.pad(targets - NO_OBJECT, [(0, 0), (0, 1), (0, 0)]) + NO_OBJECT  # there may be no row
         queries, dense = self.parts_of(predictions)
         return [*super().means(targets, queries[:, None]), self.dense_mean(targets, dense)]
 

@@ -116,7 +116,7 @@ class DenoisingMask(Layer):
         """`queries` (B, T, D) are read for their number alone."""
         places = ops.arange(ops.shape(queries)[1])
         first = ops.shape(queries)[1] - self.num_queries
-        group = ops.where(places < first, places // (2 * ops.shape(objects)[1]), -1)
+        group = ops.where(places < first, places // ops.maximum(2 * ops.shape(objects)[1], 1), -1)
         is_seen = ops.logical_or(group[None] == -1, group[:, None] == group[None])
         return is_seen[None]
 
