@@ -114,6 +114,8 @@ class ClipMaskLoss(AlongFrames, PanopticSetLoss):
         **kwargs: Any,
     ) -> None:
         super().__init__(num_frames, grid, num_classes, *arguments, **kwargs)
+        if num_cells and num_objects < 1:
+            raise ValueError(f"`num_objects` must be at least 1 with `num_cells`; it is {num_objects}.")
         self.num_objects = num_objects
         self.num_cells = num_cells
 

@@ -230,6 +230,8 @@ def test_cells_learn_the_objects_around_them():
     assert loss_of(moved, outside) == pytest.approx(5 * 0.25 + 2 * 2 / 3, rel=1e-2)
     with pytest.raises(ValueError, match="1 queries and 2 cells with 1 classes; they are 23 numbers wide"):
         loss(masks, np.zeros((1, 1, 23)))
+    with pytest.raises(ValueError, match="`num_objects` must be at least 1 with `num_cells`; it is 0"):
+        heads.ClipMaskLoss(1, grid=(1, 2), num_classes=1, num_cells=2)
     model = segmenter()
     learner, of_model = model.learner(), model.loss_of_training()
     assert learner.output.shape == (None, 2, 3 * (2 + 5 + 30) + of_model.num_cells * (2 + 7))
