@@ -20,8 +20,8 @@ if keras.backend.backend() != "tensorflow":
     )
 
 
-# What `keras.layers.Layer` takes, and returns by itself.
-OF_KERAS = {*inspect.signature(keras.layers.Layer.__init__).parameters}
+# What `keras.layers.Layer` takes, and returns by itself or needs once: the last two build a `Sequential`.
+OF_KERAS = {*inspect.signature(keras.layers.Layer.__init__).parameters, "input_shape", "input_dim"}
 
 
 class Layer(keras.layers.Layer):

@@ -51,6 +51,13 @@ def test_arguments_that_go_to_the_parent_class_are_configuration_too(layer, name
     assert getattr(layer, name) == getattr(copy, name) == copy.get_config()[name] == value
 
 
+@pytest.mark.parametrize("options", [{"input_shape": (5, 4)}, {"input_dim": 4}])
+def test_a_first_layer_of_a_sequence_has_a_configuration(options):
+    with pytest.warns(UserWarning, match="Do not pass an `input_shape`"):  # Keras prefers an `Input`
+        config = layers.FeedForward(8, **options).get_config()
+    assert layers.FeedForward.from_config(config).get_config() == config
+
+
 def test_what_is_recomputed_draws_the_same_dropout():
     results = []
     for scope in (keras.RematScope("full"), keras.RematScope("activations")):
