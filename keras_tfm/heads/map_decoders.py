@@ -15,7 +15,7 @@ from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.normalization import LayerNormalization
-from keras_tfm.layers.patches import pair_of
+from keras_tfm.layers.patches import MOST_FIRST, grid_of_model
 from keras_tfm.layers.resizing import resize_bilinear
 
 EPSILON = 1e-6  # of SETR's layer norms, the authors' code
@@ -188,20 +188,20 @@ def maps_of(backbone):
     if hasattr(backbone, "maps"):
         return list(backbone.maps)
     config, states = backbone.config, getattr(backbone, "hidden_states", {}).get("encoder", [])
-    patch_size = getattr(config, "patch_size", None)
-    if patch_size is None or len(states) < 2:
+    grid = grid_of_model(type(backbone), config)
+    if grid is None or len(states) < 2:
         raise ValueError(
             f"`backbone` must have maps, or states of patches; it is a {type(backbone).__name__}."
         )
-    rows, columns = (
-        side // patch
-        for side, patch in zip(backbone.input["images"].shape[1:3], pair_of(patch_size), strict=True)
-    )
+    rows, columns = grid
     count = min(4, len(states) - 1)
     levels = [states[(len(states) - 1) * (i + 1) // count] for i in range(count - 1)]
     levels.append(backbone.output["sequence_output"])
-    if any(len(x.shape) != 3 or x.shape[1] < rows * columns for x in levels):
-        raise ValueError(f"`backbone` must keep all patches to its end; {type(backbone).__name__} does not.")
+    if any(len(x.shape) != 3 or not 0 <= x.shape[1] - rows * columns <= MOST_FIRST for x in levels):
+        raise ValueError(
+            f"`backbone` must keep all patches to its end, behind at most {MOST_FIRST} other tokens; "
+            f"{type(backbone).__name__} does not."
+        )
     return [ops.reshape(x[:, x.shape[1] - rows * columns :], (-1, rows, columns, x.shape[2])) for x in levels]
 
 

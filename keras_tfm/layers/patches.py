@@ -22,6 +22,8 @@ from keras_tfm.layers.base import Layer, copy_of, require_sizes
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.signatures import Initializer, Sides, Tensor
 
+MOST_FIRST = 8  # tokens before the patches of a model: class, distillation and register tokens
+
 
 def extract_patches(images: Tensor, patch_size: Sides) -> Tensor:
     """Cut images (B, H, W, C) into N = (H / P) (W / P) patches, flattened: (B, N, P P C).
@@ -79,6 +81,17 @@ def patch_grid(image_size, patch_size):
             f"Images of {height} x {width} are not divisible into patches of {patch_height} x {patch_width}."
         )
     return height // patch_height, width // patch_width
+
+
+def grid_of_model(family, config):
+    """The (rows, columns) of the patches of a `family` of models with this `config`; None if it has none."""
+    if hasattr(family, "grid_of"):
+        return family.grid_of(config)
+    if isinstance(grid := getattr(config, "grid", None), tuple):
+        return grid
+    if hasattr(config, "image_size") and hasattr(config, "patch_size"):
+        return patch_grid(height_and_width(config.image_size), config.patch_size)
+    return None
 
 
 def height_and_width(size, name="size"):

@@ -9,9 +9,8 @@ import dataclasses
 
 import keras
 
-from keras_tfm.layers.patches import height_and_width, patch_grid
+from keras_tfm.layers.patches import MOST_FIRST, grid_of_model
 
-MOST_FIRST = 8  # tokens before the cells: class, distillation and register tokens
 MOST_REDUCED = 16  # the factor by which a layer makes a map's sides smaller
 
 
@@ -40,11 +39,8 @@ def maps_of(model: keras.Model) -> list[tuple[int, int]]:
     height, width = model.input["images"].shape[1:3]
     config = getattr(model.config, "of_encoder", model.config)
     family = getattr(model.config, "encoder_class", type(model))
-    grids = []
-    if hasattr(family, "grid_of"):
-        grids = [family.grid_of(config)]
-    elif hasattr(config, "image_size") and hasattr(config, "patch_size"):
-        grids = [patch_grid(height_and_width(config.image_size), config.patch_size)]
+    grid = grid_of_model(family, config)
+    grids = [] if grid is None else [grid]
     for operation in model.operations:
         shapes = (tensor.shape for tensor in keras.tree.flatten(operation.output))
         sizes = (shape[1:3] for shape in shapes if len(shape) == 4 and None not in shape[1:3])

@@ -19,7 +19,7 @@ from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.grid import OnGrid
 from keras_tfm.layers.normalization import LayerNormalization
-from keras_tfm.layers.patches import PatchEmbedding
+from keras_tfm.layers.patches import PatchEmbedding, height_and_width, patch_grid
 from keras_tfm.layers.pooling import MaxPooling
 from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.layers.regularization import Dropout
@@ -59,6 +59,12 @@ class CeiTConfig(VariantConfig):
         for name in ("stem_kernel", "kernel_size"):
             if getattr(self, name) % 2 == 0:
                 raise Refusal(name, "odd, to keep the map's size", getattr(self, name))
+
+    @property
+    def grid(self):
+        """The (rows, columns) of patches."""
+        sides = (-(-side // 4) for side in height_and_width(self.image_size))
+        return patch_grid(tuple(sides), self.patch_size)
 
 
 class CeiT(ConfiguredModel):
