@@ -38,10 +38,15 @@ test_contract = contract.check_family(
 )
 
 
-# zoo2: the three encoders, without word embeddings and poolers, which nothing uses.
-@pytest.mark.parametrize(("size", "expected"), [("body", 57_423_238)])
-def test_parameters_of_the_published_sizes(size, expected, no_allocation):
-    weights = [weight for weight in METRO.from_size(size).weights if weight.path.startswith("encoder_")]
+# The three encoders, without word embeddings and poolers, which nothing uses: of the body as in zoo2, of the
+# hand by the same formula. Camera: `cam_param_fc2` of the authors' modeling_metro.py.
+@pytest.mark.parametrize(
+    ("size", "expected", "camera"), [("body", 57_423_238, (431, 250)), ("hand", 58_347_398, (216, 150))]
+)
+def test_parameters_of_the_published_sizes(size, expected, camera, no_allocation):
+    model = METRO.from_size(size)
+    assert model.get_layer("camera_hidden").kernel.shape == camera
+    weights = [weight for weight in model.weights if weight.path.startswith("encoder_")]
     assert sum(math.prod(weight.shape) for weight in weights if "seed" not in weight.path) == expected
 
 

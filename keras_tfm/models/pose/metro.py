@@ -45,6 +45,8 @@ class METROConfig(AroundBackbone):
         mesh_sizes: the numbers of vertices of finer meshes, each a dense layer over those before it.
         weighs_cells: whether each token has a learned mean of the map's cells, instead of their mean.
         masking: the largest part of the tokens that training hides (section 3.3).
+        camera_dim: the width of the camera's hidden layer.
+        camera_reads_joints: whether the camera is made of all tokens, instead of the vertices alone.
     """
 
     image_size: Side | tuple[Side, Side] = 224
@@ -61,6 +63,8 @@ class METROConfig(AroundBackbone):
     masking: Rate = 0.3
     dropout: Rate = 0.1
     epsilon: Rate = 1e-12
+    camera_dim: Size = 250
+    camera_reads_joints: bool = False
 
     def __post_init__(self):
         super().__post_init__()
@@ -110,8 +114,8 @@ class METRO(ModelAroundBackbone):
         mesh = ops.swapaxes(vertices, 1, 2)  # (B, 3, V)
         for i, size in enumerate(config.mesh_sizes):
             mesh = keras.layers.Dense(size, name=f"mesh_{i}")(mesh)
-        camera = keras.layers.Dense(1, name="camera_point")(vertices)[..., 0]  # (B, V)
-        camera = keras.layers.Dense(150, name="camera_hidden")(camera)
+        camera = keras.layers.Dense(1, name="camera_point")(x if config.camera_reads_joints else vertices)
+        camera = keras.layers.Dense(config.camera_dim, name="camera_hidden")(camera[..., 0])
         outputs = {
             "sequence_output": x,
             "mesh_output": ops.swapaxes(mesh, 1, 2),
@@ -166,8 +170,8 @@ class VertexMasking(SameShape):
         return ops.where(hidden, ops.cast(0.01, x.dtype), x)
 
 
-# Lin et al. 2021: the body, and the hand, with the mean of the cells and no masking, as in the authors' code.
-# tiny is this package's own.
+# Lin et al. 2021: the body and the hand, as in the authors' code, whose feed-forward layers are four times as
+# wide as their blocks for the hand alone. tiny is this package's own.
 METRO.sizes = {
     "tiny": METROConfig(
         64,
@@ -188,8 +192,11 @@ METRO.sizes = {
         num_joints=21,
         num_vertices=195,
         dims=(1024, 256, 64),
+        intermediate_dims=(4096, 1024, 256),
         mesh_sizes=(778,),
         weighs_cells=False,
         masking=0.0,
+        camera_dim=150,
+        camera_reads_joints=True,
     ),
 }
