@@ -127,7 +127,8 @@ class GumbelSoftmax(SameShape):
     In training it is softmax((logits + g) / `temperature`) with Gumbel noise g, and the layer adds
     `divergence` times the mean Kullback-Leibler divergence, in nats, of softmax(logits) from the uniform
     distribution. At inference it is 1 at the likeliest code and 0 elsewhere, with the gradient of the
-    softmax. Both numbers may be Keras's schedules of the number of calls in training so far, `num_draws`.
+    softmax. Both numbers may be Keras's schedules of the number of calls in training so far, `num_draws`,
+    which a checkpoint of training keeps; in a model that is read from a file of weights it is 0 again.
 
     >>> keras_tfm.layers.GumbelSoftmax()(np.array([[1.0, 3.0, 2.0]])).numpy().tolist()
     [[0.0, 1.0, 0.0]]

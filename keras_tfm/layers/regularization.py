@@ -16,8 +16,8 @@ class Dropout(SameShape):
 
     Srivastava et al. 2014. The random numbers are hashes of each element's index and a seed, a few integer
     operations; a general random generator would take a sixth of the time of a Transformer's training step on
-    a CPU. The seeds come from a `SeedGenerator`: they differ from call to call and are saved with the
-    weights.
+    a CPU. The seeds come from a `SeedGenerator`: they differ from call to call, and a checkpoint of
+    training keeps them.
 
     >>> keras_tfm.layers.Dropout(0.5)(np.ones((1, 2))).numpy().tolist()  # not training
     [[1.0, 1.0]]
