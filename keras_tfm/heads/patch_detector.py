@@ -105,7 +105,7 @@ class PatchDetector(ModelWithHead):
         boxes = box_head(dim, "sigmoid")(states)
         align = Chain([Dense(dim, "relu"), Dense(patch_features.shape[-1])], name="feature_head")
         query_features = align(states)  # (B, L, Q, F)
-        distances = squared_distances(query_features, by_patch)  # (B, L, Q, P)
+        distances = squared_unit_distances(query_features, by_patch)  # (B, L, Q, P)
         inputs = {**backbone.input, "patches": patches}
         predictions = ops.concatenate([ops.cast(distances, logits.dtype), logits, boxes], axis=-1)
         super().__init__(backbone, inputs, predictions, name=name, **kwargs)
@@ -208,7 +208,7 @@ def own_queries(num_queries: int, num_patches: int) -> np.ndarray:
     return (of_query[:, None] == of_query)[None]
 
 
-def squared_distances(query_features, patch_features):
+def squared_unit_distances(query_features, patch_features):
     """The squared distances (B, L, Q, P) of `query_features` (B, L, Q, F) from `patch_features` (B, P, F),
     both scaled to the length 1, in float32.
     """
