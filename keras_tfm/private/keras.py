@@ -444,6 +444,11 @@ def replace_steps(epochs, steps):
     epochs._enumerate_iterator = steps
 
 
+def reads_distributed(epochs):
+    """Whether an `EpochIterator` reads a distributed dataset."""
+    return isinstance(epochs._distributed_dataset, tf.distribute.DistributedDataset)
+
+
 def replace_distributed_dataset(epochs, replace):
     """Let an `EpochIterator` read `replace(dataset)` instead of its distributed dataset."""
     epochs._distributed_dataset = replace(epochs._distributed_dataset)

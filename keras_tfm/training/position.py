@@ -1,6 +1,7 @@
 """The position of a training in its data: saved and restored by the state of each worker's iterator."""
 
 import collections
+import functools
 import itertools
 import pathlib
 from collections.abc import Iterator
@@ -19,16 +20,18 @@ class Position:
     """The position of a running `fit` in its data. It replaces the steps of `epochs`, Keras's own iterator
     over them.
 
-    Every epoch reads from one `iterator` that TensorFlow can save and restore. On several replicas it reads
-    each worker's share of the dataset itself, since distributed iterators cannot be saved.
+    Every epoch reads from one `iterator` that TensorFlow can save and restore. Under a strategy it reads each
+    worker's share of the dataset itself, since distributed iterators cannot be saved.
     """
 
     def __init__(self, epochs: private.EpochIterator, strategy: tf.distribute.Strategy):
         self._epochs = epochs
         self._first = 0
         self._iterator: Any = None
-        if strategy.num_replicas_in_sync > 1:
-            private.replace_distributed_dataset(epochs, lambda dataset: WorkerDataset(strategy, dataset))
+        if private.reads_distributed(epochs):  # by any strategy but the default one, on one replica too
+            several = strategy.num_replicas_in_sync > 1
+            read = functools.partial(WorkerDataset, strategy) if several else local_dataset_of
+            private.replace_distributed_dataset(epochs, read)
         private.replace_steps(epochs, self._steps)
 
     def save(self, prefix: Path) -> bool:

@@ -350,6 +350,21 @@ def test_keras_callbacks_keep_their_state(tmp_path):
     assert len(fit(9, resume=True).history["loss"]) == 4
 
 
+def test_a_strategy_of_one_device_is_resumed(tmp_path):
+    """Its datasets are distributed ones, which cannot be saved."""
+
+    def fit(epochs, **options):
+        with tf.distribute.OneDeviceStrategy("CPU:0").scope():
+            model = small_model()
+        checkpoint = Checkpoint(tmp_path, **options)
+        history = model.fit(ones(3), epochs=epochs, verbose=0, shuffle=False, callbacks=[checkpoint])
+        return history.history["loss"], checkpoint.step
+
+    assert fit(1)[1] == 3
+    losses, step = fit(2, resume=True)
+    assert (len(losses), step) == (2, 6)
+
+
 def run_processes(folder, workers=1, strategy="multi-worker", timeout=300, **options):
     processes = cluster.start(
         "tests.training.resuming", folder, strategy, json.dumps(options), workers=workers
