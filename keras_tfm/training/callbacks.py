@@ -113,7 +113,8 @@ class BestWeights(keras.callbacks.Callback):
     """Keeps the weights of the best epoch, gives them to the model at the end, and stops training without
     progress.
 
-    Epochs are judged on the averages of the weights if the optimizer keeps them (`use_ema=True`).
+    Epochs are judged on the averages of the weights if the optimizer keeps them (`use_ema=True`). Weights
+    that are not finite are never the best: their accuracy is a number, too.
 
     Args:
         monitor, mode: the metric that judges epochs, as in `Monitor`.
@@ -166,7 +167,7 @@ class BestWeights(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         score = self.monitor.score(logs)
-        if self.monitor.is_best(score, self.score):
+        if self.monitor.is_best(score, self.score) and self._are_finite():
             self.score, self.waited = score, 0
             self._keep()
         else:
@@ -195,6 +196,11 @@ class BestWeights(keras.callbacks.Callback):
             self._assign(self.best)
             self.on_best()
             self._assign(trained)
+
+    def _are_finite(self) -> bool:
+        """Whether the weights that `_keep` would keep hold no NaN and no infinity."""
+        judged = self._averages() or self.model.trainable_variables
+        return all(np.isfinite(shared_array(variable)).all() for variable in [*judged, *self._others()])
 
     def _averages(self) -> list[keras.Variable] | None:
         optimizer = getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer)

@@ -134,6 +134,22 @@ def test_the_highest_is_best_and_of_equals_the_later():
     assert model.get_weights()[0] == -3.0 and best.score == -3.0
 
 
+@pytest.mark.parametrize("mode", ["max", "last"])
+def test_weights_that_are_not_finite_are_never_the_best(mode):
+    """Their accuracy is a number, and the mode "last" looks at none."""
+
+    class Diverge(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            if epoch == 1:
+                model.layers[-1].kernel.assign([[np.nan]])
+
+    saved = []
+    model = compiled(use_ema=False)
+    best = BestWeights("score", mode=mode, on_best=lambda: saved.append(float(model.get_weights()[0][0, 0])))
+    fit(model, Diverge(), best, epochs=2, scores=(1.0, 2.0))
+    assert saved == [-1.0] and model.get_weights()[0] == -1.0
+
+
 def test_patience_stops():
     model = compiled(use_ema=False)
     assert len(fit(model, BestWeights("score", patience=1, mode="min")).epoch) == 3
