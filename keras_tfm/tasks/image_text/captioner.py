@@ -25,6 +25,7 @@ from keras_tfm.generation import CompiledDecoding, DecodingDefaults, DecodingOpt
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy
 from keras_tfm.models import VisionEncoderDecoder, VisionEncoderDecoderConfig, tiny_config
 from keras_tfm.models.multimodal.vision_encoder_decoder import ENCODERS, OF_ENCODER, OF_VIDEOS
+from keras_tfm.tasks.grouped import distinct
 from keras_tfm.tasks.image_text.pair_task import (
     ImageTextTask,
     MatchTraining,
@@ -32,7 +33,6 @@ from keras_tfm.tasks.image_text.pair_task import (
     SeenOptions,
     VideoTextTask,
 )
-from keras_tfm.tasks.image_text.retrieval import distinct
 from keras_tfm.tasks.learning import VOCABULARY, Vocabulary
 from keras_tfm.tasks.measures import token_metrics
 from keras_tfm.tasks.signatures import Inspection, Signature

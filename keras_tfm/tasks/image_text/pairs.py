@@ -4,15 +4,12 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from keras_tfm.data.batches.encoding import in_chunks, surround
-from keras_tfm.data.batches.epochs import HeldOut, hold_out
+from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.sources.image_texts import identities
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 from keras_tfm.serving.examples import listed, refuse_empty
-from keras_tfm.tasks.image_text.retrieval import distinct
-from keras_tfm.tasks.learning import rows_of
+from keras_tfm.tasks.grouped import hold_out_groups
 
 LOG = logging.getLogger(__name__)
 
@@ -33,10 +30,7 @@ def checked_texts(texts: Any, count: int, seen: str) -> list[str]:
 
 def hold_out_pairs(examples: Any, held: HeldOut, seed: int) -> tuple[Any, Any]:
     """Hold out images, the first column of the examples, together with all of their texts."""
-    rows, ids = distinct(identities(examples[0]))
-    parts = hold_out(len(rows), seed, held)
-    train, rest = (rows_of(examples, np.flatnonzero(np.isin(ids, part))) for part in parts)
-    return train, rest
+    return hold_out_groups(examples, identities(examples[0]), held, seed)
 
 
 def tokens_of(texts: Any, tokenizer: Tokenizer, around: SpecialTokens, max_length: int) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
+from keras_tfm.tasks.grouped import distinct
+
 PLACES = (1, 5, 10)  # the ranks of Radford et al. 2021, table 13, and of Flickr30k
 
 
@@ -50,13 +52,3 @@ def first_right(scores: np.ndarray, is_right: np.ndarray) -> np.ndarray:
     """
     best = np.where(is_right, scores, -np.inf).max(axis=1, keepdims=True)
     return np.sum(~is_right & ~(scores < best), axis=1)
-
-
-def distinct(keys: Sequence[Hashable]) -> tuple[list[int], np.ndarray]:
-    """The first row of each key; and for each row (N,), the index of its key."""
-    numbers: dict[Hashable, int] = {}
-    ids = np.array([numbers.setdefault(key, len(numbers)) for key in keys], int)
-    rows: dict[int, int] = {}
-    for row, number in enumerate(ids.tolist()):
-        rows.setdefault(number, row)
-    return list(rows.values()), ids

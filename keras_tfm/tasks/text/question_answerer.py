@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.configs import Config, FieldError, Length, Option, Refusal
+from keras_tfm.data.batches.epochs import HeldOut
 from keras_tfm.data.batches.windows import longest_question
 from keras_tfm.data.sources.lines import Inputs
 from keras_tfm.data.sources.questions import Questions, check_answer, read_questions, read_unanswered
@@ -20,6 +21,7 @@ from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
 from keras_tfm.heads import SpanCrossEntropy, SpanFinder
 from keras_tfm.serving.examples import not_answers, not_text
 from keras_tfm.serving.reading import Read
+from keras_tfm.tasks.grouped import hold_out_groups
 from keras_tfm.tasks.learning import ROWS
 from keras_tfm.tasks.records import records_of
 from keras_tfm.tasks.signatures import ColumnNames, Signature
@@ -98,6 +100,16 @@ class QuestionAnswerer(EncoderTask):
     head_class = SpanFinder
     default_length = 384
     chunk = 1_024
+
+    def hold_out(self, questions: Questions, share: float | None, seed: int) -> tuple[Questions, Questions]:
+        """Hold out contexts, with all of their questions: of a context that was trained on, answers are
+        better. Of a single context, questions are held out.
+        """
+        held, count = self.held_out if share is None else HeldOut(share), len(questions.contexts)
+        if len(set(questions.contexts)) < 2:
+            return super().hold_out(questions, share, seed)
+        in_contexts = HeldOut(held.count(count) / count)  # about as many questions as `held` says
+        return hold_out_groups(questions, questions.contexts, in_contexts, seed)
 
     def _add_head(self, backbone: keras.Model) -> SpanFinder:
         return SpanFinder(with_parts(backbone, pooler=False), **self.config.head)

@@ -57,6 +57,16 @@ def learnt():
     return task
 
 
+def test_contexts_are_held_out_whole(random):
+    contexts = [f"{CONTEXT} {number}" for number in range(8) for _ in range(5)]
+    known = random.check_examples((["Who slept?"] * 40, contexts, [[]] * 40))
+    train, rest = random.hold_out(known, None, 0)
+    assert not set(train.contexts) & set(rest.contexts)
+    assert (len(train.contexts), len(rest.contexts)) == (30, 10)
+    train, rest = random.hold_out(random.check_examples(examples()), 0.5, 0)  # of one context
+    assert len(train.questions) == len(rest.questions) == 3
+
+
 def test_windows_have_the_places_of_their_answers():
     """[CLS] who met bob ? [SEP] leave room for 17 pieces of 20; the second window begins at the ninth."""
     task = make(examples())
