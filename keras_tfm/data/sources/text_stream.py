@@ -122,9 +122,9 @@ class TextStream:
     ) -> tuple["TextStream", list[str]]:
         """The stream without a `share` of its bytes (at most `most`), and the texts held out.
 
-        With many files, whole files are held out, drawn by `seed`; otherwise the ends of plain files. Of .gz
-        files alone that are all larger, the smallest is left out, and its beginning held out. ValueError if
-        nothing can be held out.
+        With many files, whole files are held out, drawn by `seed`; otherwise the ends of plain files, from
+        where a document begins there or, if none does, a word. Of .gz files alone that are all larger, the
+        smallest is left out, and its beginning held out. ValueError if nothing can be held out.
         """
         budget = int(min(share * self.num_bytes, most))
         kept = list(self.segments)
@@ -158,8 +158,8 @@ class TextStream:
     def parts(self) -> list[list[Segment]]:
         """The stream in parts of about equal size that can be read independently.
 
-        Small files are combined; large ones are cut where a document begins or, without a separator, where a
-        word begins.
+        Small files are combined; large ones are cut where a document begins or, where none does nearby, where
+        a word begins.
         """
         size = max(PART, self.num_bytes // NUM_PARTS)
         parts: list[list[Segment]] = [[]]
@@ -229,9 +229,10 @@ class TextStream:
         """
         data = segment.read(place, min(LONGEST, segment.end - place))
         if self.separator:
-            mark = self.separator.encode()
-            offset = data.find(mark)
-            return (place + offset + len(mark), True) if offset >= 0 else None
+            mark = re.escape(self.separator.encode()).replace(b"\\\n", rb"\r?\n")  # CRLF counts as LF
+            found = re.search(mark, data)
+            if found is not None and place + found.end() < segment.end:
+                return place + found.end(), True
         skipped = next((i for i, byte in enumerate(data[:4]) if byte & 0xC0 != 0x80), 0)
         # Malformed bytes stay as many as they are when the text is encoded again.
         pause = PAUSE.search(text := data[skipped:].decode("utf-8", "surrogateescape"))

@@ -2,6 +2,7 @@
 
 import gzip
 import lzma
+import re
 
 import numpy as np
 import pytest
@@ -153,6 +154,22 @@ def test_what_is_held_out_is_not_trained_on(tmp_path, small, separator):
     assert rest.fingerprint() != stream.fingerprint() == TextStream(folder, separator).fingerprint()
     _, held = stream.hold_out(0.5, most=60)
     assert sum(map(len, held)) < 80
+
+
+@pytest.mark.parametrize(
+    ("text", "separator"),
+    [
+        ("text {:03}\r\n\r\n", "\n\n"),
+        ("text {:03}\r\n--\r\n", "\n--\n"),
+        ("text {:03}\n", "\n\n"),  # no document begins at the end
+    ],
+)
+def test_the_end_is_held_out_whatever_its_lines_end_in(tmp_path, small, text, separator):
+    stream = TextStream(written(tmp_path, a="".join(map(text.format, range(400))) + "\n\n"), separator)
+    rest, held = stream.hold_out(0.1)
+    numbers = [set(re.findall(r"\d+", " ".join(texts))) for texts in (held, texts_of(rest))]
+    assert len(numbers[0]) > 20 and not numbers[0] & numbers[1] and len(numbers[0] | numbers[1]) == 400
+    assert len(stream.parts()) > 5
 
 
 def test_of_many_files_whole_ones_are_held_out(tmp_path, small):
