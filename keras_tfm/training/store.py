@@ -20,6 +20,7 @@ from keras_tfm.training.safetensors import UNTRAINED, CheckpointError, read_json
 LOG = logging.getLogger(__name__)
 MANIFEST = "manifest.json"
 STATE = "state.json"
+REPLACED = ".replaced"  # ends the name of a checkpoint while a later one of its step takes its place
 NAMES = {int: "an integer", bool: "true or false", dict: "an object", list: "a list"}
 LAYOUT = 1  # of state.json: raised when an older reader would misread a newer file
 
@@ -69,10 +70,13 @@ class CheckpointFolder:
         (work / MANIFEST).write_text(json.dumps(files, indent=1), "utf-8")
         for path in (*work.iterdir(), work):
             _force_to_disk(path)
+        replaced = folder.with_name(f".{folder.name}{REPLACED}")
         if folder.exists():
-            self._remove(folder)
+            folder.rename(replaced)
         work.rename(folder)
         _force_to_disk(self.path)
+        if replaced.exists():
+            shutil.rmtree(replaced)
         for old in self.steps()[: -self.keep]:
             if old != best:
                 self._remove(self.folder(old))
@@ -106,7 +110,13 @@ class CheckpointFolder:
             raise CheckpointError(self.path, None, "a checkpoint to resume from", f"{got}: {remedy}")
 
     def clear(self) -> None:
-        """Remove unfinished folders of interrupted processes."""
+        """Remove unfinished folders of interrupted processes; a checkpoint that was to be replaced comes
+        back.
+        """
+        for path in self.path.glob(f".step-*{REPLACED}"):
+            folder = path.with_name(path.name.removeprefix(".").removesuffix(REPLACED))
+            if not folder.exists():
+                path.rename(folder)
         for path in self.path.glob(".step-*"):
             shutil.rmtree(path)
 

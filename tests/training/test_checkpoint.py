@@ -3,6 +3,8 @@
 import json
 import logging
 import os
+import pathlib
+import shutil
 import signal
 import time
 
@@ -187,6 +189,31 @@ def test_a_state_is_read_as_it_was_written_and_without_a_version(tmp_path):
     for text in (as_state(WHOLE), json.dumps(WHOLE)):
         (tmp_path / "state.json").write_text(text)
         assert read_state(tmp_path, KINDS).items() >= WHOLE.items()
+
+
+@pytest.mark.parametrize("killed_in", ["rmtree", "rename"])
+def test_a_checkpoint_written_again_is_never_gone(killed_in, tmp_path, monkeypatch):
+    folder = CheckpointFolder(tmp_path, keep=1)
+
+    def publish(text):
+        (folder.partial(3) / "state.json").write_text(text)
+        folder.publish(3)
+
+    def fail(path, *_):
+        if killed_in == "rmtree" or path == tmp_path / ".step-00000003":
+            raise Stopped
+        return rename(path, *_)
+
+    publish("once")
+    rename = pathlib.Path.rename
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr(*((shutil, "rmtree") if killed_in == "rmtree" else (pathlib.Path, "rename")), fail)
+        publish("twice")
+    folder.clear()
+    assert folder.newest() == 3
+    text = (tmp_path / "step-00000003" / "state.json").read_text()
+    assert text == ("twice" if killed_in == "rmtree" else "once")
+    assert [path.name for path in tmp_path.iterdir()] == ["step-00000003"]
 
 
 def test_a_checkpoint_written_late_holds_what_was_then(tmp_path, monkeypatch):
