@@ -1,5 +1,6 @@
 """Captions: what is learnt, written, measured, kept, exported, published, and what is refused."""
 
+import dataclasses
 import json
 import logging
 
@@ -12,6 +13,7 @@ import tensorflow_text  # noqa: F401  (the SavedModel's tokenizer)
 from keras_tfm import tasks
 from keras_tfm.convert import CheckpointError
 from keras_tfm.data import ImageTexts, SentencePieceTokenizer
+from keras_tfm.generation import DecodingDefaults
 from keras_tfm.models import VisionEncoderDecoder
 from keras_tfm.tasks import Captioner, CaptionerConfig, CaptionerOptions, ImageClassifier
 from tests.fresh_process import ask
@@ -92,6 +94,16 @@ def test_ids_begin_with_the_start(learnt):
     assert task.generate_ids(images[:0], 12).shape == (0, 13)
     logits = task({"images": images, "decoder_token_ids": token_ids[:, :-1]})
     np.testing.assert_array_equal(np.argmax(logits, -1)[:, :5], token_ids[:, 1:6])
+
+
+def test_what_fills_a_caption_behind_its_end_is_not_spelled(learnt):
+    task, _ = learnt
+    images = drawn(SENTENCES[:1]).images
+    end_id, pad_id = task.generate_ids(images, 12)[0, 1:3].tolist()
+    decoding = DecodingDefaults(end_ids=(end_id,), pad_id=pad_id)
+    other = Captioner(task.model, task.tokenizer, dataclasses.replace(task.config, decoding=decoding))
+    assert other.generate(images, 12) == [task.tokenizer.detokenize([[end_id]]).numpy()[0].decode()]
+    assert other.generate_ids(images, 12)[0, -1] == pad_id
 
 
 @pytest.mark.slow
