@@ -138,6 +138,7 @@ def refuse_other_pairs(folder: Path, tokenizer: Tokenizer, has_segments: bool) -
         return
     rule = published.content.get("post_processor")
     expected = [tokenizer.start_id, "A", *tokenizer.between_ids, "B", tokenizer.end_id], 1
+    pair: tuple[Any, Any]
     try:
         pair = _pair_of(rule)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError):

@@ -5,7 +5,7 @@ choices.
 import abc
 import dataclasses
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import keras
@@ -101,7 +101,7 @@ class EncoderTask(AskedTask, FineTunedTask):
     gives_new_heads = True
     head_class: type
     of_examples: ClassVar[tuple[str, ...]] = ("labels", "pairs")  # fields of the configuration that they set
-    default_length = 128  # tokens per example, unless the caller chooses or the model has fewer
+    default_length = 128  # tokens per example, unless caller or folder choose, or the model has fewer
     chunk = 8_192  # how many examples are encoded at once
 
     def __init__(self, backbone: keras.Model, tokenizer: Tokenizer, config: Any):
@@ -241,15 +241,13 @@ class EncoderTask(AskedTask, FineTunedTask):
         tokenizer = read_huggingface_tokenizer(folder, encloses=True)
         model, entries = from_huggingface(folder), read_config(folder)
         if isinstance(model, cls.head_class):
-            stated = cls.published_length(model.backbone.config, read_max_length(folder))
-            length = options.get("max_length") or stated
-            kept = cls.config_of(model, entries, tokenizer, **options | {"max_length": length})
+            length = cls.published_length(model.backbone.config, read_max_length(folder))
+            kept = cls.config_of(model, entries, tokenizer, **{"max_length": length, **options})
             wanted = kept if examples is None else cls.config_for(examples, **options)
             if cls.same_head(kept, wanted):
                 inputs = {} if examples is None else cls.inputs_in(examples)
                 kept = dataclasses.replace(kept, **inputs)
-                if cls.reads_pairs(kept):
-                    refuse_other_pairs(folder, tokenizer, "segment_ids" in model.input)
+                cls.check_published(model, kept, folder, tokenizer)
                 return cls(model, tokenizer, kept)
         if examples is None:
             raise CheckpointError(name, "architectures", f"one for {cls.name!r}", type(model).__name__)
@@ -269,9 +267,7 @@ class EncoderTask(AskedTask, FineTunedTask):
 
     @classmethod
     def published_length(cls, config: Config, stated: int | None) -> int:
-        """How many tokens a published head reads, of a model of this `config`: as many as its tokenizer's
-        files have `stated`, or else `default_length`.
-        """
+        """How many tokens a published head reads: what its files have `stated`, or else `default_length`."""
         return min(stated or cls.default_length, config.max_length)
 
     @classmethod
@@ -285,9 +281,9 @@ class EncoderTask(AskedTask, FineTunedTask):
         return {}
 
     @classmethod
-    def reads_pairs(cls, config: Any) -> bool:
-        """Whether a task of this configuration reads two texts in a row."""
-        return True
+    def check_published(cls, model: Any, config: Any, folder: Path, tokenizer: Tokenizer) -> None:
+        """Raise CheckpointError for a published head that a task of this `config` would ask otherwise."""
+        refuse_other_pairs(folder, tokenizer, "segment_ids" in model.input)
 
     @classmethod
     def labels_in(cls, examples: Any) -> set[str]:
@@ -390,27 +386,3 @@ def with_parts(backbone: keras.Model, **parts: Any) -> keras.Model:
 def parts_of(text: str | Sequence[str]) -> tuple[str, ...]:
     """A tuple of strings; a single string is split at its tabs."""
     return tuple(text.split("\t")) if isinstance(text, str) else tuple(text)
-
-
-def check_labels(labels: Sequence[str]) -> None:
-    """Raise ValueError unless the labels are at least two different strings."""
-    if len(set(labels)) < max(2, len(labels)) or not all(isinstance(label, str) for label in labels):
-        raise ValueError(f"`labels` must be different strings, two at least; they are {labels[:20]}.")
-
-
-def published_labels(entries: Mapping[str, Any], count: int) -> tuple[str, ...]:
-    """The names of `count` labels, from a published config.json or as transformers numbers them."""
-    names = entries.get("id2label") or {}
-    return tuple(names.get(str(number), f"LABEL_{number}") for number in range(count))
-
-
-def label_ids(labels: Iterable, names: Iterable, unseen: str = "in training") -> np.ndarray:
-    """The indices of `labels` among `names`, an int32 array; ValueError for a label that is not there."""
-    ids = {name: number for number, name in enumerate(names)}
-    unknown = sorted(set(labels) - ids.keys(), key=str)
-    if unknown:
-        more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
-        raise ValueError(
-            f"labels: {unknown[0]!r}{more} unseen {unseen}; known are {', '.join(map(str, names))[:200]}"
-        )
-    return np.array([ids[label] for label in labels], "int32")

@@ -1,6 +1,7 @@
 """Text classification: one class per text or pair of texts, several labels at once, or a number."""
 
 import dataclasses
+import pathlib
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -36,12 +37,10 @@ from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.text.encoder_task import (
     EncoderTask,
     TextLength,
-    check_labels,
-    label_ids,
     parts_of,
-    published_labels,
     with_parts,
 )
+from keras_tfm.tasks.text.labels import check_labels, label_ids, published_labels
 from keras_tfm.training.diagnosis import SOME
 from keras_tfm.training.folder import MARK, Path
 from keras_tfm.training.monitor import Mode
@@ -145,8 +144,12 @@ class TextClassifier(EncoderTask):
         return {"pairs": bool(texts) and not isinstance(texts[0], str)}
 
     @classmethod
-    def reads_pairs(cls, config: TextClassifierConfig) -> bool:
-        return config.pairs is not False
+    def check_published(cls, model: Any, config: Any, folder: Path, tokenizer: Tokenizer) -> None:
+        if config.problem == "regression" and model.num_classes != 1:
+            path, got = pathlib.Path(folder, "config.json"), f"one of {model.num_classes}"
+            raise CheckpointError(path, "problem_type", "a regression of one number", got)
+        if config.pairs is not False:
+            super().check_published(model, config, folder, tokenizer)
 
     @classmethod
     def config_of(
@@ -160,10 +163,6 @@ class TextClassifier(EncoderTask):
         problems: dict[Any, Any] = {theirs: ours for ours, theirs in PUBLISHED.items()}
         problem = problems.get(entries.get("problem_type"))
         problem = problem or ("regression" if model.num_classes == 1 else "classes")
-        if problem == "regression" and model.num_classes != 1:
-            raise CheckpointError(
-                "config.json", "problem_type", "a regression of one number", f"one of {model.num_classes}"
-            )
         labels = published_labels(entries, model.num_classes) if problem != "regression" else ()
         return {"labels": labels, "problem": problem, "pooling": model.pooling}
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 from keras_tfm.configs import Config, Option
 from keras_tfm.data.sources.labelled import TaggedWords, read_tagged_words, read_unlabelled_words
 from keras_tfm.data.sources.lines import Inputs
+from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.heads import TokenCrossEntropy, TokenMean, TokenTagger, token_accuracy
 from keras_tfm.serving.examples import listed, not_texts, words_in
 from keras_tfm.serving.reading import Read
@@ -26,11 +27,9 @@ from keras_tfm.tasks.text.encoder_task import (
     Family,
     FamilyOptions,
     TextLength,
-    check_labels,
-    label_ids,
-    published_labels,
     with_parts,
 )
+from keras_tfm.tasks.text.labels import check_labels, label_ids, published_labels
 from keras_tfm.tasks.text.spans import bounds_of, marks_of, repaired, spans_of
 from keras_tfm.training.diagnosis import SOME
 from keras_tfm.training.folder import Path
@@ -113,8 +112,8 @@ class TokenClassifier(EncoderTask):
         return TokenClassifierConfig(tags, **{"marks": marks_of(examples[0]), **options})
 
     @classmethod
-    def reads_pairs(cls, config: Any) -> bool:
-        return False
+    def check_published(cls, model: Any, config: Any, folder: Path, tokenizer: Tokenizer) -> None:
+        """Nothing: a sentence is one text."""
 
     @classmethod
     def labels_in(cls, examples: Any) -> set[str]:

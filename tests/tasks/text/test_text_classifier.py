@@ -222,6 +222,7 @@ def test_a_regression_of_several_numbers_is_refused(learnt, tmp_path):
         CheckpointError, match="problem_type: expected a regression of one number, got one of 2"
     ):
         tasks.from_huggingface(tmp_path / "folder")
+    assert TextClassifier.from_huggingface(tmp_path / "folder", EXAMPLES).config.problem == "classes"
 
 
 def test_pairs_adopt_a_head_of_texts(learnt):
