@@ -477,6 +477,7 @@ def plain(column: Any) -> Any:
     """A column in the form that `fingerprint` takes: an array, or strings."""
     if hasattr(column, "identity"):  # images that are read from the disk on demand
         return list(column.identity())
-    if hasattr(column, "dtype") or all(isinstance(item, str) for item in column):
+    is_array = hasattr(column, "dtype") and column.dtype != np.dtype(object)
+    if is_array or all(isinstance(item, str) for item in column):
         return column
     return [repr(item) for item in column]

@@ -18,7 +18,7 @@ from keras_tfm.tasks import (
     TextGenerator,
     Translator,
 )
-from keras_tfm.tasks.learning import columns_of
+from keras_tfm.tasks.learning import columns_of, fingerprint_of
 from tests.tasks.images.test_image_classifier import NAMES, SMALL, examples
 from tests.tasks.test_every_task import MAKERS
 from tests.tasks.tiny import TINY
@@ -220,3 +220,12 @@ def test_weights_in_eight_bits_are_not_trained(tmp_path):
     backbone = TextClassifier.from_backbone(small.model.backbone, small.tokenizer, data[0], max_length=16)
     with pytest.raises(ValueError, match="8 bits cannot be trained"):
         backbone.fit(*data, **options)
+
+
+def test_columns_of_objects_are_recognised_by_their_content():
+    column = np.empty(2, object)
+    column[:] = [["x", "y"], None]
+    same = fingerprint_of((np.array(["a", "b"], object), column))
+    assert (
+        same == fingerprint_of((["a", "b"], [["x", "y"], None])) != fingerprint_of((["a", "b"], column[::-1]))
+    )

@@ -172,7 +172,8 @@ def _languages() -> frozenset[str]:
 
 
 def fingerprint(*columns) -> str:
-    """A hash of lists of strings, or of arrays, by which a later run recognises the same data.
+    """A hash of lists of strings, or of arrays, by which a later run recognises the same data. An array of
+    objects counts as a list.
 
     >>> from keras_tfm.data.sources.files import fingerprint
     >>> fingerprint(["a", "b"]) == fingerprint(["a", "b"]) != fingerprint(["ab"])
@@ -180,7 +181,7 @@ def fingerprint(*columns) -> str:
     """
     digest = hashlib.sha256()
     for column in columns:
-        if isinstance(column, np.ndarray):
+        if isinstance(column, np.ndarray) and column.dtype != object:
             digest.update(f"{column.dtype} {column.shape}".encode() + np.ascontiguousarray(column).data)
         else:
             for text in (str(len(column)), *column):

@@ -6,11 +6,13 @@ import json
 import lzma
 import sys
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from keras_tfm.data import DataError, Pairs, read_lines, read_pairs
+from keras_tfm.data.sources.files import fingerprint
 
 PAIRS = Pairs(["a dog", " two  spaces ", "Καλημέρα"], ["ein Hund", 'zwei "Worte"', "早上好"])
 ONE_THREE = (["one", "three"], ["eins", "drei"])
@@ -239,3 +241,10 @@ def test_several_tables_are_one(tmp_path):
     assert refusal(none) == f"{none}: expected files, but nothing matches the pattern"
     odd = written(tmp_path, "[1].tsv", "x\ty\n")  # a file's name, though it looks like a pattern
     assert read_pairs(odd) == (["x"], ["y"])
+
+
+def test_a_fingerprint_of_objects_is_that_of_their_content():
+    """Not of their places in memory, which another process has elsewhere."""
+    one, other = (np.array([text, "y"], object) for text in ("x" * 50, "".join(["x"] * 50)))
+    assert fingerprint(one) == fingerprint(other) == fingerprint(["x" * 50, "y"])
+    assert fingerprint(one) != fingerprint(one[::-1])
