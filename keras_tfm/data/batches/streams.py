@@ -6,6 +6,7 @@ that did not fill a row. All of these are saved with an iterator, which then con
 """
 
 import abc
+import os
 
 import numpy as np
 import tensorflow as tf
@@ -44,7 +45,7 @@ class StreamBatches(Batches):
         segments = [segment for part in parts for segment in part]
         paths, begins, ends, sizes, *flags = zip(*segments, strict=True)
         places = (tf.constant(x, tf.int64) for x in (begins, ends, sizes))
-        self._segments = (tf.constant(paths), *places, *map(tf.constant, flags))
+        self._segments = (tf.constant(list(map(os.fsencode, paths))), *places, *map(tf.constant, flags))
 
     @abc.abstractmethod
     def _rows(self, pieces: tf.data.Dataset) -> tf.data.Dataset:

@@ -74,7 +74,7 @@ class EncodedImages(abc.ABC):
 
     def reader(self) -> Callable[[tf.Tensor], tf.Tensor]:
         """A function of a row, int64 (), to the bytes of its image, for graphs."""
-        sources = tf.constant(self.sources, tf.string)
+        sources = tf.constant(list(map(os.fsencode, self.sources)), tf.string)
         are_paths = tf.constant([isinstance(source, str) for source in self.sources], tf.bool)
 
         def read(row: tf.Tensor) -> tf.Tensor:

@@ -4,6 +4,7 @@ restart."""
 import collections
 import itertools
 import pydoc_data.topics
+import sys
 
 import numpy as np
 import pytest
@@ -203,3 +204,11 @@ def test_a_text_shorter_than_a_row_is_read_again_and_again(tmp_path, tokenizers)
     for inputs, _, weights in blocks.dataset().as_numpy_iterator():
         assert weights.tolist() == [[1] * 5 + [0] * 3] * 2
         assert (inputs["token_ids"][0] == inputs["token_ids"][1]).all()
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="names are UTF-8 there")
+def test_names_outside_utf_8_are_read(tmp_path, tokenizers):
+    path = tmp_path / "caf\udce9.txt"
+    path.write_text("A short one. " * 9)
+    batches = StreamBlocks(TextStream([path]), tokenizers["bytes"], max_length=8, batch_tokens=16)
+    assert next(iter(batches.dataset()))[1].shape == (2, 8)

@@ -3,6 +3,7 @@
 import io
 import os
 import struct
+import sys
 import threading
 
 import numpy as np
@@ -287,3 +288,11 @@ def test_threads_begin_when_the_first_image_is_there():
 def test_a_single_file_that_cannot_be_read_is_named():
     with pytest.raises(DataError, match=r"^/proc/self/mem: cannot be read: "):
         next(read_images("/proc/self/mem", (4, 4, 3)))
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="names are UTF-8 there")
+def test_names_outside_utf_8_are_read_in_a_graph(tmp_path):
+    path = tmp_path / "caf\udce9.png"
+    PIL.Image.new("L", (2, 2), 9).save(path)
+    (read,) = ImageFiles([path], (2, 2, 1)).dataset(tf.data.Dataset.range(1))
+    assert np.ravel(read).tolist() == [9] * 4
