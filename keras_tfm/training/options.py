@@ -154,7 +154,7 @@ class TextTraining(Training):
 
 @dataclasses.dataclass(frozen=True)
 class MaskedTraining(TextTraining):
-    """By default the warm-up takes two epochs, at most 10,000 steps."""
+    """By default the warm-up takes 2 epochs, at most 10,000 steps; a tenth of one linear or cosine epoch."""
 
     num_drawings: Annotated[
         Count | None,
@@ -166,7 +166,9 @@ class MaskedTraining(TextTraining):
     ] = None
 
     def warmup(self, num_batches: int) -> int:
-        return self.warmup_steps or min(10_000, 2 * num_batches)
+        steps = min(10_000, 2 * num_batches)
+        is_too_long = self.schedule in ("linear", "cosine") and steps > self.epochs * num_batches
+        return super().warmup(num_batches) if is_too_long else self.warmup_steps or steps
 
 
 @dataclasses.dataclass(frozen=True)

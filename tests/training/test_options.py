@@ -12,7 +12,7 @@ from keras_tfm.configs import Option, rules_of
 from keras_tfm.tasks.images.image_classifier import ImageTraining
 from keras_tfm.tasks.task import task_classes
 from keras_tfm.tasks.text.translator import Seq2SeqTraining
-from keras_tfm.training.options import FineTuning, Run, Training
+from keras_tfm.training.options import FineTuning, MaskedTraining, Run, Training
 from keras_tfm.training.record import read_record, results, write_record
 from keras_tfm.training.safetensors import CheckpointError
 from keras_tfm.training.schedules import make_schedule
@@ -75,6 +75,16 @@ def test_the_warm_up_is_the_tasks_own_or_what_is_said():
 def test_few_images_take_more_epochs(task, count, options, expected):
     assert dataclasses.replace(task.training, **options).settled(count).epochs == expected
     assert task.training_of(is_given=True).settled(count).epochs == 50
+
+
+def test_the_warm_up_of_masked_texts_fits_into_their_steps():
+    for schedule in ("linear", "cosine", "constant", "inverse-root"):
+        ends = schedule in ("linear", "cosine")
+        for epochs, steps in ((1, 10 if ends else 200), (2, 200), (40, 200)):
+            training = MaskedTraining(epochs=epochs, schedule=schedule)
+            assert make_schedule(training, 100).warmup_steps == steps
+    with pytest.raises(ValueError, match="`warmup_steps` must be at most 100"):
+        make_schedule(MaskedTraining(epochs=1, schedule="linear", warmup_steps=200), 100)
 
 
 def test_what_a_resumed_training_may_change():
