@@ -45,6 +45,7 @@ TABLES = ".tsv, .csv, .jsonl (plain, .gz, .xz) or .parquet files, or tfds:NAME[/
 Vocabulary = Annotated[
     Count, Option("most tokens of the vocabulary; small files give fewer", flag="--vocabulary")
 ]
+PLANNED = "planned_epochs"  # the entry of training.json for the epochs with which a resumed training began
 VOCABULARY = 8_000  # tokens of a vocabulary that is learnt, at most
 ROWS = ".jsonl (.gz, .xz) or .parquet files, or tfds:NAME[/CONFIG][:VERSION]#SPLIT"
 
@@ -369,10 +370,12 @@ class LearningTask(Task):
 
     def _record(self, training: Learning, run: Kept | None, data: dict[str, str]) -> dict[str, Any]:
         """The content of RUN/training.json; a resumed training keeps the command that began it,
-        and whether XLA compiles."""
+        whether XLA compiles, and where it has other epochs, with how many it began."""
         before = read_record(run.folder) if run is not None and run.resume else {}
+        planned = before.get(PLANNED, before.get("options", {}).get("epochs", training.epochs))
         return {
             **{name: before[name] for name in before.keys() & {"jit"}},
+            **({} if planned == training.epochs else {PLANNED: planned}),
             "task": self.name,
             "versions": versions(),
             "options": dataclasses.asdict(training),

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import keras
 
 from keras_tfm.data.batches.epochs import Batches
-from keras_tfm.tasks.learning import LearningTask
+from keras_tfm.tasks.learning import PLANNED, LearningTask
 from keras_tfm.training.changed_steps import Change
 from keras_tfm.training.depth import layer_rates
 from keras_tfm.training.diagnosis import Reached, StepsDone
@@ -95,6 +95,7 @@ class TrainableTask(LearningTask):
         self, examples: Any, validation: Any, training: Any, callbacks: Iterable[Any], **keeping: Any
     ) -> dict[str, list[float]]:
         """Fit the model and give it the weights of its best epoch; see `fit_best`."""
+        num_epochs, training = training.epochs, self.planned(training)
         seed_draws(self.model, training.seed)
         with trainable_kept(self.model), in_precision(self.model, training.precision):
             batches = self.batches(examples, training)
@@ -115,6 +116,7 @@ class TrainableTask(LearningTask):
                     epochs,
                     validation_batches.dataset(),
                     training,
+                    num_epochs=num_epochs,
                     objective=self.objective(training),
                     optimizer=lambda schedule, **averages: self.optimizer(training, schedule, **averages),
                     monitor=self.judged_by,
@@ -126,6 +128,12 @@ class TrainableTask(LearningTask):
             warmup_steps = training.warmup(epochs.num_batches) if training.minutes is None else 0
             self.reached = Reached(done.steps, epochs.num_batches, warmup_steps) if done.steps else None
             return history
+
+    def planned(self, training: Any) -> Any:
+        """The `training` with the epochs with which it began. The warm-up and whatever else follows from
+        their number stay as they were where a resumed training has more.
+        """
+        return dataclasses.replace(training, epochs=self.record.get(PLANNED, training.epochs))
 
     def _compiled_if_it_pays(self, training: Any, num_shapes: int) -> Any:
         """The `training` without XLA if that would take too much of its minutes; a resumed one goes on as it

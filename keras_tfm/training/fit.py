@@ -84,6 +84,7 @@ def fit_best(
     validation: tf.data.Dataset,
     training: Training,
     *,
+    num_epochs: int | None = None,
     objective: Mapping[str, Any],
     optimizer: Callable[..., keras.optimizers.Optimizer],
     monitor: tuple[str, Mode],
@@ -101,6 +102,7 @@ def fit_best(
         batches: endless `Batches` to train on.
         validation: a dataset by which each epoch is judged.
         training: the options.
+        num_epochs: how many epochs to train; by default `training.epochs`, from which the schedule follows.
         objective: losses and metrics, arguments of `compile`.
         optimizer: called as `optimizer(schedule, **averages)`; returns an optimizer of this package.
         monitor: the name and the mode of the metric that chooses the best epoch, as in `Monitor`.
@@ -153,7 +155,7 @@ def fit_best(
         batches.epochs(),
         steps_per_epoch=batches.num_batches,
         validation_data=validation,
-        epochs=training.epochs,
+        epochs=training.epochs if num_epochs is None else num_epochs,
         callbacks=ours,
         shuffle=False,
         verbose=0,

@@ -1,5 +1,6 @@
 """What the `fit` of every task has in common: what an epoch is, what is refused, and what is left alone."""
 
+import csv
 import dataclasses
 import random
 
@@ -19,6 +20,7 @@ from keras_tfm.tasks import (
     Translator,
 )
 from keras_tfm.tasks.learning import columns_of, fingerprint_of
+from keras_tfm.training.record import read_record
 from tests.tasks.images.test_image_classifier import NAMES, SMALL, examples
 from tests.tasks.test_every_task import MAKERS
 from tests.tasks.tiny import TINY
@@ -54,6 +56,30 @@ def text_classifier():
         labelled, "tiny", 300, changes=TINY, max_length=16, head={"dropout": 0.3}
     )
     return made, (labelled,), {"batch_tokens": 32}
+
+
+def test_more_epochs_of_a_resumed_training_change_no_rate(tmp_path):
+    """The warm-up stays a tenth of the steps with which it began, however often it is resumed."""
+
+    class Stop(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            self.model.stop_training = True
+
+    run, data = tmp_path / "run", examples(16)
+    options = {
+        "run": run,
+        "batch_size": 2,
+        "schedule": "constant",
+        "learning_rate": 1e-3,
+        "callbacks": [Stop()],
+    }
+    image_classifier()[0].fit(data, data, epochs=1, **options)
+    for epochs in (40, 50):
+        tasks.load(run).fit(data, data, epochs=epochs, resume=True, **options)
+        record = read_record(run)
+        assert (record["options"]["epochs"], record["planned_epochs"]) == (epochs, 1)
+    with open(run / "metrics.csv", encoding="utf-8") as file:
+        assert [float(row["learning_rate"]) for row in csv.DictReader(file)] == [1e-3] * 3
 
 
 FITS = {make.__name__: make for make in (

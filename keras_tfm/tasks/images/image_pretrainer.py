@@ -174,8 +174,9 @@ class ImagePretrainer(ImageTask, PretrainingTask):
     def learn(
         self, examples: Any, validation: Any, training: Any, callbacks: Iterable[Any], **keeping: Any
     ) -> dict[str, list[float]]:
-        num_batches = self.batches(examples, training).in_epochs_of(training.epoch_batches).num_batches
-        followers = self.method.callbacks(self.model, training, training.epochs * num_batches)
+        planned = self.planned(training)
+        num_batches = self.batches(examples, planned).in_epochs_of(planned.epoch_batches).num_batches
+        followers = self.method.callbacks(self.model, planned, planned.epochs * num_batches)
         return super().learn(examples, validation, training, [*callbacks, *followers], **keeping)
 
     def as_vectors(self) -> ImageEncoder:
