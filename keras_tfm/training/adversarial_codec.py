@@ -10,6 +10,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from keras_tfm.private.keras import unscale_loss_for_distribution as unscale
 from keras_tfm.training.adversarial import LOSSES, mean_over_batch, per_example, update_player
 from keras_tfm.training.model import Model
 from keras_tfm.training.replicas import is_one_of_several, sum_over_replicas
@@ -111,17 +112,22 @@ class AdversarialCodec(Model):
         discriminator_loss = self._discriminator_step(
             x["images"], tf.stop_gradient(outputs["images"]), is_begun
         )
-        self._loss_tracker.update_state(loss)
-        self.trackers["adversarial_loss"].update_state(is_begun * adversarial)
-        self.trackers["discriminator_loss"].update_state(discriminator_loss)
-        return self.get_metrics_result() | {"steps": tf.cast(self.optimizer.iterations, tf.float32)}
+        # On several replicas each loss is the one over all of them divided by their number.
+        self._loss_tracker.update_state(unscale(loss))
+        self.trackers["adversarial_loss"].update_state(unscale(is_begun * adversarial))
+        self.trackers["discriminator_loss"].update_state(unscale(discriminator_loss))
+        return self.get_metrics_result()
 
     def test_step(self, data: Any) -> dict[str, tf.Tensor]:
         """The compiled loss so far, and the steps of the training."""
         x, y, _ = keras.utils.unpack_x_y_sample_weight(data)
-        loss = self.compute_loss(x, y, self.codec(x, training=False), training=False)
+        loss = unscale(self.compute_loss(x, y, self.codec(x, training=False), training=False))
         self._loss_tracker.update_state(loss, sample_weight=tf.shape(x["images"])[0])
-        return {"loss": self._loss_tracker.result(), "steps": tf.cast(self.optimizer.iterations, tf.float32)}
+        return {name: value for name, value in self.get_metrics_result().items() if name in ("loss", "steps")}
+
+    def get_metrics_result(self) -> dict[str, Any]:
+        """The metrics so far, and the steps of the training."""
+        return super().get_metrics_result() | {"steps": tf.cast(self.optimizer.iterations, tf.float32)}
 
     def _balance(self, tape: tf.GradientTape, *losses: tf.Tensor) -> tf.Tensor:
         """The quotient of the norms of two losses' gradients at the last kernel, at most `GREATEST`."""

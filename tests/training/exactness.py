@@ -15,7 +15,15 @@ import numpy as np
 from tests.quick_graphs import make_graphs_quickly
 from tests.training import cluster
 from tests.training.exactness_cases import CASES, DRAWING, adam
-from tests.training.exactness_models import SIZE, adversarial, data, tagger, translation, two_headed
+from tests.training.exactness_models import (
+    SIZE,
+    adversarial,
+    adversarial_codec,
+    data,
+    tagger,
+    translation,
+    two_headed,
+)
 
 
 def run(case, scope):
@@ -171,6 +179,23 @@ def run_adversarial(scope):
     return results | {f"history/{name}": np.array(values) for name, values in history.items()}
 
 
+def run_adversarial_codec(scope):
+    """What a codec that learns against a discriminator ends with, and its metrics."""
+    import keras
+    import tensorflow as tf
+
+    keras.utils.set_random_seed(7)
+    with scope():
+        model = adversarial_codec()
+    rows = {"images": np.random.default_rng(0).normal(size=(SIZE, 3)).astype("float32")}
+    batches = tf.data.Dataset.from_tensor_slices((rows, rows)).batch(
+        13
+    )  # not the same number on each replica
+    history = model.fit(batches, epochs=2, validation_data=batches, shuffle=False, verbose=0).history
+    results = {f"weight/{i}": weight for i, weight in enumerate(model.get_weights())}
+    return results | {f"history/{name}": np.array(values) for name, values in history.items()}
+
+
 def run_weighted_classes(scope):
     """The losses and the answers of a task whose classes have weights; the last batch is a part of one."""
     import keras
@@ -286,6 +311,8 @@ def main(layouts, file, *names):
                 results = run_denoiser(scope)
             elif name == "adversarial":
                 results = run_adversarial(scope)
+            elif name == "adversarial codec":
+                results = run_adversarial_codec(scope)
             elif name == "weighted classes":
                 results = run_weighted_classes(scope)
             elif name.startswith("pairs "):

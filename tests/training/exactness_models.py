@@ -321,3 +321,21 @@ def adversarial(width=3, rates=(0.01, 0.02), **options):
     optimizers = (keras.optimizers.Adam(rate, 0.5, global_clipnorm=1.0) for rate in rates)
     model.compile(*optimizers)
     return model
+
+
+def adversarial_codec():
+    """A codec of rows (B, 3), and its discriminator, with dense layers alone."""
+    import keras
+
+    import keras_tfm
+    from keras_tfm.training import AdversarialCodec
+
+    def player(name, last):
+        inputs = keras.Input((3,), name="images")
+        return keras_tfm.Model({"images": inputs}, {name: last(keras.layers.Dense(16, "tanh")(inputs))})
+
+    last = keras.layers.Dense(3)
+    codec, discriminator = player("images", last), player("scores", keras.layers.Dense(1))
+    model = AdversarialCodec(codec, discriminator, last.kernel, after=1)
+    model.compile(keras.optimizers.SGD(0.1), keras.optimizers.SGD(0.1), {"images": "mse"})
+    return model

@@ -16,9 +16,9 @@ def check(results, expected):
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory):
-    """The quick cases, a diffusion model and two players, on one device and on two replicas."""
+    """The quick cases, a diffusion model and pairs of players, on one device and on two replicas."""
     file = tmp_path_factory.mktemp("first") / "results.npz"
-    return run_layouts(["none", "mirrored:2"], file, [*QUICK, "denoiser", "adversarial"])
+    return run_layouts(["none", "mirrored:2"], file, [*QUICK, "denoiser", "adversarial", "adversarial codec"])
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,9 @@ def test_two_replicas_are_exact(first):
     check({name: first["mirrored:2"][name] for name in QUICK}, first["none"])
 
 
-@pytest.mark.parametrize("name", ["denoiser", "adversarial"])  # their noise is an input here
+@pytest.mark.parametrize(
+    "name", ["denoiser", "adversarial", "adversarial codec"]
+)  # their noise is an input here
 def test_models_that_draw_are_exact_on_two_replicas(name, first):
     for kind, difference in differences(first["mirrored:2"][name], first["none"][name]).items():
         assert difference <= 1e-6 * (1 if kind == "weight" else 10), (kind, difference)
