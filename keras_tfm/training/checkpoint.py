@@ -107,6 +107,7 @@ class Checkpoint(keras.callbacks.Callback):
         self._knows_place = True
         self._resumed: Any = None
         self._losses: list[tuple[int, Any]] = []
+        self._before_test: dict[str, np.ndarray] | None = None  # the epoch's measures, from validation on
         self._terminated = False
         self._handler: Any = None
         self._writer: Any = None
@@ -143,7 +144,12 @@ class Checkpoint(keras.callbacks.Callback):
             self._position.begin()
             self._save()
 
+    def on_test_begin(self, logs: Logs = None) -> None:
+        # Validation resets the measures. Of an epoch that a time limit cuts short, a checkpoint holds these.
+        self._before_test = {name: np.array(variable) for name, variable in self._measures().items()}
+
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
+        self._before_test = None
         if self._resumed is None:
             self._epoch, self._batch = epoch, 0
             return
@@ -231,7 +237,7 @@ class Checkpoint(keras.callbacks.Callback):
         with self._errors_said():
             work = self.folder.partial(self.step)
             knows_place = self._position.save(work / f"worker-{self.worker}")
-            write_tensors(self._measures(), work / f"worker-{self.worker}.safetensors")
+            write_tensors(self._before_test or self._measures(), work / f"worker-{self.worker}.safetensors")
         if self._knows_place and not knows_place:
             LOG.warning(
                 "The dataset cannot save its position: a resumed training would start its epoch again."

@@ -14,12 +14,13 @@ import pytest
 import tensorflow as tf
 
 import keras_tfm
-from keras_tfm.training import Checkpoint
+from keras_tfm.training import BestWeights, Checkpoint
 from keras_tfm.training.checkpoint import KINDS
 from keras_tfm.training.safetensors import UNTRAINED, CheckpointError
 from keras_tfm.training.store import CheckpointFolder, as_state, read_state
 from keras_tfm.training.weights import write_tensors
 from tests.training import cluster, resuming
+from tests.training.exactness_models import adversarial_codec
 from tests.training.resuming import Plan
 
 pytestmark = pytest.mark.filterwarnings("ignore:.shuffle=True. was passed")
@@ -375,6 +376,42 @@ def test_keras_callbacks_keep_their_state(tmp_path):
 
     assert len(fit(2).history["loss"]) == 2
     assert len(fit(9, resume=True).history["loss"]) == 4
+
+
+def test_measures_of_a_cut_epoch_are_not_those_of_validation(tmp_path):
+    """A time limit ends an epoch within it, and validation then uses the same measures."""
+
+    class Cut(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            self.model.stop_training = batch == 2
+
+    def fit(name, *callbacks, resume=False):
+        far = ones(4).map(lambda x, y: (x, 100 * y))
+        callbacks = [*callbacks, Checkpoint(tmp_path / name, resume=resume)]
+        return small_model().fit(ones(6), validation_data=far, verbose=0, shuffle=False, callbacks=callbacks)
+
+    fit("cut", Cut())
+    assert fit("cut", resume=True).history["loss"] == fit("whole").history["loss"]
+
+
+def test_a_training_broken_at_the_end_of_its_epoch_has_all_measures(tmp_path):
+    """No step is left to name them: an adversarial codec, judged by its steps, has one that is no metric."""
+
+    class Terminate(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            if batch == 2:
+                signal.raise_signal(signal.SIGTERM)
+
+    def fit(*callbacks, resume=False):
+        best = BestWeights("steps", mode="max")
+        rows = ones(3).map(lambda x, y: ({"images": tf.repeat(y, 3, 1)}, {"images": tf.repeat(y, 3, 1)}))
+        callbacks = [best, *callbacks, Checkpoint(tmp_path, tracked=[best], resume=resume)]
+        return adversarial_codec().fit(rows, verbose=0, shuffle=False, callbacks=callbacks)
+
+    with pytest.raises(SystemExit):
+        fit(Terminate())
+    history = fit(resume=True).history
+    assert history["steps"] == [3] and len(history["discriminator_loss"]) == 1
 
 
 def test_a_strategy_of_one_device_is_resumed(tmp_path):
