@@ -105,11 +105,11 @@ class QuestionAnswerer(EncoderTask):
         """Hold out contexts, with all of their questions: of a context that was trained on, answers are
         better. Of a single context, questions are held out.
         """
-        held, count = self.held_out if share is None else HeldOut(share), len(questions.contexts)
         if len(set(questions.contexts)) < 2:
             return super().hold_out(questions, share, seed)
-        in_contexts = HeldOut(held.count(count) / count)  # about as many questions as `held` says
-        return hold_out_groups(questions, questions.contexts, in_contexts, seed)
+        if share is None:  # about as many questions as `held_out` says
+            share = self.held_out.count(len(questions.contexts)) / len(questions.contexts)
+        return hold_out_groups(questions, questions.contexts, HeldOut(share), seed)
 
     def _add_head(self, backbone: keras.Model) -> SpanFinder:
         return SpanFinder(with_parts(backbone, pooler=False), **self.config.head)

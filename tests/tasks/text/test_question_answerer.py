@@ -65,6 +65,8 @@ def test_contexts_are_held_out_whole(random):
     assert (len(train.contexts), len(rest.contexts)) == (30, 10)
     train, rest = random.hold_out(random.check_examples(examples()), 0.5, 0)  # of one context
     assert len(train.questions) == len(rest.questions) == 3
+    with pytest.raises(ValueError, match="a share of them in"):
+        random.hold_out(known, 1.0, 0)
 
 
 def test_windows_have_the_places_of_their_answers():
