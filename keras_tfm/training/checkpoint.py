@@ -234,6 +234,8 @@ class Checkpoint(keras.callbacks.Callback):
         if place == self._saved:
             return self._finish_writing() if wait else None
         self._finish_writing()
+        # All workers wait for the chief: a folder of this step that it still publishes is not to be filled.
+        sum_over_workers(self._strategy, 0)
         with self._errors_said():
             work = self.folder.partial(self.step)
             knows_place = self._position.save(work / f"worker-{self.worker}")

@@ -10,6 +10,7 @@ import dataclasses
 import json
 import pathlib
 import sys
+import time
 
 import numpy as np
 
@@ -28,6 +29,7 @@ class Plan:
     signal: int = 9
     worker: int = 0  # the one that does
     steps_per_execution: int = 1
+    pause: float = 0.0  # seconds by which the chief writes its checkpoints late
     settings: dict = dataclasses.field(default_factory=dict)
 
 
@@ -65,6 +67,11 @@ def train(folder, plan, strategy="none"):
             if plan.stop_at is not None and checkpoint.step == plan.stop_at and index == plan.worker:
                 os.kill(os.getpid(), plan.signal)
 
+    class LateCheckpoint(Checkpoint):
+        def _write(self, *arguments):
+            time.sleep(plan.pause)
+            super()._write(*arguments)
+
     devices = keras_tfm.training.strategy(strategy)
     index = worker_index(devices)
     keras.utils.set_random_seed(1)
@@ -79,7 +86,7 @@ def train(folder, plan, strategy="none"):
             steps_per_execution=plan.steps_per_execution,
         )
     best = BestWeights("loss")
-    checkpoint = Checkpoint(
+    checkpoint = LateCheckpoint(
         pathlib.Path(folder) / "checkpoints",
         every_steps=plan.every_steps,
         tracked=[best],

@@ -499,6 +499,17 @@ def test_a_stopped_worker_ends_the_others(whole_of_two, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_step_that_is_saved_twice_has_the_place_of_every_worker(tmp_path):
+    """The last step of an epoch, and then its end, which others reach while the chief still writes."""
+    for code, errors in run_processes(tmp_path, workers=2, every_steps=6, pause=3, epochs=2):
+        assert code == 0, errors[-2000:]
+    folders = sorted((tmp_path / "checkpoints").glob("step-*"))
+    assert [folder.name for folder in folders] == ["step-00000000", "step-00000006", "step-00000012"]
+    for folder in folders:
+        assert (folder / "worker-1.safetensors").is_file(), folder
+
+
+@pytest.mark.slow
 def test_another_number_of_workers_begins_the_epoch_anew_and_says_so(tmp_path):
     run_processes(tmp_path, workers=2, stop_at=11)
     ((code, errors),) = run_processes(tmp_path, strategy="none", resume=True)
