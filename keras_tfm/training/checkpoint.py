@@ -20,7 +20,7 @@ from keras_tfm.private import keras as private
 from keras_tfm.training.folder import Path, refuse_pattern
 from keras_tfm.training.monitor import Logs, Mode, Monitor
 from keras_tfm.training.position import Position
-from keras_tfm.training.safetensors import CheckpointError, read_tensors
+from keras_tfm.training.safetensors import CheckpointError, read_shapes, read_tensors
 from keras_tfm.training.store import STATE, CheckpointFolder, as_state, read_state
 from keras_tfm.training.strategy import ASK_EVERY, num_workers, sum_over_workers, worker_index
 from keras_tfm.training.weights import assign_all, write_tensors
@@ -312,11 +312,7 @@ class Checkpoint(keras.callbacks.Callback):
         assign_all(path, [(variable, name, tensors[name]) for name, variable in variables.items()])
         self.step, self._epoch, self._batch = self._saved = state["step"], state["epoch"], state["batch"]
         self._best = state["best"]
-        worker = folder / f"worker-{self.worker}" if state["knows_place"] else None
-        if state["workers"] != self._workers:
-            worker, why = None, f"step {step} had {state['workers']} workers, now there are {self._workers}"
-        else:
-            why = "the dataset cannot save its position"
+        worker, why = self._place_in(folder, state)
         if self._batch and worker is None:
             LOG.warning("Epoch %d starts again from its beginning: %s.", self._epoch + 1, why)
             self._batch = 0
@@ -334,6 +330,18 @@ class Checkpoint(keras.callbacks.Callback):
         private.begin_at(self.model, self._epoch)
         if self._is_chief:
             LOG.info("Resuming at step %d, batch %d of epoch %d.", step, self._batch, self._epoch + 1)
+
+    def _place_in(self, folder: pathlib.Path, state: Mapping[str, Any]) -> tuple[pathlib.Path | None, str]:
+        """Where a checkpoint holds this worker's position in the data; or None, and why it is of no use."""
+        worker = folder / f"worker-{self.worker}"
+        if state["workers"] != self._workers:
+            then, now, of = state["workers"], self._workers, "workers"
+        else:
+            then, now = map(_replicas_in, (read_shapes(f"{worker}.safetensors"), self._measures()))
+            of = "replicas"
+        if then != now:
+            return None, f"step {state['step']} had {then} {of}, now there are {now}"
+        return (worker if state["knows_place"] else None), "the dataset cannot save its position"
 
     def _variables(self, *kinds: str) -> dict[str, keras.Variable]:
         """{name: variable} with numbered names: names of optimizers and seed generators differ between
@@ -365,6 +373,11 @@ def refuse_changes(now: Mapping[str, Any], then: Mapping[str, Any]) -> None:
             "Resuming needs the settings with which the training began; these differ: "
             + ", ".join(f"{key} (now {now.get(key)}, then {then.get(key)})" for key in changed)
         )
+
+
+def _replicas_in(measures: Iterable[str]) -> int:
+    """How many replicas of a worker the names of its measures, "i/replica", are of."""
+    return 1 + max((int(name.split("/")[1]) for name in measures), default=0)
 
 
 def _state_of(callback: keras.callbacks.Callback) -> dict[str, Any]:

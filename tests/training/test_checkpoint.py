@@ -454,6 +454,16 @@ def test_mirrored_replicas_resume_exactly(data, tmp_path):
     assert_same(results(tmp_path / "broken"), results(tmp_path / "whole"))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("then", "now"), [("mirrored:2", "none"), ("none", "mirrored:2")])
+def test_another_number_of_replicas_begins_the_epoch_anew_and_says_so(then, now, tmp_path):
+    options = {"data": "endless", "epochs": 2}
+    run_processes(tmp_path, strategy=then, stop_at=9, signal=int(signal.SIGTERM), **options)
+    ((code, errors),) = run_processes(tmp_path, strategy=now, resume=True, **options)
+    counts = "had 2 replicas, now there are 1" if now == "none" else "had 1 replicas, now there are 2"
+    assert code == 0 and f"Epoch 2 starts again from its beginning: step 10 {counts}" in errors
+
+
 @pytest.fixture(scope="module")
 def whole_of_two(tmp_path_factory):
     """What two workers end with."""
@@ -486,6 +496,17 @@ def test_sigterm_to_one_worker_stops_all_at_one_step(whole_of_two, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_step_that_is_saved_twice_has_the_place_of_every_worker(tmp_path):
+    """The last step of an epoch, and then its end, which others reach while the chief still writes."""
+    for code, errors in run_processes(tmp_path, workers=2, every_steps=6, pause=3, epochs=2):
+        assert code == 0, errors[-2000:]
+    folders = sorted((tmp_path / "checkpoints").glob("step-*"))
+    assert [folder.name for folder in folders] == ["step-00000000", "step-00000006", "step-00000012"]
+    for folder in folders:
+        assert (folder / "worker-1.safetensors").is_file(), folder
+
+
+@pytest.mark.slow
 def test_a_stopped_worker_ends_the_others(whole_of_two, tmp_path):
     """It does not answer: the others wait for a heartbeat, then say so."""
     options = json.dumps({"stop_at": 11, "worker": 1, "signal": int(signal.SIGSTOP)})
@@ -496,17 +517,6 @@ def test_a_stopped_worker_ends_the_others(whole_of_two, tmp_path):
     for code, errors in run_processes(tmp_path, workers=2, resume=True):
         assert code == 0, errors[-2000:]
     assert_same(results(tmp_path), results(whole_of_two))
-
-
-@pytest.mark.slow
-def test_a_step_that_is_saved_twice_has_the_place_of_every_worker(tmp_path):
-    """The last step of an epoch, and then its end, which others reach while the chief still writes."""
-    for code, errors in run_processes(tmp_path, workers=2, every_steps=6, pause=3, epochs=2):
-        assert code == 0, errors[-2000:]
-    folders = sorted((tmp_path / "checkpoints").glob("step-*"))
-    assert [folder.name for folder in folders] == ["step-00000000", "step-00000006", "step-00000012"]
-    for folder in folders:
-        assert (folder / "worker-1.safetensors").is_file(), folder
 
 
 @pytest.mark.slow
