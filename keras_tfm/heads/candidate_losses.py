@@ -29,7 +29,7 @@ from keras_tfm.registry import register
 
 LEAST_OVERLAP = 0.5  # of an object with a proposal that may be it
 ANCHOR_OVERLAPS = 0.3, 0.7  # an anchor with less is no object, one with more is
-NO_OBJECT = np.float32([-1, 0, 0, 0, 0])  # a row of targets
+NO_OBJECT = np.array([-1, 0, 0, 0, 0], "float32")  # a row of targets
 BOX_WEIGHTS = (10.0, 10.0, 5.0, 5.0)  # of the corrections of proposals (Girshick 2015, "Fast R-CNN")
 
 

@@ -204,7 +204,8 @@ class Attention(Layer):
         Returns what `call(..., causal=True)` gives at these positions, and the cache extended by them.
         `bias` is for the queries and keys in the order of `cache.next_positions(T)`.
         """
-        mask = padding_mask_of(query, mask)
+        if key_mask_of(query) is not None:
+            mask = padding_mask_of(query, mask)
         query, key, value = self.projections.project(query)
         if self.position is not None:
             positions = cache.index + ops.arange(ops.shape(query)[2], dtype="int32")
