@@ -33,7 +33,12 @@ from keras_tfm.tasks.images.decoded import DecodedImages
 from keras_tfm.tasks.images.identity_measures import retrieval
 from keras_tfm.tasks.images.image_encoder import ImageEncoder
 from keras_tfm.tasks.images.image_families import FAMILIES, ImageOptions
-from keras_tfm.tasks.images.image_task import ImageTask, image_shape_of, shape_and_preprocessing
+from keras_tfm.tasks.images.image_task import (
+    ImageTask,
+    image_shape_of,
+    shape_and_preprocessing,
+    with_image_size,
+)
 from keras_tfm.tasks.learning import with_side
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import load_any, make_backbone
@@ -138,16 +143,27 @@ class IdentityMatcher(ImageTask, FineTunedTask):
     def __init__(self, backbone: keras.Model, identities: Any, **fields: Any):
         names: Any = sorted(identities) if isinstance(identities, set) else identities
         self.config = IdentityMatcherConfig(names, **fields)
-        if not isinstance(backbone, Reidentifier):
-            if "pooled_output" not in backbone.output:
-                raise ValueError(f"expected a model with `pooled_output`, got a {type(backbone).__name__}")
-            backbone = Reidentifier(backbone, len(self.config.identities))
-        self.model = backbone
+        self.model = self._with_neck(backbone)
         count = len(self.config.cameras)
-        known = getattr(backbone.backbone.config, "num_cameras", 0)
+        known = getattr(self.encoder.config, "num_cameras", 0)
         if count != known:
             raise ValueError(f"`cameras` must be as many as the model's, {known}; they are {count}.")
-        self.take_images(backbone.backbone)
+        self.take_images(self.encoder)
+
+    def _with_neck(self, model: keras.Model) -> keras.Model:
+        """A `Reidentifier` for images of the configuration's size, with the weights of a `model`."""
+        has_neck = isinstance(model, Reidentifier)
+        old = model.backbone if has_neck else model
+        if "pooled_output" not in old.output:
+            raise ValueError(f"expected a model with `pooled_output`, got a {type(old).__name__}")
+        backbone = with_image_size(old, self.config.image_size)
+        if has_neck and backbone is old:
+            return model
+        new = Reidentifier(backbone, model.num_classes if has_neck else len(self.config.identities))
+        for layer in new.layers if has_neck else ():
+            if layer.name.startswith(("neck_", "classes_")):
+                layer.set_weights(model.get_layer(layer.name).get_weights())
+        return new
 
     @classmethod
     def make(
@@ -323,6 +339,9 @@ class IdentityMatcher(ImageTask, FineTunedTask):
     @classmethod
     def load_parts(cls, folder: pathlib.Path, config: IdentityMatcherConfig, model: dict[str, Any]) -> Self:
         whole = Reidentifier(make_backbone(model), len(config.identities))
+        side = config.image_size
+        if whole.input["images"].shape[1:3] != (side, side):  # of earlier RUNs, whose models do not have it
+            config = dataclasses.replace(config, image_size=None)
         return cls(whole, **dataclasses.asdict(config))
 
 

@@ -118,15 +118,22 @@ class ImagePretrainer(ImageTask, PretrainingTask):
 
     @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
-        """The task itself if its configuration stays the same, else a new task around its encoder."""
+        """The task itself if its configuration stays the same, else a new task around its encoder, whose head
+        has the other's weights where the method and all sizes stay.
+        """
         task = check_reads_images(task)
         is_ours = isinstance(task, cls)
         kept = task.config if is_ours else preprocessing_in(task.config)
         config = ImagePretrainerConfig(**dataclasses.asdict(kept) | fields)
         if is_ours and config == task.config:
             return task
-        goes_on = is_ours and config.method == task.config.method != "dino"  # whose encoder is the teacher
-        return cls(task.model.backbone if goes_on else task.encoder, config)
+        if not is_ours or config.method != task.config.method or config.method == "dino":
+            return cls(task.encoder, config)  # of dino it is the teacher
+        backbone = task.model.backbone
+        made = cls(hiding(backbone, fields["mask_ratio"]) if "mask_ratio" in fields else backbone, config)
+        if [x.shape for x in made.model.weights] == [x.shape for x in task.model.weights]:
+            made.model.set_weights(task.model.get_weights())
+        return made
 
     @classmethod
     def from_huggingface(cls, name: Path, **fields: Any) -> Self:
@@ -196,3 +203,13 @@ class ImagePretrainer(ImageTask, PretrainingTask):
     @classmethod
     def load_parts(cls, folder: pathlib.Path, config: ImagePretrainerConfig, model: dict[str, Any]) -> Self:
         return cls(make_backbone(model), config)
+
+
+def hiding(backbone: keras.Model, mask_ratio: float) -> keras.Model:
+    """A copy of a `backbone` that hides another share of the patches; a `DETR`, which hides none, stays."""
+    if not isinstance(backbone, ViTMAE):
+        return backbone
+    config = dataclasses.replace(backbone.config, mask_ratio=mask_ratio)
+    made = type(backbone)(config, name=backbone.name, dtype=backbone.dtype_policy)
+    made.set_weights(backbone.get_weights())
+    return made

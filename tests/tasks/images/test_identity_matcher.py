@@ -106,6 +106,17 @@ def test_what_does_not_fit_is_refused(task, people):
         IdentityMatcher(task.encoder, ["a"], cameras=[1, 2])
 
 
+def test_another_size_of_images_is_the_model_s_or_refused(people):
+    names = list(dict.fromkeys(people.identities))
+    vit = IdentityMatcher.make(people, IdentityOptions(family="vit"), {"image_size": 16, "patch_size": 8})
+    larger = IdentityMatcher.adopt(vit, people, image_size=32)
+    assert larger.image_shape == (32, 32, 3) and larger.config.identities == tuple(names)
+    for a, b in zip(*(x.model.get_layer("classes_0").get_weights() for x in (larger, vit)), strict=True):
+        np.testing.assert_array_equal(a, b)
+    with pytest.raises(ValueError, match="`image_size` must be 64, since weights of TransReID depend on it"):
+        IdentityMatcher.adopt(IdentityMatcher.make(people, IdentityOptions(), SMALL), people, image_size=128)
+
+
 def test_a_run_answers_as_its_task_does_and_trains_on(task, people, tmp_path):
     task.save(tmp_path / "run")
     again = tasks.load(tmp_path / "run")

@@ -152,6 +152,16 @@ def test_folders_of_transformers(run, tmp_path):
         )
 
 
+def test_going_on_with_another_share_of_hidden_patches():
+    task = fresh("mae")
+    other = ImagePretrainer.adopt(task, None, mask_ratio=0.5)
+    assert other.model.backbone.config.mask_ratio == other.config.mask_ratio == 0.5
+    for a, b in zip(other.model.get_weights(), task.model.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+    *_, weights = other.model.examples(np.zeros((1, 8, 8, 1), "float32"))
+    assert np.sum(weights) == 8  # of 16
+
+
 @pytest.mark.slow
 def test_going_on_from_runs(run):
     task, _ = run
