@@ -48,8 +48,12 @@ def teacher_of(task: Any, student: Any) -> Teacher:
     places = [names.index(name) for name in student.class_names.tolist()]
     mean, std = student.config.mean, student.config.std
 
+    # The student's reading has cropped the images already: the teacher sees all of what the student sees.
+    whole = dataclasses.replace(task.preprocessing, crop_fraction=1.0, keep_aspect=False)
+
     def prepare(images: tf.Tensor) -> tf.Tensor:
-        return task.prepare(tf.clip_by_value(tf.cast(images, tf.float32) * std + mean, 0.0, 1.0))
+        raw = tf.clip_by_value(tf.cast(images, tf.float32) * std + mean, 0.0, 1.0)
+        return whole.prepared(raw, *task.image_shape[:2])
 
     def logits(images: tf.Tensor) -> tf.Tensor:
         outputs = task.model({"images": images}, training=False)

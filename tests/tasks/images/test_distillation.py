@@ -80,6 +80,19 @@ def test_the_teacher_sees_the_raw_images_and_answers_in_the_student_s_order(teac
             teacher_of(teacher, other)
 
 
+def test_the_teacher_sees_all_that_the_student_sees():
+    """Its own crop is for images that nobody has cropped."""
+    backbone = ViT.from_size("tiny", **SMALL | {"image_size": 16})
+    learned = teacher_of(
+        ImageClassifier(backbone, NAMES, crop_fraction=0.5, keep_aspect=True),
+        ImageClassifier.from_size("tiny", NAMES, **SMALL),
+    )
+    images = np.zeros((2, 8, 8, 1), "float32")
+    images[1, 0] = 1
+    dark, light = np.asarray(learned.prepare(images))
+    assert (light[:2] > dark[:2]).all()
+
+
 def test_a_deit_learns_with_both_heads(teacher, tmp_path):
     teacher.save(tmp_path / "teacher")
     keras.utils.set_random_seed(5)
