@@ -98,7 +98,8 @@ class PatchBatches(CropBatches):
 
     Patches of any place and sides, of `least` of the image's to all but `least`, are resized to `size` (h, w)
     and change their colours; a target is (0, x, y, width, height), the patch's centre and sides as shares of
-    the image's. Nothing is mirrored, as in Dai et al. 2021. The other arguments are as in `CropBatches`.
+    the image's. Nothing is mirrored, as in Dai et al. 2021. `fit` gives raw images the model's size, where
+    they may have another. The other arguments are as in `CropBatches`.
 
     >>> images, normalize = np.zeros((6, 16, 16, 3), "uint8"), keras_tfm.data.Preprocessing().normalized
     >>> batches = keras_tfm.data.PatchBatches(images, 4, (8, 8), normalize, batch_size=3)
@@ -116,14 +117,16 @@ class PatchBatches(CropBatches):
         batch_size: int,
         seed: int | None = None,
         least: float = 0.05,
+        fit: Callable | None = None,
     ):
         kinds = {"patches": Crops(num_patches, size, (0.0, 1.0))}
         super().__init__(images, kinds, normalize, batch_size, seed, flips=False)
-        self.least = least
+        self.least, self.fit = least, fit
 
     def _batch(self, step, images, rows):
         self.seeds.begin(tf.random.experimental.stateless_fold_in(step, self.seed or 0))
-        images, kind = as_floats(images), self.kinds["patches"]
+        images, kind = images if self.fit is None else self.fit(images), self.kinds["patches"]
+        images = as_floats(images)
         count = tf.shape(images)[0] * kind.number
         draws = tf.random.stateless_uniform((2, count, 2), self.seeds.next())
         sides = self.least + (1 - 2 * self.least) * draws[0]  # (B P, 2): x, y

@@ -36,7 +36,7 @@ class ImagePretrainerConfig(Preprocessing):
     Args:
         method: "mae" predicts the pixels of hidden patches; "dino" predicts what a moving average of the
             model says of other crops; "updetr" finds the places of patches that were cut out.
-        mask_ratio: mae: the share of patches that a new model hides.
+        mask_ratio: mae: the share of patches that is hidden.
         decoder_layers: mae: blocks of the decoder.
         decoder_dim: mae: width of the decoder, a multiple of 32.
         num_prototypes: dino: outputs of the head.
@@ -279,7 +279,12 @@ class FoundPatches(Method):
     def batches(task: Any, images: Any, training: PretrainImagesTraining, is_validation: bool) -> Batches:
         count, *size, _ = task.model.input["patches"].shape[1:]
         seed = None if is_validation else training.seed
-        return PatchBatches(images, count, tuple(size), task.config.normalized, training.batch_size, seed)
+
+        def fit(images: Any) -> Any:
+            return task.preprocessing.fitted(images, *task.image_shape[:2])
+
+        normalize = task.config.normalized
+        return PatchBatches(images, count, tuple(size), normalize, training.batch_size, seed, fit=fit)
 
     @staticmethod
     def loss(model: Any, training: PretrainImagesTraining) -> keras.losses.Loss:

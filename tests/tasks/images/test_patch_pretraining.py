@@ -103,6 +103,13 @@ def test_a_classifier_s_backbone_goes_on():
         np.testing.assert_array_equal(weight, found[weight.path])
 
 
+def test_arrays_of_another_size_are_resized():
+    task = fresh()
+    larger = images(4).repeat(2, 1).repeat(2, 2)
+    (inputs, _), *_ = task.batches(task.check_examples(larger), task.training, True).dataset()
+    np.testing.assert_allclose(inputs["images"], task.prepare(larger[..., None]), atol=1e-5)
+
+
 @pytest.mark.slow
 def test_another_number_of_patches():
     task = fresh(num_patches=2)
