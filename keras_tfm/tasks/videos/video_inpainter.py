@@ -24,6 +24,7 @@ from keras_tfm.data.sources.holed_videos import (
     read_holed_videos,
     with_hole,
 )
+from keras_tfm.data.sources.preprocessing import decode_pixels
 from keras_tfm.data.sources.tracked_videos import pixels_of
 from keras_tfm.data.sources.videos import VideoFiles
 from keras_tfm.models import STTN, STTNConfig
@@ -35,7 +36,7 @@ from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import refuse_columns
 from keras_tfm.tasks.videos.frame_task import FrameConfig, FrameOptions, FrameTask, FrameTraining, write_gif
 from keras_tfm.tasks.videos.video_task import refuse_cuts, shape_and_sampling
-from keras_tfm.training.folder import Path
+from keras_tfm.training.folder import Path, new_folder, refuse_existing
 
 GREY = 127  # of a hole in a GIF
 
@@ -228,7 +229,11 @@ class VideoInpainter(FrameTask):
         refuse_rows(self.refusals(videos))
         masks = self._masks_for(videos, holes)
         gifs = [None] * len(videos) if draw is None else new_pictures(videos, draw, ".gif")
-        folders = [None] * len(videos) if filled is None else new_pictures(videos, filled, "")
+        folders: list[Any] = [None] * len(videos)
+        if filled is not None:
+            folders = new_pictures(videos, filled, "")
+            for folder in folders:
+                refuse_existing(folder, remedy="remove it")
         answers: list[dict[str, Any]] = []
         for row, (video, mask, gif, folder) in enumerate(zip(videos, masks, gifs, folders, strict=True)):
             try:
@@ -294,10 +299,20 @@ class VideoInpainter(FrameTask):
         files and of their masks'.
         """
 
+        size = self.frame_shape[:2]
+
+        def hole(data: tf.Tensor) -> tf.Tensor:
+            """1 where a hole of a mask's file, or a part of one, is at the model's size; see `with_hole`."""
+            is_hole = tf.reduce_max(decode_pixels(data, 3), -1, keepdims=True) >= LEAST
+            pixels = tf.cast(is_hole, tf.uint8)[None] * 255
+            return tf.cast(self.preprocessing.fitted(pixels, *size)[0] > 0, tf.float32)
+
         def answer(frame_bytes: tf.Tensor, mask_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
             videos = tf.cast(self.decoded_frames(frame_bytes), tf.float32) / 255
-            masks = tf.reduce_max(self.decoded_frames(mask_bytes, channels=3), -1, keepdims=True)
-            holes = tf.cast(masks >= LEAST, tf.float32)
+            masks = tf.map_fn(
+                hole, tf.reshape(mask_bytes, [-1]), fn_output_signature=tf.TensorSpec((*size, 1), tf.float32)
+            )
+            holes = tf.reshape(masks, (-1, self.num_frames, *size, 1))
             made = self.answered(self.inputs_of(videos, holes))
             return self.as_pngs(tf.where(holes > 0, made, videos), self.num_frames)
 
@@ -318,15 +333,12 @@ def windows(length: int, size: int, step: int) -> Iterator[np.ndarray]:
 
 
 def write_frames(frames: np.ndarray, folder: Path) -> None:
-    """Write frames, 8-bit (T, H, W, C), to PNG files in a new folder: 0000.png, 0001.png and so on;
-    FileExistsError if there is something.
+    """Write frames, 8-bit (T, H, W, C), to PNG files in a new folder: 0000.png, 0001.png and so on, all or
+    none; FileExistsError if there is something.
     """
-    path = pathlib.Path(folder)
-    if path.exists() and any(path.iterdir()):
-        raise FileExistsError(f"{path} exists already: choose another name.")
-    path.mkdir(parents=True, exist_ok=True)
-    for number, frame in enumerate(frames):
-        (path / f"{number:04}.png").write_bytes(tf.io.encode_png(frame).numpy())
+    with new_folder(folder) as work:
+        for number, frame in enumerate(frames):
+            (work / f"{number:04}.png").write_bytes(tf.io.encode_png(frame).numpy())
 
 
 def _opened(source: Any, masks: Any) -> HoledVideo:

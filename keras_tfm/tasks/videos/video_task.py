@@ -76,12 +76,9 @@ class VideoTask(MediaTask):
         frames = self.config.prepared(frames, height, width)
         return tf.reshape(frames, (-1, length, height, width, channels))
 
-    def decoded_frames(self, files: tf.Tensor, channels: int | None = None) -> tf.Tensor:
-        """The bytes of frames' image files (B, F) as raw frames (B, F, H, W, C) of the model's size, 8-bit;
-        their `channels` are by default the model's.
-        """
-        height, width, own = self.video_shape[1:]
-        shape = height, width, channels or own
+    def decoded_frames(self, files: tf.Tensor) -> tf.Tensor:
+        """The bytes of frames' image files (B, F) as raw 8-bit frames (B, F, H, W, C) of the model's size."""
+        shape = self.video_shape[1:]
         frames = tf.map_fn(
             lambda data: self.preprocessing.decoded(data, *shape),
             tf.reshape(files, [-1]),

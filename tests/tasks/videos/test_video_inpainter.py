@@ -12,6 +12,7 @@ import tensorflow as tf
 from keras_tfm import serving, tasks
 from keras_tfm.cli import main
 from keras_tfm.data import HoledVideos
+from keras_tfm.data.sources.holed_videos import with_hole
 from keras_tfm.models import STTN
 from keras_tfm.tasks import VideoInpainter
 from keras_tfm.tasks.videos.video_inpainter import VideoInpainterOptions, windows, write_frames
@@ -115,7 +116,7 @@ def test_windows_overlap_and_cover_all_frames():
     assert [each.tolist() for each in windows(1, 1, 5)] == [[0]]
 
 
-def test_files_of_all_kinds(task, tmp_path):
+def test_files_of_all_kinds(task, tmp_path, monkeypatch):
     """Masks beside the videos, for all, and by name; GIFs, and frames that are videos themselves."""
     video, masks = moving_squares(1, 3)[0], moving_masks()
     write_frames(video, tmp_path / "videos" / "a")
@@ -130,8 +131,12 @@ def test_files_of_all_kinds(task, tmp_path):
         np.testing.assert_array_equal(answer["video"], task.predict(asked, holes=holes)[0]["video"])
     (again,) = task.predict([answer["frames"]], holes=[np.zeros((16, 16))])
     np.testing.assert_array_equal(again["video"], answer["video"])
+    monkeypatch.setattr(task, "_filled", None)  # it is refused before anything is computed
     with pytest.raises(FileExistsError, match="filled/a exists already"):
         task.predict(asked, filled=tmp_path / "filled")
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        write_frames([*video, np.zeros(3)], tmp_path / "part")
+    assert not (tmp_path / "part").exists()
 
 
 @pytest.mark.slow
@@ -168,6 +173,25 @@ def test_a_saved_model_answers_files_with_files(task, tmp_path):
         assert np.abs(tf.io.decode_png(png).numpy().astype(int) - frame).max() <= 1
     with pytest.raises(ValueError, match="'inpaint-videos' is exported as a SavedModel alone"):
         task.export(tmp_path / "other", format="onnx")
+
+
+def test_an_export_s_holes_are_those_of_training():
+    """A hole that is much smaller than a pixel of the model's."""
+    task = fresh()
+    frames = np.full((4, 128, 128, 1), 40, "uint8")
+    frames[:2, 34:37, 50:53] = 255  # seen in the other frames
+    masks = np.zeros((4, 128, 128), bool)
+    masks[:2, 34:37, 50:53] = True
+    answer, _ = task.export_endpoints()["serving_default"]
+    files = [
+        tf.constant([[tf.io.encode_png(x).numpy() for x in each]]) for each in (frames, pictures_of(masks))
+    ]
+    filled = np.stack([tf.io.decode_png(x).numpy() for x in answer(*files)["png"][0].numpy()])
+    pairs = [with_hole(pair, (16, 16, 2), task.preprocessing) for pair in zip(frames, masks, strict=True)]
+    resized, holes = np.split(np.stack(pairs), 2, -1)
+    assert holes[0].any() and not holes[2].any()
+    np.testing.assert_array_equal(filled[holes == 0], resized[holes == 0])
+    np.testing.assert_array_equal(filled[holes > 0], 40)
 
 
 @pytest.mark.slow
