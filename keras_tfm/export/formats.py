@@ -34,6 +34,14 @@ MODULES = {**FORMATS, **writers.FORMATS}
 # The largest difference from the task's outputs: of any number, as a share of the largest; in 8 bits, where
 # single answers that hang in the balance may tip, of all numbers, by their root mean squares.
 BOUNDS = {None: 1e-4, "int8": 0.1}
+# {the kind of a reader or a tokenizer: what it needs to read files or texts}
+PACKAGES = {
+    "images": ("pillow",),
+    "canvas": ("pillow",),
+    "videos": ("pillow", "av"),
+    "tokenizers": ("tokenizers",),
+    "sentencepiece": ("sentencepiece",),
+}
 AGREE = 0.9  # the least share of equal ids, in 32 bits
 
 
@@ -46,7 +54,8 @@ def export(task, folder, overwrite, format, quantization, options):
         with new_folder(folder, overwrite) as work:
             write_saved_model(task.exported(), endpoints, task.export_resources(), work)
             write_saved_model_card(work, task.name, endpoints, of_texts)
-            mark_saved_model(work, task=task.name, files=serving.digests_of(work))
+            reads = _reads(task, endpoints, options)
+            mark_saved_model(work, task=task.name, **reads, files=serving.digests_of(work))
         if of_texts:
             LOG.info("%s", of_texts)
         return
@@ -68,6 +77,13 @@ def export(task, folder, overwrite, format, quantization, options):
         raise task.no_other_format()
     with new_folder(folder, overwrite) as work:
         write(signature, quantization=quantization, folder=work)
+
+
+def _reads(task, endpoints, options):
+    """The reader of what a SavedModel takes as numbers alone, clouds of points, as an entry; else none."""
+    _, specs = endpoints["serving_default"]
+    is_read = any(spec.name == "points" for spec in specs)
+    return {"reads": task.signature(**options).reads} if is_read else {}
 
 
 def write_format(signature, task, name, quantization, folder):
@@ -153,6 +169,7 @@ def _write_around(folder, description, example):
     examples = {"images": '["photo.jpg"]', "words": '["Ada lives in Rome"]', "texts": '["a text"]'}
     examples |= {
         "canvas": examples["images"],
+        "videos": '["clip.mp4"]',
         "clouds": '["chair.ply"]',
         "blanks": f'["a {description["answers"].get("blank")} text"]',
         "choices": '[("a text", ["a choice", "another"])]',
@@ -163,7 +180,14 @@ def _write_around(folder, description, example):
     runtime = FORMATS[description["format"]].RUNTIME
     inputs, outputs = (", ".join(f"`{name}`" for name in description[side]) for side in ("inputs", "outputs"))
     inner = f"The function of numbers itself is `served.run({{name: array}})`. In: {inputs}. Out: {outputs}."
-    packages = ["numpy", runtime, *(["pillow"] if kind in ("images", "canvas") else [])]
-    packages += ["tokenizers"] if "tokenizer" in description["reads"] else []
+    packages = ["numpy", runtime, *PACKAGES.get(kind, ())]
+    packages += PACKAGES.get(description["reads"].get("tokenizer", {}).get("kind"), ())
     packages += [f"{name}=={version}" for name, version in description.get("plugins", {}).items()]
-    write_around(folder, description, " ".join(packages), examples.get(kind, f"[{example!r}]"), inner)
+    write_around(folder, description, " ".join(packages), examples.get(kind, f"[{_code_of(example)}]"), inner)
+
+
+def _code_of(example):
+    """An example as Python's code."""
+    if not isinstance(example, np.ndarray):
+        return repr(example)
+    return repr((example.round(2) if example.dtype.kind == "f" else example).tolist())

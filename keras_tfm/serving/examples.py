@@ -6,6 +6,7 @@ A function `not_KIND(example)` gives the reason why an example is not of that ki
 import decimal
 import math
 import numbers
+import os
 import re
 from collections.abc import Mapping
 
@@ -227,6 +228,14 @@ def not_image(example):
         return None
     span = f" from {array.min()} to {array.max()}" if array.dtype.kind in "biuf" else ""
     return f"expected an image of uint8 from 0 to 255, or of floats from 0 to 1, got {array.dtype}{span}"
+
+
+def not_in_memory(example):
+    """Bytes and arrays are in memory; a path, also one among the files of frames, is of a file to open."""
+    parts = example if isinstance(example, list | tuple) else [example]
+    if any(isinstance(part, str | os.PathLike) for part in parts):
+        return f"expected bytes or an array, no paths, got {shown(example)}"
+    return None
 
 
 def not_video(example):

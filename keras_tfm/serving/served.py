@@ -14,9 +14,11 @@ from .answers import answer_of
 from .entries import check, checked, parameters_of
 from .examples import (
     Refused,
+    is_file,
     listed,
     not_choices,
     not_image,
+    not_in_memory,
     not_pair,
     not_video,
     not_words,
@@ -33,8 +35,12 @@ from .runtimes import RUNTIMES
 from .text_readers import as_choices, as_pair
 from .writing import DECODERS
 
+# Inputs that are given by their names alone, and those that two parts of an example are, in their order
+NAMED = {"boxes", "track_boxes", "seed", "reference_bytes"}
+PAIRS = {"text", "choices"}, {"text", "second"}, {"question", "context"}
 
-def load(folder, threads=None, check=True):
+
+def load(folder, threads=None, check=True, paths=True):
     """The exported task in `folder`, a function of raw inputs: a `Served` or a `SavedModel`.
 
     Args:
@@ -42,6 +48,8 @@ def load(folder, threads=None, check=True):
         threads: how many threads compute; by default one per core. For a SavedModel TensorFlow decides.
         check: whether to compare the files with the digests that were written with them, which reads them
             whole: a second for each gigabyte or two. Exports of earlier versions have none.
+        paths: whether a string may name a file of images, videos or points to open. A server whose clients
+            are strangers passes False: examples are then the contents of files, or arrays.
 
     Raises:
         ValueError: if the folder is no export, is damaged, or was written for a newer version of this file.
@@ -50,8 +58,8 @@ def load(folder, threads=None, check=True):
     folder = pathlib.Path(folder)
     description = describe(folder, check)
     if description.get("format") == "saved_model":
-        return SavedModel(folder)
-    return Served(folder, description, threads or os.cpu_count() or 1)
+        return SavedModel(folder, description.get("reads"), paths)
+    return Served(folder, description, threads or os.cpu_count() or 1, paths)
 
 
 class Function(NamedTuple):
@@ -77,10 +85,10 @@ class Served(Answerer):
     written for each row, with the end token}.
     """
 
-    def __init__(self, folder, description, threads=1):
+    def __init__(self, folder, description, threads=1, paths=True):
         self.description = description
         plugins.require(description, folder / NAME)
-        reader = reader_of(folder, description.get("reads"))
+        reader = reader_of(folder, description.get("reads"), paths)
         finish = answer_of(folder, description.get("answers"))
         self._path = folder / NAME
         if "decoding" in description:
@@ -130,9 +138,11 @@ class Served(Answerer):
 
 
 class SavedModel:
-    """A SavedModel as `Served` is: `served(examples)` gives {name: array}, with strings for texts."""
+    """A SavedModel as `Served` is: `served(examples)` gives {name: array}, with strings for texts. `reads`
+    describes the reader of clouds, which earlier exports do not name.
+    """
 
-    def __init__(self, folder):
+    def __init__(self, folder, reads=None, paths=True):
         import tensorflow as tf
 
         with contextlib.suppress(ImportError):  # only the models of texts need its operations
@@ -147,6 +157,8 @@ class SavedModel:
         self._constant, self._signatures = tf.constant, self._loaded.signatures
         if "serving_default" not in self._signatures:
             raise ValueError(f"{folder}: expected a SavedModel with the signature serving_default")
+        self._reader = None if reads is None else reader_of(pathlib.Path(folder), reads)
+        self._paths = paths
         self.inputs = tuple(self._signatures["serving_default"].structured_input_signature[1])
 
     def __call__(self, examples, batch_size=None):
@@ -163,47 +175,38 @@ class SavedModel:
         are_arrays = bool(arrays) and isinstance(examples[0], np.ndarray)
         signature = self._signatures[arrays[0] if are_arrays else "serving_default"]
         specs = signature.structured_input_signature[1]
-        inputs = inputs_of(specs, examples)
+        inputs = inputs_of(specs, examples, self._reader, self._paths)
         answers = signature(**{name: self._constant(x, specs[name].dtype) for name, x in inputs.items()})
         return {name: x.numpy() if name == "png" else _decoded(x.numpy()) for name, x in answers.items()}
 
 
-def inputs_of(names, examples):
-    """{input: values} for a SavedModel's signature whose inputs have these `names`."""
-    if {"boxes", "track_boxes", "seed", "reference_bytes"} & set(names) or any(
-        isinstance(example, Mapping) for example in examples
-    ):
+def inputs_of(specs, examples, reader=None, paths=True):
+    """{input: values} for a SavedModel's signature of these `specs`, {input: its shape}. Clouds are read by a
+    `reader`; without `paths` files are given by their bytes alone.
+    """
+    names = set(specs)
+    by_name = names & NAMED or (len(names) > 1 and names not in PAIRS)
+    if by_name or any(isinstance(example, Mapping) for example in examples):
         refuse_rows(reasons(examples, lambda example: not_named(example, names)))
-        return {name: [example[name] for example in examples] for name in names}
-    if "images" in names:
-        refuse_rows(reasons(examples, not_image))
-        return {"images": np.stack([from_0_to_1(image) for image in examples])}
-    if "videos" in names:
-        shape = tuple(names["videos"].shape[1:])
-
-        def not_clip(video):
-            is_clip = np.shape(video) == shape
-            problem = None if is_clip else f"expected a clip of the shape {shape}, got {np.shape(video)}"
-            return not_video(video) or problem
-
-        refuse_rows(reasons(examples, not_clip))
-        return {"videos": np.stack([from_0_to_1(video) for video in examples])}
+        columns = {name: [example[name] for example in examples] for name in names}
+        return {
+            name: _files(specs[name], column, paths) if name.endswith("_bytes") else column
+            for name, column in columns.items()
+        }
+    if "images" in names or "videos" in names:
+        (name,) = names
+        shape = tuple(specs[name].shape[1:])
+        refuse_rows(reasons(examples, lambda example: _not_array(example, shape)))
+        return {name: np.stack([from_0_to_1(example) for example in examples])}
     if "points" in names:
-        count, coordinates = names["points"].shape[1:]
-        make = PosePoints(None, count, 2) if coordinates == 2 else Clouds(None, count, 1, normalize=False)
-        read = [refused_or(make.row, example) for example in examples]
-        refuse_rows({row: str(x) for row, x in enumerate(read) if isinstance(x, Refused)})
-        return make.join(read)
-    if "frame_bytes" in names:
-        length = names["frame_bytes"].shape[1]
-        read = [refused_or(frames_of, example, length) for example in examples]
-        refuse_rows({row: str(x) for row, x in enumerate(read) if isinstance(x, Refused)})
-        return {"frame_bytes": read}
-    if "image_bytes" in names:
-        refuse_rows(reasons(examples, not_image))
-        found = [refused_or(bytes_of, example) for example in examples]
-        refuse_rows({row: str(x) for row, x in enumerate(found) if isinstance(x, Refused)})
-        return {"image_bytes": found}
+        refuse_rows({} if paths else reasons(examples, not_in_memory))
+        count, coordinates = specs["points"].shape[1:]
+        if reader is None:
+            reader = PosePoints(None, count, 2) if coordinates == 2 else Clouds(None, count, 1, False)
+        return reader.join(_read(reader.row, examples))
+    if "frame_bytes" in names or "image_bytes" in names:
+        (name,) = names
+        return {name: _files(specs[name], examples, paths)}
     if "values" in names:
         return {"values": np.array(examples, "float64")}
     if "choices" in names:
@@ -219,6 +222,34 @@ def inputs_of(names, examples):
     return {name: [example if isinstance(example, str) else " ".join(example) for example in examples]}
 
 
+def _read(read, examples):
+    """What `read` gives for each of the `examples`; ValueError for the first that it refuses."""
+    found = [refused_or(read, example) for example in examples]
+    refuse_rows({row: str(x) for row, x in enumerate(found) if isinstance(x, Refused)})
+    return found
+
+
+def _files(spec, examples, paths):
+    """The bytes of an image file for each of the `examples`, or, where the `spec` says so, of its frames."""
+    refuse_rows({} if paths else reasons(examples, not_in_memory))
+    if len(spec.shape) == 1:
+        return _read(file_of, examples)
+    return _read(lambda example: frames_of(example, spec.shape[1]), examples)
+
+
+def _not_array(example, shape):
+    """An array of this shape, an image or a clip, of 8-bit values or of floats from 0 to 1."""
+    what, kind = ("an image", not_image) if len(shape) == 3 else ("a clip", not_video)
+    if (problem := kind(example)) is not None:
+        return problem
+    if not isinstance(example, np.ndarray):
+        return f"expected an array, as the first is, got {shown(example)}"
+    is_grey = len(shape) == 3 and shape[-1] == 1
+    if example.shape not in (shape, shape[:-1] if is_grey else shape):
+        return f"expected {what} of the shape {shape}, got {example.shape}"
+    return None
+
+
 def not_named(example, names):
     """Named values are a mapping, {input: value}."""
     if isinstance(example, Mapping) and set(example) == set(names):
@@ -227,13 +258,18 @@ def not_named(example, names):
     return f"expected {{input: value}} of {', '.join(sorted(names))}, got {got}"
 
 
+def file_of(example):
+    """The bytes of an image file, given by itself or by its path; raises `Refused`."""
+    if not is_file(example):
+        raise Refused(f"expected the path or the bytes of an image file, got {shown(example)}")
+    return bytes_of(example)
+
+
 def frames_of(example, length):
     """The bytes of the image files that are a clip's frames, given by bytes or paths; raises `Refused`."""
     if not isinstance(example, list | tuple) or len(example) != length:
         raise Refused(f"expected an array, or a list of {length} image files, got {shown(example)}")
-    if any(not isinstance(frame, str | bytes | os.PathLike) for frame in example):
-        raise Refused("expected frames by the paths or the bytes of image files, got others")
-    return [bytes_of(frame) for frame in example]
+    return [file_of(frame) for frame in example]
 
 
 def is_export(folder):

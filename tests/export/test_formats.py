@@ -13,6 +13,7 @@ import tensorflow as tf
 from keras_tfm import layers, serving
 from keras_tfm.cli import main
 from keras_tfm.data import BERTTokenizer
+from keras_tfm.export import formats
 from keras_tfm.export.needs import NAMES
 from keras_tfm.layers.feedforward import activation_of
 from keras_tfm.models import BERT, ViT
@@ -63,6 +64,26 @@ def exports(classifier, tmp_path_factory):
     return {name: folder / name for name in FORMATS}
 
 
+@pytest.mark.parametrize(
+    ("reads", "example", "packages"),
+    [
+        ({"kind": "videos"}, np.zeros((8, 64, 64, 3), "uint8"), "numpy onnxruntime pillow av"),
+        ({"kind": "pose points"}, np.ones((1200, 2)) / 3, "numpy onnxruntime"),
+        ({"kind": "texts", "tokenizer": {"kind": "sentencepiece"}}, "a", "numpy onnxruntime sentencepiece"),
+        ({"kind": "prompts", "tokenizer": {"kind": "residues"}}, "MKT", "numpy onnxruntime"),
+    ],
+)
+def test_the_card_s_code_is_python_and_names_what_it_needs(reads, example, packages, tmp_path):
+    (tmp_path / "served").mkdir()
+    names = {"inputs": ["x"], "outputs": ["y"], "difference": 0.0}
+    described = {"task": "a", "format": "onnx", "reads": reads, "answers": {}, **names}
+    formats._write_around(tmp_path / "served", described, example)
+    card = (tmp_path / "served" / "README.md").read_text("utf-8")
+    assert f"`pip install {packages}`" in card
+    compile(card.split("```python")[1].split("```")[0], "card", "exec")
+    assert "..." not in card
+
+
 @pytest.fixture(scope="module")
 def saved_model(classifier, tmp_path_factory):
     folder = tmp_path_factory.mktemp("saved") / "model"
@@ -109,6 +130,8 @@ def test_the_inputs_of_a_saved_model_follow_its_signature():
 
 
 IMAGE = np.zeros((2, 2, 3), "uint8")
+ARRAYS = {"images": tf.TensorSpec([None, 2, 2, 3])}
+FILES = {"image_bytes": tf.TensorSpec([None], "string")}
 
 
 @pytest.mark.parametrize(
@@ -120,10 +143,10 @@ IMAGE = np.zeros((2, 2, 3), "uint8")
         ({"question", "context"}, ("a", "b"), None, "expected a pair of texts: .* got None"),
         ({"text", "choices"}, "d\te\tf", ("a", ["b"]), "expected two choices or more, got 1"),
         ({"text", "choices"}, "d\te\tf", 5, "expected .text, choices., .* got 5"),
-        ({"images"}, IMAGE, IMAGE.astype("int64") + 255, "of uint8 from 0 to 255, or .* got int64 from 255"),
-        ({"images"}, IMAGE, IMAGE + 200.0, "or of floats from 0 to 1, got float64 from 200"),
-        ({"images"}, IMAGE, None, "expected an image, an array or a file's path or bytes, got None"),
-        ({"image_bytes"}, b"", 5, "expected an image, an array or a file's path or bytes, got 5"),
+        (ARRAYS, IMAGE, IMAGE.astype("int64") + 255, "of uint8 from 0 to 255, or .* got int64 from 255"),
+        (ARRAYS, IMAGE, IMAGE + 200.0, "or of floats from 0 to 1, got float64 from 200"),
+        (ARRAYS, IMAGE, None, "expected an image, an array or a file's path or bytes, got None"),
+        (FILES, tf.io.encode_png(IMAGE).numpy(), 5, "expected the path or the bytes of an image file, got 5"),
     ],
 )  # fmt: skip
 def test_wrong_inputs_of_a_saved_model_are_refused_by_their_row(names, right, wrong, message):

@@ -7,6 +7,8 @@ import tensorflow as tf
 
 from keras_tfm import serving
 from keras_tfm.models import ViT
+from keras_tfm.serving.readers import reader_of
+from keras_tfm.serving.served import inputs_of
 from keras_tfm.tasks import Forecaster, ImageClassifier
 from keras_tfm.training.folder import is_own_card
 from tests.data.sources.test_image_formats import KINDS, REFUSED
@@ -47,6 +49,47 @@ def test_what_the_graph_cannot_decode_raises_and_stands_in_the_card(exported, li
     for data in NOT_DECODED[line]:
         with pytest.raises(tf.errors.InvalidArgumentError):
             answer(image_bytes=tf.constant([data]))
+
+
+def test_examples_that_the_graph_cannot_take_are_refused_by_their_row(exported):
+    served, file = serving.load(exported), tf.io.encode_png(np.zeros((8, 8, 3), "uint8")).numpy()
+    image = np.zeros((8, 8, 3), "uint8")
+    for examples, problem in (
+        (
+            [image, np.zeros((9, 8, 3), "uint8")],
+            r"expected an image of the shape \(8, 8, 3\), got \(9, 8, 3\)",
+        ),
+        ([image, "a.png"], "expected an array, as the first is, got 'a.png'"),
+        ([file, image], "expected the path or the bytes of an image file, got ndarray of the shape"),
+        (
+            [{"image_bytes": file}, {"image_bytes": REFUSED["a large PNG"][0]}],
+            "expected an image of 67,108,864",
+        ),
+        ([{"image_bytes": file}, file], r"expected \{input: value\} of image_bytes, got"),
+    ):
+        with pytest.raises(ValueError, match=f"^row 1: {problem}"):
+            served(examples)
+    inputs = {
+        name: tf.TensorSpec([None], kind, name)
+        for name, kind in (("image_bytes", "string"), ("camera", "int32"))
+    }
+    with pytest.raises(ValueError, match=r"^row 0: expected \{input: value\} of camera, image_bytes, got"):
+        inputs_of(inputs, [file])
+
+
+def test_paths_are_refused_where_none_is_to_be_opened(exported, tmp_path):
+    """Also for pairs by name, and by an export that reads files itself."""
+    file = tf.io.encode_png(np.zeros((8, 8, 3), "uint8")).numpy()
+    (tmp_path / "x.png").write_bytes(file)
+    task = ImageClassifier(ViT.from_size("tiny", **SMALL), ["dark", "light"])
+    reader = reader_of(tmp_path, task.signature().reads, paths=False)
+    served = serving.load(exported, paths=False)
+    assert served([file])["label"].shape == (1,) and len(reader.read([file])) == 1
+    for path in (tmp_path / "x.png", str(tmp_path / "x.png")):
+        for ask in (served, lambda rows: served([{"image_bytes": row} for row in rows])):
+            with pytest.raises(ValueError, match=r"^row 1: expected bytes or an array, no paths, got"):
+                ask([file, path])
+        assert "no paths" in str(reader.read([path])[0])
 
 
 def test_large_images_are_refused_before_the_graph_as_the_card_says(exported):

@@ -149,8 +149,11 @@ def test_a_saved_model_answers_without_this_package(task, tmp_path):
     served = serving.load(tmp_path / "export")
     answers = served([*longer[:2], tmp_path / "cloud.xyz"])
     np.testing.assert_allclose(answers["probabilities"], task.probabilities(longer), atol=1e-2)
-    with pytest.raises(ValueError, match="row 1: expected points"):
-        served([longer[0], np.zeros((2, 2))])
+    far = longer + np.array([5e5, 4.6e6, 100])  # a map's coordinates, of which float32 keeps half a metre
+    np.testing.assert_allclose(served(list(far))["probabilities"], task.probabilities(far), atol=1e-4)
+    for bad, problem in ((np.zeros((2, 2)), "expected points"), (longer[0][:5], "expected 6 points or more")):
+        with pytest.raises(ValueError, match=f"row 1: {problem}"):
+            served([longer[0], bad])
     with pytest.raises(ValueError, match=r"a loop or a branch .*: export a SavedModel"):
         task.export(tmp_path / "onnx", format="onnx")
 
