@@ -16,6 +16,7 @@ from keras_tfm.training.folder import Path, new_file
 
 LONGEST = 200  # bytes of a file's name that are those of what it is drawn of
 LEAST_SIDE = 240  # pixels of a picture's shorter side, in which a few names have room
+MOST_SIDE = 4096  # pixels of the longer side of a picture that is larger than its image
 # Okabe and Ito's colours, which colour-blind people can distinguish.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#F0E442")
 BRIGHT = 100  # luma of a ground, from 0 to 255, on which black is easier to read than white
@@ -33,12 +34,12 @@ class Drawing(NamedTuple):
 
     @classmethod
     def on(cls, pixels: np.ndarray, least_side: int = LEAST_SIDE) -> Self:
-        """8-bit RGB (H, W, 3), several times as large where a side is shorter than `least_side`; ImportError
-        where Pillow is missing.
+        """8-bit RGB (H, W, 3), several times as large where a side is shorter than `least_side`, unless the
+        other is as long as `MOST_SIDE`; ImportError where Pillow is missing.
         """
         PIL = pillow()
         picture = PIL.Image.fromarray(np.ascontiguousarray(pixels))
-        scale = -(-least_side // min(picture.size))
+        scale = max(1, min(-(-least_side // min(picture.size)), MOST_SIDE // max(picture.size)))
         picture = picture.resize([scale * side for side in picture.size], PIL.Image.Resampling.NEAREST)
         line = max(1, round(2 * min(picture.size) / least_side))
         return cls(picture, PIL.ImageDraw.Draw(picture), scale, line)

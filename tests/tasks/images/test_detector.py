@@ -19,7 +19,7 @@ from keras_tfm.tasks import Detector, ImageClassifier
 from keras_tfm.tasks.images.average_precision import average_precision
 from keras_tfm.tasks.images.decoded import Sized
 from keras_tfm.tasks.images.detector import DetectorOptions
-from keras_tfm.tasks.images.drawing import COLOURS, beside, ink_on
+from keras_tfm.tasks.images.drawing import COLOURS, Drawing, beside, ink_on
 from tests.contract import randomise
 from tests.fresh_process import ask
 
@@ -308,6 +308,15 @@ def test_padding_is_hidden_and_the_same_in_training(task):
     assert inputs["pixel_mask"].numpy()[0].sum(1).tolist() == [16] * 24
     assert not inputs["images"].numpy()[0, :, 16:].any()
     np.testing.assert_allclose(targets[0, 0], [1, 0.25, 0.25, 0.5, 0.5])
+
+
+def test_a_thin_picture_is_not_drawn_as_a_vast_one():
+    for shape, size in (
+        ((1, 60_000, 3), (60_000, 1)),
+        ((20, 1000, 3), (4000, 80)),
+        ((24, 32, 3), (320, 240)),
+    ):
+        assert Drawing.on(np.zeros(shape, "uint8")).picture.size == size
 
 
 def test_average_precision_by_hand():
