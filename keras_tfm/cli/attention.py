@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import pathlib
 from typing import Annotated, Any
 
 from keras_tfm.cli.console import say
@@ -68,7 +69,8 @@ def run(arguments: argparse.Namespace) -> None:
 
     from keras_tfm.visualize import attention_page
 
-    example = arguments.image or arguments.text
+    # A path is an image's, a string a text, even where it names a file.
+    example = pathlib.Path(arguments.image) if arguments.image else arguments.text
     page = attention_page(task, example, arguments.out, arguments.target, **options)
     if not arguments.serve:
         say(f"the page is {arguments.out}: open it in a browser")

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -202,7 +201,8 @@ def _(task: Captioner, example: Any, target: str | None = None, **options: Any) 
 
 def _one_image(task: ImageTask, example: Any) -> np.ndarray:
     """The image alone in a batch, raw, of the size that the model reads."""
-    return np.asarray(_checked(task, example))[:1]
+    images = tf.convert_to_tensor(np.asarray(_checked(task, example))[:1])
+    return np.asarray(task.preprocessing.fitted(images, *task.image_shape[:2]))
 
 
 def _checked(task: ImageTask, example: Any) -> Any:
@@ -254,10 +254,10 @@ def _on_canvas(task: CanvasTask, example: Any) -> tuple[np.ndarray, dict[str, tf
 
 @read.register(ImageTextMatcher)
 def _(task: ImageTextMatcher, example: Any, target: str | None = None, **options: Any) -> Reading:
-    """The image tower reads an image, the text tower a text; a string that names a file is an image."""
+    """The image tower reads an image, the text tower a text: a string, even where it names a file."""
     _refuse_target(task, target, options)
     towers = task.model.backbone
-    if not isinstance(example, str) or os.path.isfile(example):
+    if not isinstance(example, str):
         images = _one_image(task, example)
         return Reading({"images": task.prepare(images)}, image=images[0], answer="", model=towers.image)
     inputs = task.text_inputs(tf.constant([example]))

@@ -250,9 +250,9 @@ def _about(task: Any, look: Look) -> str:
 
 def _named(example: Any, reading: Reading) -> str:
     """The text that was given, or the name of the image's file, without its folder."""
-    if not isinstance(example, str):
+    if not isinstance(example, str | os.PathLike):
         return ""
-    return example if reading.image is None else os.path.basename(example)
+    return str(example) if reading.image is None else os.path.basename(example)
 
 
 def _notes(task: Any, example: Any, reading: Reading, look: Look) -> Iterable[str]:

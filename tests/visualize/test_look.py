@@ -45,6 +45,15 @@ def test_an_encoder_by_its_tokens():
     np.testing.assert_allclose(view.hidden_states["encoder"][-1], last[0], atol=1e-5)
 
 
+@pytest.mark.parametrize("way", [{"crop_fraction": 0.5}, {"keep_aspect": True}, {}])
+def test_an_image_is_shown_as_the_model_reads_it(way):
+    sizes = {"image_size": 32, "num_layers": 1, "dim": 16, "num_heads": 2, "intermediate_dim": 16}
+    task = tasks.ImageClassifier.from_size("tiny", ["a", "b"], **sizes)
+    task = tasks.ImageClassifier(task.model, ["a", "b"], **way)
+    seen = look(task, np.zeros((40, 60, 3), "uint8"))
+    assert seen.image.shape == task.image_shape and seen.image.dtype == np.uint8
+
+
 def test_pairs_have_segments():
     task = classifier(texts=[("the cat", "sat"), ("the", "dog")])
     for pair in [("the cat", "sat"), "the cat\tsat"]:
@@ -125,11 +134,12 @@ def test_each_tower_of_a_matcher_reads_its_side(tmp_path):
     task = matcher()
     image = drawn(SENTENCES[:1]).images[0]
     (tmp_path / "a.png").write_bytes(tf.io.encode_png(image).numpy())
-    for example in (image, str(tmp_path / "a.png")):
+    for example in (image, tmp_path / "a.png"):
         view = look(task, example)
         assert (view.grid, view.num_prefix, list(view.hidden_states)) == ((2, 2), 1, ["image"])
         (attention,) = view.attention
         assert attention.name.startswith("image_block_0") and attention.weights.shape == (2, 5, 5)
+    assert look(task, str(tmp_path / "a.png")).image is None  # a string is a text, whatever it names
     view = look(task, "The red half is top.")
     (attention,) = view.attention
     assert view.image is None and attention.query_tokens == view.tokens
