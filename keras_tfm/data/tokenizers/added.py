@@ -162,9 +162,9 @@ class _Finder:
     def __init__(self, tokens: list[AddedToken], spelled: list[str]):
         _check(tokens, spelled)
         with tf.init_scope():
-            hashes = _hashes(tf.constant(spelled)).numpy()
-        order = np.argsort(hashes)
-        self._hashes = hashes[order]
+            hashed = hashes(tf.constant(spelled)).numpy()
+        order = np.argsort(hashed)
+        self._hashes = hashed[order]
         ordered = [tokens[i] for i in order]
         self._ids = np.array([token.token_id for token in ordered], "int32")
         self._flags = {name: np.array([getattr(token, name) for token in ordered]) for name in FLAGS}
@@ -179,7 +179,7 @@ class _Finder:
             parts, *_ = self._stripped(parts, is_token, place)
         token_ids = self._ids_at(is_token, place)
         texts = tf.where(token_ids >= 0, "", parts.flat_values)
-        return merged(parts.with_flat_values(beside(_one_each(token_ids, token_ids), tokenize(texts))))
+        return merged(parts.with_flat_values(beside(one_each(token_ids, token_ids), tokenize(texts))))
 
     def tokenize_with_offsets(self, strings: tf.Tensor, tokenize: Callable[[tf.Tensor], Spans]) -> Spans:
         parts, is_token, place = self._parts(strings)
@@ -190,7 +190,7 @@ class _Finder:
         inside = [x.with_flat_values(base + x.flat_values) for x in offsets]
         columns = zip((token_ids, begins, ends), (found, *inside), strict=True)
         token_ids, begins, ends = (
-            merged(parts.with_flat_values(beside(_one_each(x, token_ids), y))) for x, y in columns
+            merged(parts.with_flat_values(beside(one_each(x, token_ids), y))) for x, y in columns
         )
         return token_ids, begins, ends
 
@@ -204,7 +204,7 @@ class _Finder:
 
         parts, *_ = split(strings, self._pattern, kept=self._pattern)
         is_token = tf.strings.regex_full_match(parts.flat_values, self._pattern)
-        place = tf.searchsorted(self._hashes, _hashes(parts.flat_values))
+        place = tf.searchsorted(self._hashes, hashes(parts.flat_values))
         place = tf.minimum(place, len(self._ids) - 1)
         if self._flags["single_word"].any():
             parts, is_token, place = self._without_parts_of_words(parts, is_token, place)
@@ -283,11 +283,12 @@ def first_of_rows(parts: tf.RaggedTensor) -> tf.Tensor:
     return tf.scatter_nd(starts, tf.ones_like(starts[:, 0]), size[None]) > 0
 
 
-def _hashes(texts: tf.Tensor) -> tf.Tensor:
+def hashes(texts: tf.Tensor) -> tf.Tensor:
+    """A number for each of the texts."""
     return tf.strings.to_hash_bucket_fast(texts, 2**62)
 
 
-def _one_each(values: tf.Tensor, token_ids: tf.Tensor) -> tf.RaggedTensor:
+def one_each(values: tf.Tensor, token_ids: tf.Tensor) -> tf.RaggedTensor:
     """The values (parts,) of tokens as rows (parts, 1), and empty rows for texts, whose id is -1."""
     is_token = token_ids >= 0
     return tf.RaggedTensor.from_row_lengths(

@@ -1,35 +1,42 @@
 """GPT-2's tokenizer in a TensorFlow graph: byte-level byte-pair encoding (Radford et al. 2019, section 2.2).
 
 Any text is a sequence of bytes, so that nothing is unknown and `detokenize(tokenize(text)) == text`.
-A text is first split into words (GPT-2's rule, `_WORDS`), whose bytes are then merged, the earliest
-merge first (Sennrich et al. 2016).
+A text is first split into words (by one of the rules in `splitting.py`), whose bytes are then merged, the
+earliest merge first (Sennrich et al. 2016).
 """
 
 import json
 import pathlib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.configs import brief
 from keras_tfm.data.sources.lines import DataError
 from keras_tfm.data.tokenizers.added import (
     FLAGS,
     MARK,
     NUL,
-    SPACE,
     AddedToken,
     AddedTokens,
     Spans,
     appended,
     in_order,
+    one_each,
     special_tokens,
+)
+from keras_tfm.data.tokenizers.byte_pair_kinds import (
+    END,
+    published_options,
+    special_of,
+    transformers_names,
+    usual_added,
 )
 from keras_tfm.data.tokenizers.kernels import sentencepiece_kernel
 from keras_tfm.data.tokenizers.merges import (
     NAMES,
+    WholeTokens,
     by_id,
     joined,
     merging_model,
@@ -37,60 +44,20 @@ from keras_tfm.data.tokenizers.merges import (
     read_content,
     read_files,
 )
-from keras_tfm.data.tokenizers.offsets import encoded_size, original_offsets
+from keras_tfm.data.tokenizers.offsets import at_source, composed, encoded_size, original_offsets
 from keras_tfm.data.tokenizers.published import Published, write_options
-from keras_tfm.data.tokenizers.tokenizer import Tokenizer, merged
+from keras_tfm.data.tokenizers.splitting import GPT2, QWEN2, RULES, Rules, read_rules, use_rules
+from keras_tfm.data.tokenizers.tokenizer import Tokenizer, beside, merged
 from keras_tfm.data.tokenizers.unigram import require_size
 from keras_tfm.serving.examples import refuse_single
-
-END = "<|endoftext|>"
-# If several spaces stand before a word, only the last one belongs to it. RE2's expressions cannot look ahead,
-# so this mark is put before that space first.
-_MARK = r"\x{10ffff}"
-_LAST_SPACE = rf"([{SPACE}])([{SPACE}][^{SPACE}])"
-_WORDS = rf"'s|'t|'re|'ve|'m|'ll|'d| ?\p{{L}}+| ?\p{{N}}+| ?[^{SPACE}\p{{L}}\p{{N}}{_MARK}]+|[{SPACE}]+"
-
-
-class Special(NamedTuple):
-    """The special tokens of a model family.
-
-    If there is a `mask`, all of them are recognised where a text spells them, by default the mask together
-    with the spaces before it. Otherwise no text yields them. `ends_between` is the number of end tokens
-    between the two texts of a pair.
-    """
-
-    pad: str
-    start: str
-    end: str
-    unknown: str
-    mask: str | None = None
-    ends_between: int = 1
-
-    @property
-    def names(self) -> list[str]:
-        """The distinct tokens, in a fixed order."""
-        return [name for name in dict.fromkeys(self[:5]) if name is not None]
-
-
-ROLES = {
-    "pad": "pad_token",
-    "start": "bos_token",
-    "end": "eos_token",
-    "unknown": "unk_token",
-    "mask": "mask_token",
-}
-KINDS = (
-    Special("<pad>", "<s>", "</s>", "<unk>", "<mask>", ends_between=2),  # RoBERTa's
-    Special("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]"),  # DeBERTa's, version 1
-    Special(END, END, END, END),  # GPT-2's
-)
 
 
 class ByteLevelTokenizer(Tokenizer):
     """Byte-level byte-pair encoding (Radford et al. 2019, section 2.2).
 
     No text is unknown, and `detokenize` restores it exactly. GPT-2's "<|endoftext|>" serves as padding, start
-    and end. Malformed UTF-8 is read as U+FFFD, and written as U+FFFD where tokens yield it.
+    and end. Malformed UTF-8 is read as U+FFFD, and written as U+FFFD where tokens yield it. With the `rules`
+    of Llama 3 or Qwen2, special tokens are found in texts, and `detokenize` omits them.
 
     Args:
         tokens: the vocabulary by id, bytes spelled by GPT-2's characters ("Ġ" is a space), as in vocab.json.
@@ -100,6 +67,8 @@ class ByteLevelTokenizer(Tokenizer):
         prefix_space: whether a space is put before a text, and before what follows an added token, if it does
             not begin with one.
         roles: other tokens for padding, start, end or unknown than GPT-2's, {"pad": "[PAD]"} for example.
+        rules: others than GPT-2's: {"split": "llama3" or "qwen2"}, which needs the role "end", and beside it
+            {"normalizer": "NFC"} or {"ignore_merges": True}: a word that is a token is not merged.
 
     Raises:
         ValueError: if a byte, a special token or the result of a merge is not in the vocabulary, or an added
@@ -118,52 +87,65 @@ class ByteLevelTokenizer(Tokenizer):
         added: Iterable[AddedToken | Mapping] | None = None,
         prefix_space: bool = False,
         roles: Mapping[str, str] | None = None,
+        rules: Mapping[str, Any] | None = None,
     ):
         super().__init__(name="byte_level_tokenizer")
+        self._rules = obeyed = Rules.of(rules or {})
+        if prefix_space and obeyed != GPT2:
+            raise ValueError(f"prefix_space: expected False for texts split as {obeyed.split}'s, got True")
         added = None if added is None else in_order(added)
         tokens, pairs = list(tokens), [tuple(merge.split(" ")) for merge in merges]
         tokens += appended(added or [], tokens)
         known, made = set(tokens), ranks_of(merges)
-        special = next((kind for kind in KINDS if known.issuperset(kind.names)), None)
-        if len({"", *tokens}) != 1 + len(tokens) or special is None:
-            kinds = " or ".join(", ".join(kind.names) for kind in KINDS)
-            raise ValueError(f"tokens: expected different ones, among them {kinds}")
+        if len({"", *tokens}) != 1 + len(tokens):
+            raise ValueError("tokens: expected different ones, none of them empty")
+        self._special = special = special_of(known, roles or {}, obeyed)
         if missing := {*NAMES, *made}.union(*pairs) - known:
             raise ValueError(
                 f"tokens: expected every byte and all merged tokens; {min(missing)!r} is missing"
             )
         surplus = known - {*NAMES, *made}
-        if special.mask is None and (other := surplus - {END} - {token.content for token in added or ()}):
-            raise ValueError(f"tokens: expected a merge that gives {min(other)!r}, got none")
-        usual = _usual(special, tokens)
-        self._special = special = special._replace(**_checked_roles(roles or {}, special, known))
+        own = {END} if obeyed == GPT2 else {*special.names}
+        if special.mask is None and (whole := surplus - own - {token.content for token in added or ()}):
+            if obeyed == GPT2:
+                raise ValueError(f"tokens: expected a merge that gives {min(whole)!r}, got none")
+            surplus -= whole
+        usual = usual_added(special, tokens, obeyed)
         added = usual if added is None else added
+        if obeyed != GPT2 and (text := {*special.names} - {token.content for token in added}):
+            raise ValueError(f"roles: expected added tokens, got {min(text)!r}")
         self.vocabulary_size = self.unknown_id = len(tokens)
         self.pad_id, self.start_id, self.end_id = map(tokens.index, special[:3])
         self.blank = special.mask
         self.mask_id = None if special.mask is None else tokens.index(special.mask)
-        of_texts = {token.content for token in added if not token.special}
-        self.special_ids = tuple(i for i, token in enumerate(tokens) if token in surplus - of_texts)
+        apart = surplus - {token.content for token in added if not token.special}
+        self.special_ids = tuple(i for i, token in enumerate(tokens) if token in apart)
         self.begins_word = tf.constant([token.startswith("Ġ") for token in tokens])
-        self._added = AddedTokens(added)
-        self._added_to_texts = AddedTokens(token for token in added if token.content not in special.names)
+        normal = self._composed_contents
+        self._added = AddedTokens(added, normal)
+        self._added_to_texts = AddedTokens((x for x in added if x.content not in special.names), normal)
         self._prefix_space = prefix_space
         # Kept as text, since tf.Module wraps the lists among its attributes.
         content: dict[str, Any] = {"tokens": tokens, "merges": list(merges)}
         content |= {} if added == usual else {"added": [token.entry for token in added]}
         content |= {"prefix_space": True} if prefix_space else {}
         content |= {"roles": dict(roles)} if roles else {}
+        content |= {"rules": obeyed.entries} if obeyed != GPT2 else {}
         self._content = json.dumps(content, ensure_ascii=False)
         byte_of = {name: bytes([byte]) for byte, name in enumerate(NAMES)}
-        silent = special[:3]
+        silent = special[:3] if obeyed == GPT2 else ()
+        raw = surplus | {token for token in known if not byte_of.keys() >= {*token}}
         spelled = [
-            b"" if t in silent else t.encode() if t in surplus else b"".join(byte_of[name] for name in t)
+            b"" if t in silent else t.encode() if t in raw else b"".join(byte_of[name] for name in t)
             for t in tokens
         ]
         self._spelled = np.array([*spelled, "\ufffd".encode()], object)
         self._names = np.array([name.encode() for name in NAMES], object)
         model = merging_model(tokens, made)
         self._pieces = sentencepiece_kernel(model, tf.int32)
+        ordinary = {token: i for i, token in enumerate(tokens) if token not in surplus}
+        self._whole = WholeTokens(ordinary) if obeyed.ignore_merges else None
+        self._num_ordinary = 1 + max(ordinary.values())
 
     @classmethod
     def train(cls, lines: Iterable[str], vocabulary_size: int = 8000) -> "ByteLevelTokenizer":
@@ -193,20 +175,24 @@ class ByteLevelTokenizer(Tokenizer):
     def from_huggingface(cls, folder) -> "ByteLevelTokenizer":
         """Read the tokenizer.json, or vocab.json and merges.txt, of a folder of `transformers`.
 
-        Raises DataError unless it is a byte-level tokenizer like GPT-2's.
+        Raises DataError unless it is a byte-level tokenizer like GPT-2's, Llama 3's or Qwen2's.
         """
         published = Published(folder)
         path = published.folder / "tokenizer.json"
         try:
+            rules = of_class = QWEN2 if published.splits_as_qwen2() else GPT2
             if path.exists():
-                _check_rules(published)
+                rules = read_rules(published.content, published.is_general)
                 tokens, merges = read_content(published.content)
             else:
                 path = published.folder
                 tokens, merges = read_files(path / "vocab.json", path / "merges.txt")
-            return cls(tokens, merges, **_options(published, tokens))
+            if rules != of_class and not published.is_general:
+                raise ValueError(f"expected the rules of its class, {of_class.entries}, got {rules.entries}")
+            return cls(tokens, merges, **published_options(published, tokens, rules))
         except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
-            raise DataError(path, None, f"no tokenizer of GPT-2's kind ({error})") from None
+            kinds = "GPT-2's kind, Llama 3's or Qwen2's"
+            raise DataError(path, None, f"no tokenizer of {kinds} ({error})") from None
 
     def with_prefix_space(self) -> "ByteLevelTokenizer":
         """The tokenizer that puts a space before texts that do not begin with one."""
@@ -220,12 +206,15 @@ class ByteLevelTokenizer(Tokenizer):
         """
         import tokenizers
 
-        content = json.loads(self._content)
+        content, rules = json.loads(self._content), self._rules
         tokens = content["tokens"]
         ids = {token: number for number, token in enumerate(tokens)}
+        if rules != GPT2:  # the library would find an added token of its model as a word, too
+            ids = {token: i for token, i in ids.items() if i < self._num_ordinary}
         pairs = [tuple(merge.split(" ")) for merge in content["merges"]]
-        whole = tokenizers.Tokenizer(tokenizers.models.BPE(ids, pairs))
-        whole.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=self._prefix_space)
+        model = tokenizers.models.BPE(ids, pairs, ignore_merges=rules.ignore_merges)
+        whole = tokenizers.Tokenizer(model)
+        use_rules(whole, rules, self._prefix_space)
         whole.decoder = tokenizers.decoders.ByteLevel()
         special = self._special
         found = {token.content for token in self.added}
@@ -246,16 +235,23 @@ class ByteLevelTokenizer(Tokenizer):
                 single=f"{special.start} $A", pair=f"{special.start} $A $B", special_tokens=[start]
             )
         whole.save(str(pathlib.Path(folder, "tokenizer.json")))
-        options = _transformers_names(special) | {"add_prefix_space": self._prefix_space}
+        options = transformers_names(special, content.get("roles", {}), rules)
+        options |= {"add_prefix_space": self._prefix_space}
         write_options(options | ({"add_bos_token": True} if add_start else {}), folder)
 
     def tokenize_words(self, words) -> tf.RaggedTensor:
         words = self._prepared(words)
-        return self._added.tokenize(tf.where(words == "", " ", words), self._tokenize_word)
+        return self._added.tokenize(tf.where(words == "", " ", words), self._tokenize_word, self._composed)
 
     @property
     def ordinary(self) -> tuple[str, ...]:
         return tuple(self._special.names)
+
+    @property
+    def silent_ids(self) -> tuple[int, ...]:
+        """Padding and start; by other rules than GPT-2's all special tokens."""
+        special = () if self._rules == GPT2 else self.special_ids
+        return tuple(dict.fromkeys((*super().silent_ids, *special)))
 
     @property
     def between_ids(self) -> tuple[int, ...]:
@@ -287,15 +283,16 @@ class ByteLevelTokenizer(Tokenizer):
         return self._spelled[:-1].tolist()
 
     def tokenize(self, strings) -> tf.RaggedTensor:
-        return self._added.tokenize(self._prepared(strings), self._tokenize)
+        return self._added.tokenize(self._prepared(strings), self._tokenize, self._composed)
 
     def tokenize_with_offsets(self, strings) -> Spans:
         strings = tf.convert_to_tensor(strings, tf.string)
         # The two marks are replaced by a character of the same number of bytes, so that offsets stay right.
         texts = tf.strings.regex_replace(strings, f"{MARK}|{NUL}", chr(0x10FFFD))
         texts = tf.strings.regex_replace(texts, r"\x00", NUL)
+        read = self._tokenize_part_with_offsets
         token_ids, starts, ends = self._added_to_texts.tokenize_with_offsets(
-            texts, self._tokenize_part_with_offsets
+            texts, lambda parts: self._composed_with_offsets(parts, read), self._composed_with_offsets
         )
         points, characters = tf.strings.unicode_decode_with_offsets(strings, "UTF-8")  # (B, characters)
         points = points.with_flat_values(tf.where(points.flat_values == 0, ord(NUL), points.flat_values))
@@ -336,14 +333,34 @@ class ByteLevelTokenizer(Tokenizer):
         return self._tokenize_as_is(_with_space(strings))
 
     def _tokenize_as_is(self, strings) -> tf.RaggedTensor:
-        from keras_tfm.private.tensorflow_text import split
-
-        strings = tf.strings.regex_replace(strings, _LAST_SPACE, r"\1" + MARK + r"\2")
-        words, *_ = split(strings, f"{_WORDS}|{_MARK}", kept=_WORDS)
+        words = RULES[self._rules.split].split(self._composed(strings))
         letters = tf.strings.bytes_split(tf.strings.regex_replace(words.flat_values, NUL, "\0"))
-        letters = letters.with_flat_values(self._spell(letters.flat_values))
-        token_ids = self._pieces().tokenize(joined(letters)) - 1
-        return merged(words.with_flat_values(token_ids))
+        names = joined(letters.with_flat_values(self._spell(letters.flat_values)))
+        if self._whole is None:
+            return merged(words.with_flat_values(self._pieces().tokenize(names) - 1))
+        token_ids = self._whole(names)
+        pieces = self._pieces().tokenize(tf.where(token_ids >= 0, "", names)) - 1
+        return merged(words.with_flat_values(beside(one_each(token_ids, token_ids), pieces)))
+
+    def _composed(self, strings) -> tf.Tensor:
+        """Strings (B,) as the rules normalise them."""
+        if self._rules.normalizer is None:
+            return strings
+        from keras_tfm.private.tensorflow_text import tf_text
+
+        return tf_text.normalize_utf8(strings, self._rules.normalizer)
+
+    def _composed_contents(self, contents: list[str]) -> list[str]:
+        return [text.decode() for text in tf.convert_to_tensor(self._composed(contents)).numpy()]
+
+    def _composed_with_offsets(self, strings, read: Callable[[tf.Tensor], Spans]) -> Spans:
+        """What `read` gives for normalised strings, with the offsets in the `strings` (B,)."""
+        if self._rules.normalizer is None:
+            return read(strings)
+        texts, sources = composed(strings)
+        token_ids, *offsets = read(texts)
+        starts, ends = (at_source(sources, x) for x in offsets)
+        return token_ids, starts, ends
 
     def _spell(self, letters):
         """GPT-2's names of single bytes (N,)."""
@@ -364,68 +381,3 @@ class ByteLevelTokenizer(Tokenizer):
 def _with_space(texts: tf.Tensor) -> tf.Tensor:
     """Texts with a space in front, unless they begin with one or are empty."""
     return tf.strings.regex_replace(texts, "^[^ ]", r" \0", replace_global=False)
-
-
-def _usual(special: Special, tokens: list[str]) -> list[AddedToken]:
-    """The added tokens of a kind: its special ones, if a text may yield them."""
-    if special.mask is None:
-        return []
-    names = [name for name in special.names if name != special.mask]
-    return in_order(special_tokens(names, tokens) + special_tokens([special.mask], tokens, lstrip=True))
-
-
-def _checked_roles(roles: Mapping[str, str], special: Special, tokens: set[str]) -> Mapping[str, Any]:
-    """The `roles`; ValueError unless they are GPT-2's, of known tokens."""
-    for role, token in roles.items():
-        if special.mask is not None or role not in ("pad", "start", "end", "unknown") or token not in tokens:
-            raise ValueError(f"{ROLES.get(role, role)}: expected {special.names}, got {token!r}")
-    return roles
-
-
-def _check_rules(published: Published) -> None:
-    """ValueError unless the tokenizer.json of a folder has GPT-2's rules."""
-    content = published.content
-    model, splitting = content["model"], content["pre_tokenizer"]
-    if model["type"] != "BPE" or splitting["type"] != "ByteLevel":
-        raise ValueError(f"expected byte-level pairs, got {model['type']} of {splitting['type']}")
-    rules = {name: model.get(name) for name in ("continuing_subword_prefix", "end_of_word_suffix", "dropout")}
-    rules |= {"ignore_merges": model.get("ignore_merges"), "byte_fallback": model.get("byte_fallback")}
-    if published.is_general:
-        rules |= {"normalizer": content.get("normalizer"), "use_regex": not splitting.get("use_regex", True)}
-    for name, value in rules.items():
-        if value:
-            raise ValueError(f"{name}: expected none, got {brief(value)}")
-
-
-def _options(published: Published, tokens: list[str]) -> dict[str, Any]:
-    """The constructor's options that the files of a folder state, beside its `tokens`."""
-    kind = next((kind for kind in KINDS if {*kind.names}.issubset(tokens)), KINDS[-1])
-    roles = {name: getattr(kind, role) for role, name in ROLES.items()}
-    roles |= {"cls_token": kind.start, "sep_token": kind.end}
-    roles = {name: token for name, token in roles.items() if token is not None}
-    if kind.mask is None:
-        roles = dict.fromkeys(("bos_token", "eos_token", "unk_token"), END)
-    added = published.added(roles, tokens)
-    if kind.mask is None:  # no text yields GPT-2's own
-        added = [token for token in added if token.content != END]
-    stated = {role: published.role(name) for role, name in ROLES.items()}
-    if kind.mask is not None:
-        for name, expected in (("cls_token", kind.start), ("sep_token", kind.end)):
-            if (token := published.role(name)) not in (None, expected):
-                raise ValueError(f"{name}: expected {expected!r}, got {token!r}")
-    return {
-        "added": added,
-        "prefix_space": published.adds_prefix_space(),
-        "roles": {role: token for role, token in stated.items() if token not in (None, getattr(kind, role))},
-    }
-
-
-def _transformers_names(special: Special) -> dict:
-    """The names in tokenizer_config.json."""
-    names = {"bos_token": special.start, "eos_token": special.end, "unk_token": special.unknown}
-    if special.mask is None:
-        pad = {} if special.pad == END else {"pad_token": special.pad}
-        return {"tokenizer_class": "GPT2Tokenizer", **names, **pad}
-    names |= {"pad_token": special.pad, "mask_token": special.mask}
-    names |= {"cls_token": special.start, "sep_token": special.end}
-    return {"tokenizer_class": "PreTrainedTokenizerFast", **names}

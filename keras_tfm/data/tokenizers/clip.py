@@ -39,7 +39,7 @@ from keras_tfm.data.tokenizers.merges import (
     read_content,
     read_files,
 )
-from keras_tfm.data.tokenizers.offsets import encoded_size, original_offsets
+from keras_tfm.data.tokenizers.offsets import at_source, composed, encoded_size, original_offsets
 from keras_tfm.data.tokenizers.published import Published, write_options
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer, merged
 from keras_tfm.data.tokenizers.unigram import require_size
@@ -239,13 +239,9 @@ class CLIPTokenizer(Tokenizer):
 
     def _normalized(self, strings, read: Callable[[tf.Tensor], Spans], squeezes: bool) -> Spans:
         """What `read` gives for normalised strings, in which one space stands for several if `squeezes`."""
-        from keras_tfm.private.tensorflow_text import tf_text
-
-        # One empty string is added: for no strings at all tensorflow_text would read outside its memory.
-        composed, sources = tf_text.normalize_utf8_with_offsets_map(tf.concat([strings, [""]], 0), "NFC")
-        composed = composed[:-1]
-        points, characters = tf.strings.unicode_decode_with_offsets(composed, "UTF-8")  # (B, characters)
-        codes, small = points.flat_values, self._small(composed)
+        texts, sources = composed(strings)
+        points, characters = tf.strings.unicode_decode_with_offsets(texts, "UTF-8")  # (B, characters)
+        codes, small = points.flat_values, self._small(texts)
         sizes = encoded_size(small_letters(codes))
         sizes = tf.where(codes == ord(OTHER_LENGTH), tf.constant(OTHER_SIZE, sizes.dtype), sizes)
         if squeezes:
@@ -254,9 +250,9 @@ class CLIPTokenizer(Tokenizer):
             is_more = is_space & tf.roll(is_space, 1, 0) & ~first_of_rows(points)
             sizes = tf.where(is_space, tf.cast(~is_more, sizes.dtype), sizes)
         token_ids, starts, ends = read(small)
-        lengths = tf.cast(tf.strings.length(composed), tf.int64)
+        lengths = tf.cast(tf.strings.length(texts), tf.int64)
         offsets = original_offsets(starts, ends, characters, points.with_flat_values(sizes), lengths)
-        return token_ids, *(_at_source(sources, x) for x in offsets)
+        return token_ids, *(at_source(sources, x) for x in offsets)
 
     def _tokenize_small_with_offsets(self, texts) -> Spans:
         """The pieces of normalised texts."""
@@ -319,14 +315,6 @@ class CLIPTokenizer(Tokenizer):
         path = pathlib.Path(folder, f"{name}.clip.json")
         path.write_text(self._content + "\n", "utf-8")
         return path
-
-
-def _at_source(sources: tf.Tensor, offsets: tf.RaggedTensor) -> tf.RaggedTensor:
-    """Offsets (B, None) in composed strings as offsets in the original strings; `sources` has B + 1 maps."""
-    from keras_tfm.private.tensorflow_text import tf_text
-
-    found = tf_text.find_source_offsets(sources, tf.pad(offsets.to_tensor(), [[0, 1], [0, 1]]))
-    return tf.RaggedTensor.from_tensor(found[:-1], offsets.row_lengths())
 
 
 def _squeezed(texts: tf.Tensor) -> tf.Tensor:

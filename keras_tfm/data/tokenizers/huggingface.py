@@ -8,7 +8,7 @@ from keras_tfm.data.sources.lines import DataError, Path
 from keras_tfm.data.tokenizers.bert import BERTTokenizer
 from keras_tfm.data.tokenizers.byte_pairs import ByteLevelTokenizer
 from keras_tfm.data.tokenizers.clip import START, SUFFIX, CLIPTokenizer
-from keras_tfm.data.tokenizers.published import Published
+from keras_tfm.data.tokenizers.published import Published, around_of
 from keras_tfm.data.tokenizers.residues import ROLES, ResidueTokenizer
 from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
@@ -88,7 +88,7 @@ def read_huggingface_special_tokens(folder, tokenizer) -> SpecialTokens:
     if path.is_file():
         content = read_json(path)
         try:
-            return _special_tokens(content.get("post_processor"))
+            return around_of(content.get("post_processor"))
         except (KeyError, TypeError, ValueError, IndexError, AttributeError):
             got = repr(content["post_processor"])[:80]
             raise CheckpointError(path, "post_processor", "a template of tokens", got) from None
@@ -106,27 +106,6 @@ def read_huggingface_special_tokens(folder, tokenizer) -> SpecialTokens:
 def _options(folder):
     path = pathlib.Path(folder, "tokenizer_config.json")
     return read_json(path) if path.is_file() else {}
-
-
-def _special_tokens(rule) -> SpecialTokens:
-    kind = rule["type"] if rule else None
-    if kind == "Sequence":
-        parts = [_special_tokens(part) for part in rule["processors"]]
-        return next((part for part in reversed(parts) if any(part)), SpecialTokens([], []))
-    if kind in ("RobertaProcessing", "BertProcessing"):
-        return SpecialTokens([int(rule["cls"][1])], [int(rule["sep"][1])])
-    if kind == "TemplateProcessing":
-        ids: list[list[int]] = [[], []]
-        has_come = False
-        for part in rule["single"]:
-            if "Sequence" in part:
-                has_come = True
-            else:
-                ids[has_come] += map(int, rule["special_tokens"][part["SpecialToken"]["id"]]["ids"])
-        return SpecialTokens(*ids)
-    if kind in (None, "ByteLevel"):
-        return SpecialTokens([], [])
-    raise ValueError(kind)
 
 
 def refuse_other_pairs(folder: Path, tokenizer: Tokenizer, has_segments: bool) -> None:

@@ -81,6 +81,8 @@ def to_keras_hub(tokenizer: Tokenizer) -> Any:
     """
     from keras_hub import tokenizers
 
+    if isinstance(tokenizer, ByteLevelTokenizer) and "rules" in tokenizer.content:
+        raise TypeError(f"KerasHub splits by GPT-2's rules, got {tokenizer.content['rules']}.")
     added = tokenizer.added if isinstance(tokenizer, BERTTokenizer | ByteLevelTokenizer) else ()
     if more := [token.content for token in added if token.content not in tokenizer.ordinary]:
         raise TypeError(f"KerasHub finds no added tokens, got {more[0]!r}.")

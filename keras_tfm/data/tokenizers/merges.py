@@ -8,9 +8,11 @@ import functools
 import pathlib
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import tensorflow as tf
 from sentencepiece import sentencepiece_model_pb2
 
+from keras_tfm.data.tokenizers.added import hashes
 from keras_tfm.data.tokenizers.unigram import train_unigram
 from keras_tfm.training.safetensors import read_json
 
@@ -90,3 +92,27 @@ def merging_model(tokens: Sequence[str], ranks: Mapping[str, int]) -> bytes:
         kind = kinds.NORMAL if len(token) == 1 or token in ranks else kinds.CONTROL
         proto.pieces.add(piece=token, score=-float(ranks.get(token, len(ranks))), type=kind)
     return proto.SerializeToString(deterministic=True)
+
+
+class WholeTokens:
+    """Finds words that are tokens themselves; `token_ids` are {token: id}.
+
+    >>> from keras_tfm.data.tokenizers.merges import WholeTokens
+    >>> WholeTokens({"the": 5, "cat": 3})(tf.constant(["cat", "a", "the"])).numpy().tolist()
+    [3, -1, 5]
+    """
+
+    def __init__(self, token_ids: Mapping[str, int]):
+        tokens = np.array([token.encode() for token in token_ids], object)
+        with tf.init_scope():
+            hashed = hashes(tf.constant(tokens)).numpy()
+        order = np.argsort(hashed)
+        self._hashes, self._tokens = hashed[order], tokens[order]
+        self._ids = np.array([*token_ids.values()], "int32")[order]
+
+    def __call__(self, words: tf.Tensor) -> tf.Tensor:
+        """The ids of words (N,), -1 for a word that is no token."""
+        place = tf.searchsorted(self._hashes, hashes(words))
+        place = tf.minimum(place, len(self._ids) - 1)
+        is_token = tf.gather(tf.constant(self._tokens), place) == words
+        return tf.where(is_token, tf.gather(self._ids, place), -1)

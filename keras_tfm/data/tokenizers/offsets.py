@@ -33,3 +33,20 @@ def original_offsets(
 def encoded_size(points: tf.Tensor) -> tf.Tensor:
     """How many bytes UTF-8 has for each code point, int64."""
     return 1 + sum(tf.cast(points >= least, tf.int64) for least in (0x80, 0x800, 0x10000))
+
+
+def composed(strings: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Strings (B,) composed (NFC), and the maps back to them for `at_source`."""
+    from keras_tfm.private.tensorflow_text import tf_text
+
+    # One empty string is added: for no strings at all tensorflow_text would read outside its memory.
+    texts, sources = tf_text.normalize_utf8_with_offsets_map(tf.concat([strings, [""]], 0), "NFC")
+    return texts[:-1], sources
+
+
+def at_source(sources: tf.Tensor, offsets: tf.RaggedTensor) -> tf.RaggedTensor:
+    """Offsets (B, None) in composed strings as offsets in the original strings; `sources` has B + 1 maps."""
+    from keras_tfm.private.tensorflow_text import tf_text
+
+    found = tf_text.find_source_offsets(sources, tf.pad(offsets.to_tensor(), [[0, 1], [0, 1]]))
+    return tf.RaggedTensor.from_tensor(found[:-1], offsets.row_lengths())

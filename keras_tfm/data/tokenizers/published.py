@@ -13,20 +13,23 @@ from typing import Any
 from keras_tfm.configs import brief, checked
 from keras_tfm.data.sources.lines import DataError, Path
 from keras_tfm.data.tokenizers.added import AddedToken
+from keras_tfm.data.tokenizers.tokenizer import SpecialTokens
 from keras_tfm.training.safetensors import read_json
 
 GENERAL = ("PreTrainedTokenizer", "PreTrainedTokenizerFast", "TokenizersBackend")
 FAMILIES = (
     "AlbertTokenizer", "BartTokenizer", "BertTokenizer", "CLIPTokenizer", "DebertaTokenizer",
     "DebertaV2Tokenizer", "DistilBertTokenizer", "ElectraTokenizer", "EsmTokenizer", "FNetTokenizer",
-    "GPT2Tokenizer", "MBart50Tokenizer", "MBartTokenizer", "RobertaTokenizer", "SiglipTokenizer",
-    "T5Tokenizer", "XLMRobertaTokenizer",
+    "GPT2Tokenizer", "MBart50Tokenizer", "MBartTokenizer", "Qwen2Tokenizer", "RobertaTokenizer",
+    "SiglipTokenizer", "T5Tokenizer", "XLMRobertaTokenizer",
 )  # fmt: skip
 # Values of `model_type` in config.json that choose one of the FAMILIES where no class is named.
 MODELS = (
     "albert", "bart", "bert", "clip", "deberta", "deberta-v2", "distilbert", "electra", "esm", "fnet", "gpt2",
-    "mbart", "roberta", "siglip", "t5", "xlm-roberta",
+    "mbart", "qwen2", "qwen3", "roberta", "siglip", "t5", "xlm-roberta",
 )  # fmt: skip
+QWEN2 = "Qwen2Tokenizer"
+LLAMA = "LlamaTokenizer"  # a class of SentencePiece's rules, which folders of bytes name too
 ROLES = tuple(f"{role}_token" for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"))
 WORD_SPLITTING = {"word_tokenizer_type": "basic", "subword_tokenizer_type": "wordpiece"}
 
@@ -49,6 +52,12 @@ class Published:
         self.options = self._read("tokenizer_config.json")
         config = self._read("config.json")
         name = self.options.get("tokenizer_class") or config.get("tokenizer_class")
+        if config.get("model_type") == "qwen2":  # whatever class such a folder names
+            name = QWEN2
+        if str(name).removesuffix("Fast") == LLAMA and "'ByteLevel'" in str(
+            self.content.get("pre_tokenizer")
+        ):
+            name = GENERAL[1]
         if name not in (None, *GENERAL) and str(name).removesuffix("Fast") not in FAMILIES:
             raise DataError(
                 self.folder,
@@ -57,6 +66,7 @@ class Published:
                 f"tokenizer.json, got {brief(name)}: its rules are not known here",
             )
         self._family = str(name or config.get("model_type"))
+        self._config = config
         has_file = (self.folder / "tokenizer.json").is_file()
         of_family = name is None and (config.get("model_type") in MODELS or not has_file)
         self.is_general = name in GENERAL or (name is None and not of_family)
@@ -108,6 +118,16 @@ class Published:
         if self.is_general:
             return "WhitespaceSplit" in str(self.content.get("pre_tokenizer"))
         return "debertav2" not in self._family.lower().replace("-", "")
+
+    def splits_as_qwen2(self) -> bool:
+        """Whether a class splits texts as Qwen2's does, whatever tokenizer.json says."""
+        return not self.is_general and self._family.lower().startswith("qwen")
+
+    def end_token_id(self) -> int | None:
+        """The first id that ends a text in generation_config.json or config.json, if there is one."""
+        value = {**self._config, **self._read("generation_config.json")}.get("eos_token_id")
+        value = value[0] if isinstance(value, list) and value else value
+        return value if type(value) is int else None
 
     def added(self, roles: Mapping[str, str], vocabulary: Sequence[str]) -> list[AddedToken]:
         """The added tokens beside a `vocabulary` by id; `roles` are the special tokens of the class.
@@ -200,6 +220,30 @@ def tokens_of_file(path: Path) -> list[AddedToken] | None:
         return None if entries is None else [AddedToken.of(entry) for entry in entries]
     except (ValueError, TypeError) as error:
         raise DataError(path, None, str(error)) from error
+
+
+def around_of(rule: Any) -> SpecialTokens:
+    """The ids that a `post_processor` of tokenizer.json puts around a text; ValueError and others for one
+    that is not known.
+    """
+    kind = rule["type"] if rule else None
+    if kind == "Sequence":
+        parts = [around_of(part) for part in rule["processors"]]
+        return next((part for part in reversed(parts) if any(part)), SpecialTokens([], []))
+    if kind in ("RobertaProcessing", "BertProcessing"):
+        return SpecialTokens([int(rule["cls"][1])], [int(rule["sep"][1])])
+    if kind == "TemplateProcessing":
+        ids: list[list[int]] = [[], []]
+        has_come = False
+        for part in rule["single"]:
+            if "Sequence" in part:
+                has_come = True
+            else:
+                ids[has_come] += map(int, rule["special_tokens"][part["SpecialToken"]["id"]]["ids"])
+        return SpecialTokens(*ids)
+    if kind in (None, "ByteLevel"):
+        return SpecialTokens([], [])
+    raise ValueError(kind)
 
 
 def write_options(options: Mapping[str, Any], folder: Path) -> None:

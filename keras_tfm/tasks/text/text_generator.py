@@ -331,8 +331,11 @@ class TextGenerator(WritingTask, TrainableTask):
         decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         decoding = self._decoding(self._stops(stop), self.tokenizer.pad_id)
         for (token_id,) in decoding.stream(chosen, **inputs):
-            if token_id == self.tokenizer.end_id:  # other end tokens are spelled out
+            if token_id == self.tokenizer.end_id:
                 break
+            if token_id in self.tokenizer.silent_ids:
+                continue
+            # Other end tokens that are no special tokens are spelled out, too.
             spelled = symbols[token_id] if token_id < len(symbols) else "\ufffd".encode()
             if piece := decode(spelled):
                 yield piece

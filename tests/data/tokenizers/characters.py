@@ -13,5 +13,5 @@ def assert_every_character_is_read_alike(ours, theirs):
     ]  # fmt: skip
     texts = [f"a{c}b {c}1{c}  {c}." for c in assigned]
     rows = ours.tokenize(texts).to_list()
-    expected = [encoding.ids for encoding in theirs.encode_batch(texts)]
+    expected = [encoding.ids for encoding in theirs.encode_batch(texts, add_special_tokens=False)]
     assert not [c for c, row, exact in zip(assigned, rows, expected, strict=True) if row != exact]
