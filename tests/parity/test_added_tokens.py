@@ -11,9 +11,12 @@ import transformers
 
 from keras_tfm.data import ByteLevelTokenizer, CLIPTokenizer, DataError, read_huggingface_tokenizer
 from keras_tfm.data.tokenizers.added import FLAGS
+from keras_tfm.data.tokenizers.huggingface import read_huggingface_special_tokens
+from tests.data.tokenizers.chats import write_folder
 from tests.data.tokenizers.test_added import LINES, TOKENS, drawn_texts, is_plain
 from tests.data.tokenizers.test_published import PIECES
 from tests.data.tokenizers.test_sentencepiece_files import FILES, trained
+from tests.data.tokenizers.test_splitting import drawn
 
 pytestmark = pytest.mark.parity
 ROBERTA = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
@@ -53,6 +56,7 @@ KINDS = {
     "bart": lambda _: byte_pairs(transformers.BartTokenizer, ROBERTA),
     "deberta": lambda _: byte_pairs(transformers.DebertaTokenizer, DEBERTA),
     "gpt2": lambda _: byte_pairs(transformers.GPT2Tokenizer, ["<|endoftext|>"]),
+    "qwen2": lambda _: byte_pairs(transformers.Qwen2Tokenizer, ["<|endoftext|>"]),
     "clip": lambda _: clip(),
     "t5": lambda folder: sentence_pieces("t5", folder),
     "albert": lambda folder: sentence_pieces("albert", folder),
@@ -201,3 +205,29 @@ def test_japanese_words_are_refused(tmp_path):
     change(tmp_path / "tokenizer_config.json", tokenizer_class="BertJapaneseTokenizer")
     with pytest.raises(DataError, match="got 'BertJapaneseTokenizer'"):
         read_huggingface_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "family"),
+    [
+        ("llama3", "PreTrainedTokenizerFast", "llama"),
+        ("llama3", "LlamaTokenizerFast", "llama"),
+        ("qwen2", "Qwen2Tokenizer", "qwen2"),
+        ("qwen2", "Qwen2TokenizerFast", "qwen3"),
+        ("qwen2", "PreTrainedTokenizerFast", "qwen2"),
+    ],
+)
+def test_chats_are_transformers(kind, name, family, tmp_path):
+    write_folder(kind, tmp_path, tokenizer_class=name)
+    write(tmp_path / "config.json", {"model_type": family})
+    theirs, ours = transformers.AutoTokenizer.from_pretrained(tmp_path), read_huggingface_tokenizer(tmp_path)
+    texts = drawn(400)
+    assert ours.tokenize(texts).to_list() == theirs(texts, add_special_tokens=False)["input_ids"]
+    before, after = read_huggingface_special_tokens(tmp_path, ours)
+    assert [*before, *after] == theirs("")["input_ids"]
+    assert (ours.end_id, theirs.bos_token_id or ours.start_id) == (theirs.eos_token_id, ours.start_id)
+    ours.save_huggingface(tmp_path, **({"add_start": True} if before else {}))
+    back = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert back(texts)["input_ids"] == theirs(texts)["input_ids"]
+    roles = [f"{role}_token" for role in ("bos", "eos", "pad", "unk")]
+    assert [getattr(back, role) for role in roles] == [getattr(theirs, role) for role in roles]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from keras_tfm.configs import brief
 from keras_tfm.data.tokenizers.added import AddedToken, in_order, special_tokens
 from keras_tfm.data.tokenizers.published import Published, around_of
 from keras_tfm.data.tokenizers.splitting import GPT2, Rules
@@ -116,8 +117,8 @@ def _options_of_roles(published: Published, tokens: Sequence[str]) -> dict[str, 
         roles["start"] = names.get(before[0])
     if roles["end"] is None:
         raise ValueError("eos_token: expected what ends a text, here or as eos_token_id, got none")
-    if not published.is_general and published.adds_prefix_space():
-        raise ValueError("add_prefix_space: expected none, got True")
+    if not published.is_general and (space := published.options.get("add_prefix_space")):
+        raise ValueError(f"add_prefix_space: expected none, got {brief(space)}")
     return {"added": added, "roles": {role: token for role, token in roles.items() if token is not None}}
 
 

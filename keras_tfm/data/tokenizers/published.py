@@ -158,7 +158,9 @@ class Published:
             decoder = _mapping(options["added_tokens_decoder"], "added_tokens_decoder")
             stated = {_number(number): _entry(token) for number, token in decoder.items()}
         else:
-            special = {entry["content"] for entry in [*map(_entry, stated_roles), *extra]}
+            # Qwen2's class adds all its special tokens once more, as such.
+            older = _listed(options, "additional_special_tokens") if self.splits_as_qwen2() else []
+            special = {entry["content"] for entry in [*map(_entry, [*stated_roles, *older]), *extra]}
             stated = {
                 _number(number): {"content": token, "special": token in special}
                 for token, number in self._read("added_tokens.json").items()
