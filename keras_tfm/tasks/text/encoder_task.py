@@ -99,7 +99,7 @@ class EncoderTask(AskedTask, FineTunedTask):
     model_options = FamilyOptions
     examples_class: ClassVar[Any]
     gives_new_heads = True
-    head_class: type
+    head_class: ClassVar[Any]
     of_examples: ClassVar[tuple[str, ...]] = ("labels", "pairs")  # fields of the configuration that they set
     default_length = 128  # tokens per example, unless caller or folder choose, or the model has fewer
     chunk = 8_192  # how many examples are encoded at once
@@ -258,7 +258,7 @@ class EncoderTask(AskedTask, FineTunedTask):
     @classmethod
     def config_of(
         cls, model: keras.Model, entries: Mapping[str, Any], tokenizer: Tokenizer, **options: Any
-    ) -> Config:
+    ) -> Any:
         """The configuration of a published model with its head, from the entries of its config.json."""
         fields = {**options, **cls._published(model, entries)}  # the published head fixes its labels
         own = {"num_classes", *fields}
@@ -266,7 +266,7 @@ class EncoderTask(AskedTask, FineTunedTask):
         return cls.config_class(**fields, head=head)
 
     @classmethod
-    def published_length(cls, config: Config, stated: int | None) -> int:
+    def published_length(cls, config: Any, stated: int | None) -> int:
         """How many tokens a published head reads: what its files have `stated`, or else `default_length`."""
         return min(stated or cls.default_length, config.max_length)
 

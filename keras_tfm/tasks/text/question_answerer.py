@@ -138,7 +138,7 @@ class QuestionAnswerer(EncoderTask):
         return super().from_huggingface(name, examples, **options)
 
     @classmethod
-    def published_length(cls, config: Config, stated: int | None) -> int:
+    def published_length(cls, config: Any, stated: int | None) -> int:
         """Of a context, windows of `default_length` tokens at most, as transformers' pipeline reads it."""
         return min(super().published_length(config, stated), cls.default_length)
 
