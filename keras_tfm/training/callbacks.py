@@ -200,7 +200,10 @@ class BestWeights(keras.callbacks.Callback):
     def _are_finite(self) -> bool:
         """Whether the weights that `_keep` would keep hold no NaN and no infinity."""
         judged = self._averages() or self.model.trainable_variables
-        return all(np.isfinite(shared_array(variable)).all() for variable in [*judged, *self._others()])
+        arrays = map(shared_array, [*judged, *self._others()])
+        # NaN is the least and the greatest of its array; finding these two takes no memory.
+        with np.errstate(invalid="ignore"):
+            return all(math.isfinite(end(x, initial=0)) for x in arrays for end in (np.min, np.max))
 
     def _averages(self) -> list[keras.Variable] | None:
         optimizer = getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer)
