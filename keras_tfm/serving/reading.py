@@ -56,11 +56,13 @@ class InMemory(Reader):
 
     def __init__(self, reader):
         self._reader, self.portion = reader, reader.portion
-        self.length, self.join = reader.length, reader.join
 
     def read_one(self, example):
         check(example, not_in_memory)
         return self._reader.read_one(example)
+
+    def join(self, rows, widths=None):
+        return self._reader.join(rows, widths)
 
 
 class Plain(Reader):
