@@ -5,6 +5,7 @@ made them, and of the example itself.
 """
 
 import unicodedata
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -148,7 +149,7 @@ class Written:
     The symbols of symbols.json stand side by side, without the `silent` ones, up to the id `end`. An id
     without a symbol is spelled `unknown`. `rule` says what happens to the whole: "plain" leaves it, "words"
     removes white space at both ends, "pieces" one space in front; "lossless" is "pieces" where a NUL stands
-    for the sign ▁.
+    for the sign ▁. Last, of each pair in `replaced` the first text is replaced by the second, in this order.
     """
 
     def __init__(
@@ -159,10 +160,11 @@ class Written:
         unknown: str,
         rule: Literal["plain", "words", "pieces", "lossless"],
         repeats: bool,
+        replaced: Sequence[tuple[str, str]] = (),
     ):
         self._symbols = symbols_of(folder)
         self._end, self._silent, self._unknown, self._rule = end, set(silent), unknown.encode(), rule
-        self._repeats = repeats
+        self._repeats, self._replaced = repeats, replaced
 
     def __call__(self, outputs, rows, example):
         text = self.spelled(np.asarray(outputs[0]["ids"]).tolist())
@@ -182,6 +184,8 @@ class Written:
         text = spelled.decode("utf-8", "replace")
         if self._rule in ("pieces", "lossless"):
             text = text.removeprefix(" ")
+        for found, value in self._replaced:
+            text = text.replace(found, value)
         return text.replace("\0", "▁") if self._rule == "lossless" else text
 
 

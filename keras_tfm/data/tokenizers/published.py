@@ -119,6 +119,11 @@ class Published:
             return "WhitespaceSplit" in str(self.content.get("pre_tokenizer"))
         return "debertav2" not in self._family.lower().replace("-", "")
 
+    def cleans_up(self) -> bool:
+        """Whether decoded texts lose spaces before punctuation; ValueError for anything but true or false."""
+        option = "clean_up_tokenization_spaces"
+        return bool(checked(self.options.get(option), bool | None, option))
+
     def splits_as_qwen2(self) -> bool:
         """Whether a class splits texts as Qwen2's does, whatever tokenizer.json says."""
         return not self.is_general and self._family.lower().startswith("qwen")

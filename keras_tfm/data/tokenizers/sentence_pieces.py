@@ -11,13 +11,13 @@ import sentencepiece
 import tensorflow as tf
 from sentencepiece import sentencepiece_model_pb2
 
-from keras_tfm.configs import brief
+from keras_tfm.configs import brief, checked
 from keras_tfm.data.sources.lines import DataError
 from keras_tfm.data.tokenizers.added import AddedToken, AddedTokens, Spans, in_order
 from keras_tfm.data.tokenizers.kernels import sentencepiece_kernel
 from keras_tfm.data.tokenizers.merges import joined
 from keras_tfm.data.tokenizers.offsets import original_offsets
-from keras_tfm.data.tokenizers.published import Published
+from keras_tfm.data.tokenizers.published import Published, write_options
 from keras_tfm.data.tokenizers.sentencepiece_files import (
     CANONICAL,
     MASKS,
@@ -30,10 +30,16 @@ from keras_tfm.data.tokenizers.sentencepiece_files import (
 )
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 from keras_tfm.data.tokenizers.unigram import common_characters, require_size, sample_of, train_unigram
+from keras_tfm.training.safetensors import read_json
 
 # Unicode's rule: a capital sigma becomes a final small sigma if a letter stands before it and none after it,
 # where marks do not count.
 LETTERS, MARKS = r"\p{Lu}\p{Ll}\p{Lt}", r"\p{Mn}\p{Me}\p{Cf}\p{Lm}\p{Sk}'.:·’‘․﹒＇．："
+# What `clean_up_tokenization_spaces` does in `transformers`, one after the other.
+CLEANED = (
+    (" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'"), (" n't", "n't"), (" 'm", "'m"),
+    (" 's", "'s"), (" 've", "'ve"), (" 're", "'re"),
+)  # fmt: skip
 FINAL = chr(0x10FFFD)  # a private character that replaces a sigma with no letter after it
 
 
@@ -50,6 +56,7 @@ class SentencePieceTokenizer(Tokenizer):
         model: the serialised model.
         added: added tokens (`AddedToken`, or entries of tokenizer.json) beside the control pieces, or instead
             of control pieces with the same id; all are pieces of the model.
+        cleans_up: whether `detokenize` removes spaces before punctuation and English contractions.
 
     Raises:
         ValueError: if `model` is not a SentencePiece model, or an added token is none of its pieces or cannot
@@ -63,7 +70,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     NUM_BYTES = 256  # pieces <0x00>..<0xFF>
 
-    def __init__(self, model: bytes, added: Iterable[AddedToken | Mapping] = ()):
+    def __init__(self, model: bytes, added: Iterable[AddedToken | Mapping] = (), cleans_up: bool = False):
         super().__init__(name="sentence_piece_tokenizer")
         try:
             proto = sentencepiece_model_pb2.ModelProto.FromString(model)
@@ -80,6 +87,7 @@ class SentencePieceTokenizer(Tokenizer):
             )
         self.vocabulary_size = processor.vocab_size()
         self._model = model
+        self.replaced = CLEANED if checked(cleans_up, bool, "cleans_up") else ()
         # Only models that `train` made keep white space as it is.
         normalizer = proto.normalizer_spec
         self._is_lossless = not (normalizer.add_dummy_prefix or normalizer.remove_extra_whitespaces)
@@ -176,7 +184,7 @@ class SentencePieceTokenizer(Tokenizer):
             for name, expected in (("add_prefix_space", True), ("split_by_punct", False)):
                 if not published.is_general and published.options.get(name, expected) != expected:
                     raise ValueError(f"{name}: expected {expected}, got {brief(published.options[name])}")
-            return cls(with_tokens(model, added), added)
+            return cls(with_tokens(model, added), added, published.cleans_up())
         except ValueError as error:
             raise DataError(folder, None, str(error)) from error
 
@@ -255,6 +263,8 @@ class SentencePieceTokenizer(Tokenizer):
         strings = tf.strings.reduce_join(token_ids.with_flat_values(spelled), axis=-1)
         strings = tf.strings.unicode_transcode(strings, "UTF-8", "UTF-8", replace_control_characters=False)
         strings = tf.strings.regex_replace(strings, "^ ", "", replace_global=False)
+        for text, value in self.replaced:
+            strings = tf.strings.regex_replace(strings, re.escape(text), value)
         return tf.strings.regex_replace(strings, r"\x00", "▁") if self._is_lossless else strings
 
     def save_huggingface(self, folder, special: SpecialTokens | None = None, max_length: int | None = None):
@@ -269,17 +279,25 @@ class SentencePieceTokenizer(Tokenizer):
             super().save_huggingface(folder)
         if self._is_canonical:
             write_canonical(self._model, folder, max_length)
-            return
-        starts = [] if self.start_id == self.pad_id or self.language_ids else [self.start_id]
-        write_model(self._model, self.added, special or SpecialTokens(starts, [self.end_id]), folder)
+        else:
+            starts = [] if self.start_id == self.pad_id or self.language_ids else [self.start_id]
+            special = special or SpecialTokens(starts, [self.end_id])
+            write_model(self._model, self.added, special, folder)
+        if self.replaced:
+            path = pathlib.Path(folder, "tokenizer_config.json")
+            write_options(read_json(path) | {"clean_up_tokenization_spaces": True}, folder)
 
     def save(self, folder, name: str = "tokenizer") -> pathlib.Path:
-        """Write `name`.model and, for added tokens that are not all control pieces, `name`.added.json."""
+        """Write `name`.model and, for added tokens that are not all control pieces and for the cleaning of
+        texts, `name`.added.json.
+        """
         path = pathlib.Path(folder, f"{name}.model")
         path.write_bytes(self._model)
-        if not self._is_usual:
-            added = [token.entry for token in self.added]
-            text = json.dumps({"added": added}, ensure_ascii=False) + "\n"
+        content: dict[str, Any] = {}
+        content |= {} if self._is_usual else {"added": [token.entry for token in self.added]}
+        content |= {"cleans_up": True} if self.replaced else {}
+        if content:
+            text = json.dumps(content, ensure_ascii=False) + "\n"
             pathlib.Path(folder, f"{name}.added.json").write_text(text, "utf-8")
         return path
 

@@ -40,6 +40,7 @@ class Tokenizer(tf.Module):
     vocabulary_size: int
     _added: Any = None  # `AddedTokens`, of a tokenizer that has any
     in_graphs: str = ""  # how the ids of a text in a graph may differ from its ids on the host, in a sentence
+    replaced: tuple[tuple[str, str], ...] = ()  # what `detokenize` replaces last in its texts, in this order
     blank: str | None = None  # the spelling of the mask token in a text, if there is a mask token
 
     @property

@@ -140,6 +140,7 @@ def answers_of(tokenizer: Tokenizer, repeats: bool = False) -> dict[str, Any]:
         "unknown": unknown.decode(),
         "rule": rule,
         "repeats": repeats,
+        **({"replaced": [*map(list, tokenizer.replaced)]} if tokenizer.replaced else {}),
     }
 
 

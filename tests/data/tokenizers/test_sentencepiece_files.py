@@ -20,6 +20,8 @@ from sentencepiece import sentencepiece_model_pb2
 
 from keras_tfm.data import DataError, SentencePieceTokenizer, load_tokenizer
 from keras_tfm.data.tokenizers.huggingface import read_huggingface_special_tokens, read_huggingface_tokenizer
+from keras_tfm.serving.answers import answer_of
+from keras_tfm.tasks.text.writing import answers_of, write_symbols
 
 tokenizers = pytest.importorskip("tokenizers")
 from tokenizers import normalizers, pre_tokenizers  # noqa: E402
@@ -237,6 +239,36 @@ def test_detokenize(pair, family):
     unknown = "⁇"
     texts = [text.decode() for text in ours.detokenize(rows).numpy()]
     assert texts == ["the compiler, and more", f"a{MASKS[family]} b", f" {unknown} "]
+
+
+def test_spaces_before_punctuation_are_removed_where_a_folder_says_so(folder, tmp_path):
+    """By `detokenize`, and by the host of an export; in a RUN and in a folder, too."""
+    for path in folder.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    options = tmp_path / "tokenizer_config.json"
+    options.write_text('{"clean_up_tokenization_spaces": true}')
+    ours = read_huggingface_tokenizer(tmp_path)
+    texts = ["it is n't so , he 's there . . what ' a ' !", "they 're 'm 've", ". a"]
+    expected = ["it isn't so, he's there.. what'a '!", "they're'm've", ". a"]
+    rows = ours.tokenize(texts)
+    assert [text.decode() for text in ours.detokenize(rows).numpy()] == expected
+    folders = tmp_path / "run", tmp_path / "hf"
+    for path in folders:
+        path.mkdir()
+    ours.save(folders[0])
+    ours.save_huggingface(folders[1])
+    write_symbols(ours, folders[0])
+    answers = answers_of(ours)
+    written = answer_of(folders[0], json.loads(json.dumps(answers)))
+    assert [written([{"ids": row}], [None], "")["text"] for row in rows.to_list()] == expected
+    for again in (load_tokenizer(folders[0]), read_huggingface_tokenizer(folders[1])):
+        assert again.replaced == ours.replaced
+        assert [text.decode() for text in again.detokenize(rows).numpy()] == expected
+    options.write_text('{"clean_up_tokenization_spaces": "no"}')
+    with pytest.raises(DataError, match="clean_up_tokenization_spaces"):
+        read_huggingface_tokenizer(tmp_path)
+    options.write_text('{"clean_up_tokenization_spaces": false}')
+    assert read_huggingface_tokenizer(tmp_path).replaced == () and "replaced" in answers
 
 
 def test_kept_and_exported(pair, tmp_path):
