@@ -101,7 +101,8 @@ class Rules(NamedTuple):
     @property
     def entries(self) -> dict[str, Any]:
         """What differs from GPT-2's rules, by name."""
-        return {name: value for name, value in self._asdict().items() if value != self._field_defaults[name]}
+        usual = Rules()._asdict()
+        return {name: value for name, value in self._asdict().items() if value != usual[name]}
 
 
 GPT2, QWEN2 = Rules(), Rules("qwen2", "NFC")
