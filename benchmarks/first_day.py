@@ -62,7 +62,7 @@ def train(task, data, recipe, seed, run):
 
 
 def name_of(files):
-    """The name of the first file, and what tells it from others of this name."""
+    """The name of the first file, and a digest of its path."""
     path = pathlib.Path(files[0])
     return f"{path.name} {hashlib.sha256(str(path.absolute()).encode()).hexdigest()[:8]}"
 

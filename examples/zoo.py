@@ -56,10 +56,11 @@ def main(images, test, families=(), minutes=3.0, count=10_000, folder="saved_mod
     path = pathlib.Path(folder, "zoo.csv")
     path.parent.mkdir(parents=True, exist_ok=True)
     asked_for = {"images": str(images), "test": str(test), "minutes": str(minutes), "count": str(count)}
-    known = []
+    others, known = [], []
     if path.exists():
         with open(path, encoding="utf-8", newline="") as file:
-            known = [row for row in csv.DictReader(file) if asked_for.items() <= row.items()]
+            for row in csv.DictReader(file):
+                (known if asked_for.items() <= row.items() else others).append(row)
     read, asked = (read_labelled_images(source, SIDE, SIDE, 1) for source in (images, test))
     rows = np.random.default_rng(0).permutation(len(read.images))[:count]
     train = np.asarray(read.images[rows]), read.labels[rows]
@@ -72,7 +73,7 @@ def main(images, test, families=(), minutes=3.0, count=10_000, folder="saved_mod
         with open(path, "w", encoding="utf-8", newline="") as file:
             table = csv.DictWriter(file, list(known[0]))
             table.writeheader()
-            table.writerows(known)
+            table.writerows([*others, *known])
     for row in sorted(known, key=lambda row: -float(row["accuracy"])):
         print("  ".join(f"{value!s:>12}" for name, value in row.items() if name not in asked_for))
 

@@ -43,7 +43,8 @@ MOST_REPEATED = 10  # failed tests that run again alone
 # Some hundred processes import the package and the tests: a second each to compile them anew.
 # The processes have a core each: TensorFlow's threads for one operation would wait for one another.
 ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": "", "TF_NUM_INTRAOP_THREADS": "1"}
-VALUED = ("-k", "-m", "-p", "-o", "-c", "-W", "--deselect", "--ignore")  # whose values are no tests
+# Options whose values are no tests.
+VALUED = ("-k", "-m", "-p", "-o", "-c", "-W", "--deselect", "--ignore", "--rootdir", "--basetemp")
 NO_TESTS = 5  # pytest's exit code where the selection leaves none
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["tests.preload"])
@@ -199,7 +200,7 @@ def summarise(results, seconds, wall):
     counts = f"{outcomes.get('passed', 0)} passed, {failed} failed, {outcomes.get('skipped', 0)} skipped"
     print(f"{sum(seconds.values()):.0f} s of CPU in {wall:.0f} s; {broken} of {len(results)} parts failed")
     print(counts)
-    if not any(outcomes.values()):
+    if not broken and not any(outcomes.values()):
         print("no test was run: nothing there has these names")
         return NO_TESTS
     return int(broken > 0)

@@ -1,11 +1,12 @@
 """The runner of all tests: what it takes for tests, and that no test at all is no success."""
 
-from tests.run import NO_TESTS, asked_among, files_in, summarise
+from tests.run import NO_TESTS, TESTS, asked_among, files_in, summarise
 
 THIS = "tests/test_run.py"
 
 
-def test_values_of_options_are_no_tests():
+def test_values_of_options_are_no_tests(monkeypatch):
+    monkeypatch.chdir(TESTS.parent)
     one = f"{THIS}::test_values_of_options_are_no_tests"
     asked, others = asked_among(["-k", "docs", "-m", "not slow", THIS, one, "-x", "missing.py"])
     assert (asked, others) == ([THIS, one], ["-k", "docs", "-m", "not slow", "-x", "missing.py"])

@@ -18,6 +18,9 @@ def make_private(folder: pathlib.Path) -> None:
     for own in (folder.parent, folder):
         own.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = own.stat()
+        if own == folder.parent and status.st_uid == os.getuid() and not status.st_mode & stat.S_IWOTH:
+            own.chmod(status.st_mode & 0o755)  # earlier versions left it to the umask
+            status = own.stat()
         if status.st_uid != os.getuid() or status.st_mode & 0o022:
             raise PermissionError(f"{own}: expected a folder that only its owner, this user, writes to")
     for around in folder.resolve().parents:

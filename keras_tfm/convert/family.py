@@ -93,7 +93,7 @@ class Family(Entries):
         model_type, backbone: the names of the family and of the architecture without a head.
         nested_entries: the names of entries that are dictionaries; `fields` call the entries inside
             "name.entry".
-        winning_entries: {nested entry: an older entry that stands for it wherever a folder has both}.
+        winning_entries: {nested entry: an older entry that replaces it where a folder has one}.
         equal_entries: {entry: other entry} for entries that must have the same value.
         heads: {architecture: its `Head`}.
         copies: {key: the key whose tensor it repeats}, or a function of our configuration that returns it.

@@ -107,9 +107,9 @@ def read_decoding(folder: Path, is_encoder_decoder: bool, reads_text: bool = Tru
     of images, which has no tokens to compare with.
 
     They are read from generation_config.json, or from config.json if that file is missing, its decoder's
-    entries included; ids of start, end
-    and padding may come from either. Raises CheckpointError for a malformed value, for entries that change
-    the answer and are not computed here and, in generation_config.json, for unknown ones.
+    entries included; ids of start, end and padding may come from either. Raises CheckpointError for a
+    malformed value, for entries that change the answer and are not computed here and, in
+    generation_config.json, for unknown ones.
 
     >>> import pathlib
     >>> _ = pathlib.Path("config.json").write_text('{"eos_token_id": 2, "num_beams": 4}')
@@ -118,7 +118,6 @@ def read_decoding(folder: Path, is_encoder_decoder: bool, reads_text: bool = Tru
     """
     folder = pathlib.Path(folder)
     entries, path = read_config(folder), folder / "config.json"
-    own = entries
     if os.path.lexists(folder / FILE):
         own, path = read_json(inside(folder, FILE)), folder / FILE
     else:

@@ -44,7 +44,7 @@ SPACES = r"[\x1c-\x1f\x{85}\p{Z}]"
 
 
 class Texts:
-    """A text, or two, as a row; if `pairs` is None, a text with a tab is two."""
+    """A text, or two, as a row; if `pairs` is None, a text with one tab is two."""
 
     has_many_rows = False
 
@@ -65,11 +65,11 @@ class Texts:
 
 
 def pack_of_either(tokenizer, max_length: int, texts: tf.Tensor) -> Ragged:
-    """Strings (B,), of which those with a tab are two texts, as `pack_texts` packs them."""
-    parts = tf.strings.split(texts, "\t", maxsplit=1)
+    """Strings (B,) as `pack_texts` packs them, each as one text and as two: one with one tab is two."""
+    parts = tf.strings.split(texts, "\t")
     first, second = tf.unstack(parts.to_tensor("", shape=[None, 2]), axis=1)
-    single, pair = pack_texts(tokenizer, max_length, first), pack_texts(tokenizer, max_length, first, second)
-    count = tf.size(first)
+    single, pair = pack_texts(tokenizer, max_length, texts), pack_texts(tokenizer, max_length, first, second)
+    count = tf.size(texts)
     rows = tf.range(count) + tf.where(parts.row_lengths() == 2, count, 0)
     return {name: tf.gather(tf.concat([x, pair[name]], axis=0), rows) for name, x in single.items()}
 

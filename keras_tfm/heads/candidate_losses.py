@@ -29,7 +29,7 @@ from keras_tfm.registry import register
 
 LEAST_OVERLAP = 0.5  # of an object with a proposal that may be it
 ANCHOR_OVERLAPS = 0.3, 0.7  # an anchor with less is no object, one with more is
-NO_OBJECT = np.array([-1, 0, 0, 0, 0], "float32")  # a row of targets
+EMPTY_ROW = np.array([-1, 0, 0, 0, 0], "float32")  # a row of targets without an object
 BOX_WEIGHTS = (10.0, 10.0, 5.0, 5.0)  # of the corrections of proposals (Girshick 2015, "Fast R-CNN")
 
 
@@ -109,7 +109,8 @@ class CandidateLoss(MatchingLoss):
 
     def means(self, targets, predictions):
         targets, predictions = ops.cast(targets, "float32"), ops.cast(predictions, "float32")
-        targets = ops.pad(targets - NO_OBJECT, [(0, 0), (0, 1), (0, 0)]) + NO_OBJECT  # there may be no row
+        # One empty row more: matching needs at least one.
+        targets = ops.pad(targets - EMPTY_ROW, [(0, 0), (0, 1), (0, 0)]) + EMPTY_ROW
         queries, dense = self.parts_of(predictions)
         return [*super().means(targets, queries[:, None]), self.dense_mean(targets, dense)]
 

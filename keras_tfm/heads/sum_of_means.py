@@ -10,12 +10,13 @@ class SumOfMeans(keras.losses.Loss, abc.ABC):
     """A loss that is a sum of means, each a total over a count. Abstract.
 
     `keras_tfm.Model` sums the totals and the counts over all replicas, so that it does not matter how a
-    batch is spread over them. ValueError for a `sample_weight`: each mean has weights of its own.
+    batch is spread over them. ValueError for a `sample_weight`: the means divide by counts of their own.
     """
 
     def __call__(self, y_true, y_pred, sample_weight=None):
         if sample_weight is not None:
-            raise ValueError(f"`sample_weight` must be None: a {type(self).__name__} has weights of its own.")
+            name = type(self).__name__
+            raise ValueError(f"`sample_weight` must be None: a {name} divides by counts of its own.")
         return super().__call__(y_true, y_pred)
 
     def call(self, y_true, y_pred):

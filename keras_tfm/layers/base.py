@@ -20,7 +20,8 @@ if keras.backend.backend() != "tensorflow":
     )
 
 
-# What `keras.layers.Layer` takes, and returns by itself or needs once: the last two build a `Sequential`.
+# Arguments of keras.layers.Layer. Keras returns them from get_config, but for the last two, which only size a
+# Sequential.
 OF_KERAS = {*inspect.signature(keras.layers.Layer.__init__).parameters, "input_shape", "input_dim"}
 
 

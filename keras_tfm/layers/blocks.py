@@ -25,7 +25,7 @@ from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.cache import BlockCache
 from keras_tfm.layers.feedforward import FeedForward
-from keras_tfm.layers.masks import combine_masks, key_mask_of
+from keras_tfm.layers.masks import cast_with_mask, combine_masks, key_mask_of
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.regularization import Dropout, StochasticDepth
 from keras_tfm.layers.signatures import Activation
@@ -99,7 +99,7 @@ class Residual(SameShape):
         """Calls the branch on `x`, on `context` if given, and with all `tensors` that are not None, by the
         names of the branch's arguments, in their own dtypes.
         """
-        x = ops.cast(x, self.compute_dtype)
+        x = cast_with_mask(x, self.compute_dtype)
         y = self.before(x)
         inputs = (y,) if context is None else (y, context)
         options = {"causal": True} if self.causal else {}
@@ -192,7 +192,7 @@ class Block(SameShape):
         if unknown := tensors.keys() - self.parts.keys():
             names = ", ".join(map(repr, self.parts))
             raise ValueError(f"{self.name!r} has the parts {names}; it is called with {sorted(unknown)}.")
-        x = ops.cast(x, self.compute_dtype)
+        x = cast_with_mask(x, self.compute_dtype)
         for name, part in self.parts.items():
             x = part(x, **tensors.get(name, {}), training=training)
         return x

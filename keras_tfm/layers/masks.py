@@ -17,7 +17,7 @@ from keras import ops
 from keras_tfm.inputs import fits, refuse_complex
 from keras_tfm.layers.compiler.fused import fused
 from keras_tfm.layers.signatures import Tensor
-from keras_tfm.private.keras import get_keras_mask
+from keras_tfm.private.keras import get_keras_mask, set_keras_mask
 
 # Half of the lowest float32: far below any score, and adding a score to it does not overflow.
 LOWEST = -1.7e38
@@ -42,6 +42,14 @@ def causal_mask(
 
 # The (B, S) mask that Keras carries on a tensor (from `mask_zero`, for example), or None.
 key_mask_of = get_keras_mask
+
+
+def cast_with_mask(x, dtype):
+    """`x` in this dtype, with the mask that Keras carries on it, which a cast drops."""
+    y = ops.cast(x, dtype)
+    if (mask := key_mask_of(x)) is not None:
+        set_keras_mask(y, mask)
+    return y
 
 
 def expand_mask(mask, rank=4, name="mask"):

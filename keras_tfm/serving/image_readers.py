@@ -61,6 +61,7 @@ class Images(Reader):
             longer = 1 if whole[0] * size[1] >= whole[1] * size[0] else 0
             whole[longer] = whole[1 - longer] * size[longer] // size[1 - longer]
         rest = whole - self._shape[:2]
+        # rest % 4 // 3 is 1 for 3, 7, 11 ..., whose halves round up to an even number.
         corner = (rest + int(self._rounds_crop) * (rest % 4 // 3)) // 2
         if whole.prod() <= MAX_PIXELS:
             (top, left), (height, width, _) = corner, self._shape

@@ -57,7 +57,7 @@ class Tokens(NamedTuple):
 
 class Texts(Text):
     """Strings, or pairs of them, as ids between `start` and `end`, with the ids `between` between two
-    texts; if `pairs` is None, each example is one or the other, and a tab makes two texts of a string.
+    texts; if `pairs` is None, each example is one or the other, and one tab makes two texts of a string.
     More than `max_length` tokens are cut, of two texts from the longer.
     """
 
@@ -78,7 +78,7 @@ class Texts(Text):
         self._start, self._end, self._pad, self._between = start, end, pad, between
 
     def parts(self, example):
-        is_single = self._pairs is None and isinstance(example, str) and "\t" not in example
+        is_single = self._pairs is None and isinstance(example, str) and example.count("\t") != 1
         if self._pairs is False or is_single:
             return super().parts(example)
         check(example, not_pair)

@@ -187,8 +187,12 @@ class ClassifyingTask(MediaTask, FineTunedTask):
         return task
 
     def describe_model(self) -> dict[str, Any]:
-        head = {"class": type(self.model).__name__, **self.model.head_arguments}
-        return describe_backbone(self.model.backbone) | {"head": head}
+        kind, described = type(self.model).__name__, describe_backbone(self.model.backbone)
+        if kind not in HEADS:  # a plugin's, which `with_head` makes
+            return described
+        head = {"class": kind, **self.model.head_arguments}
+        head.pop("kernel_initializer", None)  # initial values do not matter
+        return described | {"head": head}
 
     @classmethod
     def load_parts(cls, folder: pathlib.Path, config: Any, model: dict[str, Any]) -> Self:

@@ -17,6 +17,7 @@ import numpy as np
 from keras_tfm.configs import Config, Count, Option, kinds_of, meant
 from keras_tfm.data.batches.epochs import HeldOut, hold_out
 from keras_tfm.data.sources.files import fingerprint
+from keras_tfm.data.sources.objects import CrowdedObjects
 from keras_tfm.data.sources.text_stream import TextStream
 from keras_tfm.models.families import family_called
 from keras_tfm.serving import plugins
@@ -473,7 +474,10 @@ def fingerprint_of(examples: Any) -> str:
     """A digest of the examples, by which a resumed training recognises them."""
     if isinstance(examples, TextStream):
         return examples.fingerprint()
-    return fingerprint(*map(plain, columns_of(examples)))
+    columns = columns_of(examples)
+    if isinstance(examples, CrowdedObjects) and not any(map(np.any, examples.is_difficult)):
+        columns = columns[:-1]  # trainings that began before difficult objects were read go on
+    return fingerprint(*map(plain, columns))
 
 
 def plain(column: Any) -> Any:

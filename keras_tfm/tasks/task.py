@@ -120,10 +120,13 @@ class Task(abc.ABC):
 
     @classmethod
     def make_model(cls, model: dict[str, Any], config: Any) -> keras.Model:
-        """The backbone that `describe_model` describes, with fresh weights; in its head, if it has one."""
+        """The model that `describe_model` describes, with fresh weights: the backbone alone where the folder
+        keeps no head.
+        """
         backbone = make_backbone(model)
         if cls.make_head is None or "head" not in model:
             return backbone
+        # Heads of earlier segmenters do not say how many classes they have.
         count = {"num_classes": len(config.class_names)} if hasattr(config, "class_names") else {}
         return cls.make_head(backbone, **count | model["head"])
 

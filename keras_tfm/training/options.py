@@ -154,7 +154,9 @@ class TextTraining(Training):
 
 @dataclasses.dataclass(frozen=True)
 class MaskedTraining(TextTraining):
-    """By default the warm-up takes 2 epochs, at most 10,000 steps; a tenth of one linear or cosine epoch."""
+    """By default the warm-up takes two epochs, at most 10,000 steps; if a linear or cosine schedule has a
+    single epoch, a tenth of its steps.
+    """
 
     num_drawings: Annotated[
         Count | None,

@@ -61,7 +61,7 @@ def test_pairs(tokenizer, pairs):
     same_inputs(host, graph)
 
 
-@given(st.lists(TEXT.filter(lambda text: text.count("\t") < 2), min_size=1, max_size=6))
+@given(st.lists(TEXT, min_size=1, max_size=6))
 def test_texts_or_pairs(tokenizer, texts):
     host, graph, *_ = both_read(tokenizer, "texts", texts, [tf.constant(texts)], pairs=None)
     same_inputs(host, graph)

@@ -106,7 +106,7 @@ def test_a_card_names_signatures_and_of_other_tasks_no_images(tmp_path):
     series = np.sin(np.arange(40) / 5)
     Forecaster.from_series(series, window=4).export(tmp_path / "model")
     card = (tmp_path / "model" / "README.md").read_text("utf-8")
-    assert "| `serving_default` | `values` float32 (B, any) |" in card
+    assert "| `serving_default` | `values` float64 (B, any) |" in card
     assert "forecast, as a SavedModel" in card and "image" not in card and "Texts" not in card
     Forecaster.from_series(series, window=4).export(tmp_path / "model", overwrite=True)
     assert is_own_card(tmp_path / "model" / "README.md")

@@ -315,6 +315,16 @@ def test_decoders_obey_both_carried_masks(call, make, carrying):
 
 
 @pytest.mark.parametrize("call", [eager, functional])
+def test_a_block_of_lower_precision_keeps_a_carried_mask(call, carrying):
+    block = layers.TransformerBlock(2, 8, dtype="mixed_bfloat16")
+    expected = block(plain(carrying(TOKENS)), mask=TOKENS != 0)
+    found = call(lambda ids: ops.cast(block(carrying(ids)), "float32"), TOKENS)
+    np.testing.assert_allclose(found, ops.cast(expected, "float32"), atol=1e-2)
+    unmasked = ops.cast(block(plain(carrying(TOKENS))), "float32")
+    assert np.abs(found - ops.convert_to_numpy(unmasked)).max() > 2e-2
+
+
+@pytest.mark.parametrize("call", [eager, functional])
 def test_every_block_of_an_encoder_obeys_a_carried_mask(call, carrying):
     encoder = layers.TransformerEncoder(3, 2, 8)
     expected = encoder(plain(carrying(TOKENS)), mask=TOKENS != 0)

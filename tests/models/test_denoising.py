@@ -70,12 +70,12 @@ def test_groups_see_themselves_and_the_models_own_queries_which_do_not_see_them(
     np.testing.assert_array_equal(seen, expected)
 
 
-@pytest.mark.slow
 def test_without_objects_all_queries_see_each_other():
     mask = DenoisingMask(3)(np.zeros((1, 3, 8), "float32"), np.zeros((1, 0, 5), "float32"))
     np.testing.assert_array_equal(mask, np.ones((1, 3, 3), bool))
 
 
+@pytest.mark.slow
 def test_the_noise_is_compiled_by_xla():
     """Its batches and numbers of objects may be unknown before."""
     layer = DenoisingQueries(2, 6)

@@ -188,9 +188,8 @@ def run_adversarial_codec(scope):
     with scope():
         model = adversarial_codec()
     rows = {"images": np.random.default_rng(0).normal(size=(SIZE, 3)).astype("float32")}
-    batches = tf.data.Dataset.from_tensor_slices((rows, rows)).batch(
-        13
-    )  # not the same number on each replica
+    # 13 are not the same number on each replica.
+    batches = tf.data.Dataset.from_tensor_slices((rows, rows)).batch(13)
     history = model.fit(batches, epochs=2, validation_data=batches, shuffle=False, verbose=0).history
     results = {f"weight/{i}": weight for i, weight in enumerate(model.get_weights())}
     return results | {f"history/{name}": np.array(values) for name, values in history.items()}

@@ -40,9 +40,8 @@ def test_two_replicas_are_exact(first):
     check({name: first["mirrored:2"][name] for name in QUICK}, first["none"])
 
 
-@pytest.mark.parametrize(
-    "name", ["denoiser", "adversarial", "adversarial codec"]
-)  # their noise is an input here
+# Their noise is an input here.
+@pytest.mark.parametrize("name", ["denoiser", "adversarial", "adversarial codec"])
 def test_models_that_draw_are_exact_on_two_replicas(name, first):
     for kind, difference in differences(first["mirrored:2"][name], first["none"][name]).items():
         assert difference <= 1e-6 * (1 if kind == "weight" else 10), (kind, difference)

@@ -116,7 +116,7 @@ class HeldOut(NamedTuple):
     least: int = 1
 
     def __str__(self) -> str:
-        least = f", at least {self.least:,}, or a fifth of fewer than {5 * self.least:,}"
+        least = f", at least {self.least:,} (of fewer than {5 * self.least:,} a fifth)"
         most = f", at most {self.most:,}" if self.most else ""
         return f"{self.share:.0%} of --data{least if self.least > 1 else ''}{most}"
 

@@ -39,7 +39,8 @@ class Views(NamedTuple):
         """Random crops, whose share of the area lies between the two `areas` (Szegedy et al. 2015, "Going
         Deeper with Convolutions", section 6). The share is uniform or, `by_ratio`, its logarithm is, as the
         aspect ratio's logarithm always is. A crop of more than 1 reaches beyond the image; where both are 1
-        there is none. Sides that do not fit are cut short, of aspects that leave a crop the least area.
+        there is none. A side longer than the image is cut short; aspects are drawn so that no crop has less
+        than the least area.
         """
         if areas == (1.0, 1.0):
             return cls.whole(count)

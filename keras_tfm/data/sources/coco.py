@@ -121,10 +121,10 @@ def is_crowd(annotation: dict[str, Any]) -> bool:
     return annotation.get("iscrowd") not in (None, 0, False, "0", "")
 
 
-def tell_crowds(path: str, count: int, skipped: str = "crowds") -> None:
-    """Warn that so many of what is `skipped` are left out of a file."""
+def tell_crowds(path: str, count: int) -> None:
+    """Warn that so many crowds are left out of a file."""
     if count:
-        LOG.warning("%s: %s %s are skipped", path, f"{count:,}", skipped)
+        LOG.warning("%s: %s crowds are skipped", path, f"{count:,}")
 
 
 def corners_of(box: Any) -> Any:

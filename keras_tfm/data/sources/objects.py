@@ -70,9 +70,9 @@ class Objects(NamedTuple):
 
 
 class CrowdedObjects(NamedTuple):
-    """`Objects` that hide each other: with the `visible` box of each, by default the whole one, whether it
-    surrounds a crowd, (M,), a region to ignore, and whether its object is difficult, (M,), and need not be
-    found. Neither counts as an object.
+    """`Objects` of which some are hidden, crowds or difficult: `visible` boxes, by default the whole ones;
+    `is_crowd` (M,), regions to ignore; `is_difficult` (M,), objects that need not be found. Crowds and
+    difficult objects do not count as objects.
 
     >>> images, sizes, labels = np.zeros((1, 8, 8, 3), "uint8"), np.array([(8, 8)]), [["cat", "cat"]]
     >>> whole = np.array([[0.0, 0.0, 0.5, 1.0], [0.5, 0.0, 1.0, 1.0]])

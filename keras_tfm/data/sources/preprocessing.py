@@ -97,6 +97,7 @@ class Preprocessing(Config):
             longer = tf.where(by_height, whole[0] * size[1] // size[0], whole[1] * size[0] // size[1])
             whole = tf.where(by_height, tf.stack([whole[0], longer]), tf.stack([longer, whole[1]]))
         rest = whole - tf.constant([height, width], tf.int64)
+        # rest % 4 // 3 is 1 for 3, 7, 11 ..., whose halves round up to an even number.
         return whole, (rest + int(self.rounds_crop) * (rest % 4 // 3)) // 2
 
     def fitted(self, images: tf.Tensor, height: int, width: int) -> tf.Tensor:

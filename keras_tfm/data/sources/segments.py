@@ -281,7 +281,7 @@ def _checked(picture: Picture, header: Header) -> Checked | str:
     size, orientation = drawn
     segments, problems = [], {}
     for number, (name, segmentation, is_many) in enumerate(picture.annotation, 1):
-        if is_many and segmentation is None:
+        if is_many and not segmentation:
             continue
         place = f"{picture.place}, segment {number}"
         try:

@@ -230,9 +230,9 @@ class TextStream:
         data = segment.read(place, min(LONGEST, segment.end - place))
         if self.separator:
             mark = re.escape(self.separator.encode()).replace(b"\\\n", rb"\r?\n")  # CRLF counts as LF
-            found = re.search(mark, data)
-            if found is not None and place + found.end() < segment.end:
-                return place + found.end(), True
+            separator = re.search(mark, data)
+            if separator is not None and place + separator.end() < segment.end:
+                return place + separator.end(), True
         skipped = next((i for i, byte in enumerate(data[:4]) if byte & 0xC0 != 0x80), 0)
         # Malformed bytes stay as many as they are when the text is encoded again.
         pause = PAUSE.search(text := data[skipped:].decode("utf-8", "surrogateescape"))

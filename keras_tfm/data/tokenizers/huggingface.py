@@ -113,20 +113,21 @@ def refuse_other_pairs(folder: Path, tokenizer: Tokenizer, has_segments: bool) -
     does or, for a model that `has_segments`, does not put the second one into segment 1.
     """
     published = Published(folder)
-    if not (published.is_general and published.content):
-        return
-    rule = published.content.get("post_processor")
     expected = [tokenizer.start_id, "A", *tokenizer.between_ids, "B", tokenizer.end_id], 1
     pair: tuple[Any, Any]
-    try:
-        pair = _pair_of(rule)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError):
-        pair = None, None
+    if published.joins_as_xlm_roberta():
+        pair = [tokenizer.start_id, "A", tokenizer.end_id, tokenizer.end_id, "B", tokenizer.end_id], 0
+    elif published.is_general and published.content:
+        try:
+            pair = _pair_of(published.content.get("post_processor"))
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+            pair = None, None
+    else:
+        return
     if pair[0] != expected[0] or (has_segments and pair != expected):
         layout, got = ("{} with segment {} for B".format(*x) for x in (expected, pair))
-        wanted = f"pairs of texts as {layout}, or single texts (a classifier's: keras_tfm_pairs false in its "
-        path = published.folder / "tokenizer.json"
-        raise CheckpointError(path, "post_processor", f"{wanted}config.json)", got)
+        path, wanted = published.folder / "tokenizer.json", f"pairs of texts as {layout}, or single texts"
+        raise CheckpointError(path, "post_processor", wanted, got)
 
 
 def _pair_of(rule) -> tuple[list, int]:

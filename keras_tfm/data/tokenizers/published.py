@@ -124,6 +124,10 @@ class Published:
         option = "clean_up_tokenization_spaces"
         return bool(checked(self.options.get(option), bool | None, option))
 
+    def joins_as_xlm_roberta(self) -> bool:
+        """Whether a class joins two texts by two end tokens, as XLM-RoBERTa's does, in one segment."""
+        return not self.is_general and self._family.lower().replace("-", "").startswith("xlmroberta")
+
     def splits_as_qwen2(self) -> bool:
         """Whether a class splits texts as Qwen2's does, whatever tokenizer.json says."""
         return not self.is_general and self._family.lower().startswith("qwen")

@@ -139,7 +139,7 @@ def read_rules(content: Mapping[str, Any], is_general: bool) -> Rules:
 
 
 def _split_of(parts: list[Mapping[str, Any]]) -> str:
-    """The name of the rule of splitting of a list of pre-tokenizers, of which the last one is of bytes."""
+    """The name of the splitting rule in a list of pre-tokenizers that ends in ByteLevel."""
     if len(parts) == 1:
         return "gpt2"
     pattern = parts[0].get("pattern") or {}

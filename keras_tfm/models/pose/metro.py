@@ -63,7 +63,7 @@ class METROConfig(AroundBackbone):
     masking: Rate = 0.3
     dropout: Rate = 0.1
     epsilon: Rate = 1e-12
-    camera_dim: Size = 250
+    camera_dim: Size = 150
     camera_reads_joints: bool = False
 
     def __post_init__(self):
@@ -187,7 +187,7 @@ METRO.sizes = {
         mesh_sizes=(48,),
         dropout=0.0,
     ),
-    "body": METROConfig(),
+    "body": METROConfig(camera_dim=250),
     "hand": METROConfig(
         num_joints=21,
         num_vertices=195,
@@ -196,7 +196,6 @@ METRO.sizes = {
         mesh_sizes=(778,),
         weighs_cells=False,
         masking=0.0,
-        camera_dim=150,
         camera_reads_joints=True,
     ),
 }

@@ -278,10 +278,11 @@ class Detector(CanvasTask):
         training: DetectionTraining,
         is_validation: bool = False,
     ) -> CanvasBatches:
-        if isinstance(examples, CrowdedObjects) and not self.model.takes_visible:
+        if isinstance(examples, CrowdedObjects):
+            family = None if self.model.takes_visible else type(self.model.backbone).__name__
             if not is_validation:
-                tell_whole(examples, type(self.model.backbone).__name__)
-            examples = examples.objects
+                tell_skipped(examples, family)
+            examples = examples if family is None else examples.objects
         inputs = ("images", "pixel_mask", *(["objects"] if self.model.takes_objects else []))
         places = (self.preprocessing, self.image_shape, training, is_validation)
         targets = targets_of(examples, self.class_names)
@@ -367,13 +368,16 @@ def targets_of(examples: Objects | CrowdedObjects, class_names: Sequence[str]) -
     return object_targets(examples.boxes, classes, examples.visible)
 
 
-def tell_whole(examples: CrowdedObjects, family: str) -> None:
-    """Warn that a model of the `family` learns whole objects alone, if examples have more."""
-    kinds = {"boxes around crowds": examples.is_crowd, "boxes of difficult objects": examples.is_difficult}
-    counts = {kind: sum(int(marks.sum()) for marks in column) for kind, column in kinds.items()}
-    unused = [f"{count:,} {kind}" for kind, count in counts.items() if count]
+def tell_skipped(examples: CrowdedObjects, family: str | None) -> None:
+    """Warn of what is not learnt: difficult objects and, by a `family` of whole objects, all but these."""
+    crowds, difficult = (
+        sum(int(marks.sum()) for marks in column) for column in (examples.is_crowd, examples.is_difficult)
+    )
+    if difficult:
+        LOG.warning("%s boxes of difficult objects are skipped", f"{difficult:,}")
+    unused = [f"{crowds:,} boxes around crowds"] * (crowds > 0)
     unused += ["visible boxes"] * examples.has_hidden_parts
-    if unused:
+    if unused and family is not None:
         LOG.warning("%s are skipped: %s learns whole objects alone", " and ".join(unused), family)
 
 

@@ -245,7 +245,10 @@ def config_of(task: Any, model: Path) -> IndexConfig:
     """The description of an index made by `task`, an `ImageTextMatcher` from the folder or hub id `model`."""
     digest = hashlib.sha256()
     described = task.describe_model() | {"head": None}  # the head's initial values do not matter
-    about = [described, dataclasses.asdict(task.preprocessing), task.tokenizer.tokens]
+    prepared = dataclasses.asdict(task.preprocessing)
+    if not prepared["rounds_crop"]:
+        del prepared["rounds_crop"]  # indices of earlier versions do not have it
+    about = [described, prepared, task.tokenizer.tokens]
     if task.seen == "videos":
         about.append(dataclasses.asdict(task.sampling))
     digest.update(json.dumps(about, sort_keys=True).encode())

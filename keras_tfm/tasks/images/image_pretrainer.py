@@ -118,8 +118,8 @@ class ImagePretrainer(ImageTask, PretrainingTask):
 
     @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
-        """The task itself if its configuration stays the same, else a new task around its encoder, whose head
-        has the other's weights where the method and all sizes stay.
+        """The task itself if its configuration stays the same; else a new one around its encoder, which keeps
+        the head's weights where the method and all sizes stay.
         """
         task = check_reads_images(task)
         is_ours = isinstance(task, cls)
@@ -128,7 +128,7 @@ class ImagePretrainer(ImageTask, PretrainingTask):
         if is_ours and config == task.config:
             return task
         if not is_ours or config.method != task.config.method or config.method == "dino":
-            return cls(task.encoder, config)  # of dino it is the teacher
+            return cls(task.encoder, config)  # task.encoder is dino's teacher
         backbone = task.model.backbone
         made = cls(hiding(backbone, fields["mask_ratio"]) if "mask_ratio" in fields else backbone, config)
         if [x.shape for x in made.model.weights] == [x.shape for x in task.model.weights]:

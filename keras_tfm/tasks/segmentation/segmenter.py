@@ -1,6 +1,7 @@
 """Segmenting images: the class of every pixel, instances, or panoptic segments."""
 
 import dataclasses
+import logging
 import os
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -56,6 +57,7 @@ from keras_tfm.tasks.task import label_entries, refuse_columns
 from keras_tfm.tasks.task_folder import is_task_folder
 from keras_tfm.training.folder import Path
 
+LOG = logging.getLogger(__name__)
 BATCH = 16  # images that are answered at once
 KINDS_OF_SEGMENTS: dict[str, type[SegmentationKind]] = {
     "semantic": PixelClasses,
@@ -243,6 +245,9 @@ class Segmenter(CanvasTask):
         return examples
 
     def batches(self, examples: Any, training: SegmentationTraining, is_validation: bool = False) -> Batches:
+        crowds = examples.segments.crowds if isinstance(examples, Segments) else []
+        if not is_validation and (count := sum(map(len, crowds))):
+            LOG.warning("%s crowds are skipped: a model learns single objects alone", f"{count:,}")
         return self.kind.batches(examples, training, is_validation)
 
     def learn(

@@ -1,14 +1,12 @@
 """Instances and panoptic segments: sets of masks, each of one class."""
 
 import abc
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.data.batches.canvas import CanvasBatches
 from keras_tfm.data.batches.targets import segment_targets
 from keras_tfm.data.sources.segments import INSTANCES, PANOPTIC, WORDS, Segments
 from keras_tfm.serving.examples import refuse_unknown, shown
@@ -16,7 +14,6 @@ from keras_tfm.tasks.images.average_precision import mask_precision
 from keras_tfm.tasks.images.canvas_task import refuse_many, sizes_of
 from keras_tfm.tasks.images.drawing import Pictures
 from keras_tfm.tasks.records import rounded_line
-from keras_tfm.tasks.segmentation.config import SegmentationTraining
 from keras_tfm.tasks.segmentation.drawing import draw_segments, write_numbers
 from keras_tfm.tasks.segmentation.examples import checked_sets
 from keras_tfm.tasks.segmentation.kind import SegmentationKind
@@ -26,8 +23,6 @@ from keras_tfm.tasks.segmentation.segments import (
     panoptic_map,
     panoptic_quality,
 )
-
-LOG = logging.getLogger(__name__)
 
 MOST = 100  # instances of an image that are returned at most, as COCO counts them
 SCORED = ("scores", "areas", "boxes")  # the entries of an answer that are numbers for each segment
@@ -125,13 +120,6 @@ class Instances(SegmentSetKind):
     """Objects, whose masks may overlap; see `instance_masks`."""
 
     kind, covers = INSTANCES, "masks"
-
-    def batches(
-        self, examples: Segments, training: SegmentationTraining, is_validation: bool
-    ) -> CanvasBatches:
-        if not is_validation and (count := sum(map(len, examples.segments.crowds))):
-            LOG.warning("%s crowds are skipped: a model learns single objects alone", f"{count:,}")
-        return super().batches(examples, training, is_validation)
 
     def decoded(
         self, logits: tf.Tensor, masks: tf.Tensor, size: tf.Tensor, threshold: tf.Tensor

@@ -241,14 +241,15 @@ class EncoderTask(AskedTask, FineTunedTask):
         tokenizer = read_huggingface_tokenizer(folder, encloses=True)
         model, entries = from_huggingface(folder), read_config(folder)
         if isinstance(model, cls.head_class):
-            length = cls.published_length(model.backbone.config, read_max_length(folder))
+            # A training keeps the length of trainings, which is shorter.
+            stated = read_max_length(folder) if examples is None else None
+            length = cls.published_length(model.backbone.config, stated)
             kept = cls.config_of(model, entries, tokenizer, **{"max_length": length, **options})
             wanted = kept if examples is None else cls.config_for(examples, **options)
             if cls.same_head(kept, wanted):
                 inputs = {} if examples is None else cls.inputs_in(examples)
                 kept = dataclasses.replace(kept, **inputs)
-                cls.check_published(model, kept, folder, tokenizer)
-                return cls(model, tokenizer, kept)
+                return cls(model, tokenizer, cls.checked_published(model, kept, folder, tokenizer))
         if examples is None:
             raise CheckpointError(name, "architectures", f"one for {cls.name!r}", type(model).__name__)
         backbone = from_huggingface(folder, with_head=False)
@@ -281,9 +282,10 @@ class EncoderTask(AskedTask, FineTunedTask):
         return {}
 
     @classmethod
-    def check_published(cls, model: Any, config: Any, folder: Path, tokenizer: Tokenizer) -> None:
-        """Raise CheckpointError for a published head that a task of this `config` would ask otherwise."""
+    def checked_published(cls, model: Any, config: Any, folder: Path, tokenizer: Tokenizer) -> Any:
+        """The `config` by which a task asks a published head as it was asked; CheckpointError for none."""
         refuse_other_pairs(folder, tokenizer, "segment_ids" in model.input)
+        return config
 
     @classmethod
     def labels_in(cls, examples: Any) -> set[str]:

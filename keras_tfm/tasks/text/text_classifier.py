@@ -1,6 +1,7 @@
 """Text classification: one class per text or pair of texts, several labels at once, or a number."""
 
 import dataclasses
+import logging
 import pathlib
 import types
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,6 +48,7 @@ from keras_tfm.training.monitor import Mode
 from keras_tfm.training.options import ClassTraining, FineTuning
 from keras_tfm.training.safetensors import CheckpointError
 
+LOG = logging.getLogger(__name__)
 Problem = Literal["classes", "multi-label", "regression"]
 PUBLISHED = dict(
     zip(PROBLEMS, ("single_label_classification", "multi_label_classification", "regression"), strict=True)
@@ -144,12 +146,19 @@ class TextClassifier(EncoderTask):
         return {"pairs": bool(texts) and not isinstance(texts[0], str)}
 
     @classmethod
-    def check_published(cls, model: Any, config: Any, folder: Path, tokenizer: Tokenizer) -> None:
+    def checked_published(cls, model: Any, config: Any, folder: Path, tokenizer: Tokenizer) -> Any:
         if config.problem == "regression" and model.num_classes != 1:
             path, got = pathlib.Path(folder, "config.json"), f"one of {model.num_classes}"
             raise CheckpointError(path, "problem_type", "a regression of one number", got)
-        if config.pairs is not False:
-            super().check_published(model, config, folder, tokenizer)
+        if config.pairs is False:
+            return config
+        try:
+            return super().checked_published(model, config, folder, tokenizer)
+        except CheckpointError as error:
+            if config.pairs:
+                raise
+            LOG.warning("Texts are read one by one: %s", error)
+            return dataclasses.replace(config, pairs=False)
 
     @classmethod
     def config_of(

@@ -422,7 +422,9 @@ class Translator(WritingTask, TrainableTask):
 
     def _options(self, max_new_tokens: int | None = None, **options: Any) -> DecodingOptions:
         most, size = self.config.max_length, self.model.head.vocabulary_size
-        return self.config.decoding.within(most, most, size, max_new_tokens, **options)
+        # What a folder states may be any number for T5, whose positions have no end.
+        usual = min(most, PUBLISHED_LENGTH) if self.config.around else most
+        return self.config.decoding.within(most, usual, size, max_new_tokens, **options)
 
     def signature(self, max_new_tokens: int | None = None, **options: Any) -> Signature:
         length, around = self.config.max_length, SpecialTokens([], [self.tokenizer.end_id])

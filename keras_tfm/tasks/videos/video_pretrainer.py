@@ -115,9 +115,16 @@ class VideoPretrainer(VideoTask, PretrainingTask):
 
     @classmethod
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
-        """The task itself if its configuration stays the same, else a new task around its encoder."""
+        """The task itself if its configuration stays the same, else a new task around its backbone, whose
+        head has the other's weights where all sizes stay.
+        """
         config = dataclasses.replace(cls.checked(task).config, **fields)
-        return task if config == task.config else cls(task.model.backbone, config)
+        if config == task.config:
+            return task
+        made = cls(task.model.backbone, config)
+        if [x.shape for x in made.model.weights] == [x.shape for x in task.model.weights]:
+            made.model.set_weights(task.model.get_weights())
+        return made
 
     @property
     def encoder(self) -> keras.Model:

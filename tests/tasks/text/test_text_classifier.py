@@ -1,5 +1,6 @@
 """Classifying whole: one class, several labels, numbers, pairs; kept, resumed, exported, given to others."""
 
+import contextlib
 import copy
 import dataclasses
 import inspect
@@ -12,6 +13,7 @@ import tensorflow as tf
 
 from keras_tfm import tasks
 from keras_tfm.convert import CheckpointError
+from keras_tfm.data.tokenizers.huggingface import refuse_other_pairs
 from keras_tfm.heads import ClassificationHead
 from keras_tfm.models import BERT
 from keras_tfm.tasks import TextClassifier, TextClassifierConfig
@@ -173,8 +175,8 @@ def test_folders_keep_whether_they_read_pairs(tmp_path):
     np.testing.assert_allclose(found[:2], chances[:2], atol=1e-6)
     single = TextClassifier(either.model, either.tokenizer, dataclasses.replace(either.config, pairs=False))
     np.testing.assert_allclose(found[2:], single.predict(TEXTS[:1], True), atol=1e-6)
-    with pytest.raises(ValueError, match="row 0: expected a pair of texts"):
-        either.predict(["a\tb\tc"])
+    many = ["a\tb\tc"]
+    np.testing.assert_allclose(either.predict(many, True), single.predict(many, True), atol=1e-6)
     table = tmp_path / "pairs.csv"
     table.write_text("premise,hypothesis\nno,what a great story\n", "utf-8")
     assert [text for text, _ in either.read_inputs(table)] == [("no", "what a great story")]
@@ -211,8 +213,20 @@ def test_pairs_that_are_joined_by_other_rules_are_refused(tmp_path):
             CheckpointError, match=r"post_processor: expected pairs of texts as \[2, 'A', 3, 'B'"
         ):
             tasks.from_huggingface(tmp_path / "folder")
-    change_config(tmp_path / "folder", **{PAIRS_ENTRY: False})
-    assert tasks.from_huggingface(tmp_path / "folder").config.pairs is False
+    for stated in (False, None):
+        change_config(tmp_path / "folder", **{PAIRS_ENTRY: stated})
+        assert tasks.from_huggingface(tmp_path / "folder").config.pairs is False
+    rules.write_text(json.dumps(content), "utf-8")
+    assert tasks.from_huggingface(tmp_path / "folder").config.pairs is None
+
+
+def test_xlm_roberta_joins_pairs_by_two_ends(tmp_path):
+    config = tmp_path / "tokenizer_config.json"
+    tokenizer = make(PAIRS).tokenizer
+    for name, is_refused in (("XLMRobertaTokenizerFast", True), ("BertTokenizer", False)):
+        config.write_text(json.dumps({"tokenizer_class": name}), "utf-8")
+        with pytest.raises(CheckpointError, match=r"got .*3, 3") if is_refused else contextlib.nullcontext():
+            refuse_other_pairs(tmp_path, tokenizer, has_segments=True)
 
 
 def test_a_regression_of_several_numbers_is_refused(learnt, tmp_path):
