@@ -3,7 +3,6 @@
 import abc
 import dataclasses
 import logging
-import pathlib
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -26,13 +25,11 @@ from keras_tfm.tasks.learning import rows_of, with_side
 from keras_tfm.tasks.measures import cross_entropy
 from keras_tfm.tasks.media import MediaTask
 from keras_tfm.tasks.records import records_of
-from keras_tfm.tasks.task import describe_backbone, make_backbone
 from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.training.diagnosis import SOME
 from keras_tfm.training.options import ShareOfArea, WeightedClasses
 
 LOG = logging.getLogger(__name__)
-HEADS: dict[str, Any] = {kind.__name__: kind for kind in (Classifier, DistilledClassifier)}
 AreaOfCrop = Annotated[ShareOfArea, Option("smallest share of an image's area in a crop of --augment")]
 
 
@@ -116,6 +113,7 @@ class ClassifyingTask(MediaTask, FineTunedTask):
     columns = (2,)
     held_out = HeldOut(0.1, least=100)
     gives_new_heads = True
+    head_classes = (Classifier, DistilledClassifier)
     top: ClassVar[int | None] = None  # `evaluate` counts whether the class is among so many likeliest, too
     more_sizes: ClassVar[tuple[str, ...]] = ()  # options, beside the model's own, that choose another size
     config: Any
@@ -185,23 +183,6 @@ class ClassifyingTask(MediaTask, FineTunedTask):
             flags[-1],
         )
         return task
-
-    def describe_model(self) -> dict[str, Any]:
-        kind, described = type(self.model).__name__, describe_backbone(self.model.backbone)
-        if kind not in HEADS:  # a plugin's, which `with_head` makes
-            return described
-        head = {"class": kind, **self.model.head_arguments}
-        head.pop("kernel_initializer", None)  # initial values do not matter
-        return described | {"head": head}
-
-    @classmethod
-    def load_parts(cls, folder: pathlib.Path, config: Any, model: dict[str, Any]) -> Self:
-        make: Any = cls
-        made = make_backbone(model)
-        if "head" in model:  # earlier RUNs have none: the configuration describes it
-            arguments = dict(model["head"])
-            made = HEADS[arguments.pop("class")](made, **arguments)
-        return make(made, **dataclasses.asdict(config))
 
     def weigh_classes(self, batches: Batches, examples: tuple[Any, np.ndarray], training: Any) -> None:
         """Give batches to train on the weights of their labels' classes."""

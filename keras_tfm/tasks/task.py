@@ -78,8 +78,10 @@ class Task(abc.ABC):
     # {option of `predict` that names a folder: how its files end}, where these are no PNGs
     picture_suffixes: ClassVar[Mapping[str, str]] = types.MappingProxyType({})
     record_fields: Any = ("answer",)  # what `records` gives of each example
-    # A function of a backbone and the head's arguments, of a task that keeps these; None for any other.
+    # A function of a backbone and the head's arguments, of a task that keeps these; or, if there are several
+    # classes of heads, these, of which a folder names one.
     make_head: ClassVar[Any] = None
+    head_classes: ClassVar[tuple[Any, ...]] = ()
     answer_names: Any = None  # the labels of the probabilities from `predict`; None numbers them from 0
 
     def __init_subclass__(cls) -> None:
@@ -115,30 +117,42 @@ class Task(abc.ABC):
 
     def describe_model(self) -> dict[str, Any]:
         """The model's class and configuration as JSON values, from which `load_parts` makes it again."""
-        head = {"head": self.model.head_arguments} if self.make_head else {}
-        return describe_backbone(getattr(self.model, "backbone", self.model)) | head
+        described, kind = describe_backbone(getattr(self.model, "backbone", self.model)), type(self.model)
+        if not self.make_head and kind not in self.head_classes:
+            return described
+        head = {"class": kind.__name__} if self.head_classes else {}
+        head |= self.model.head_arguments
+        head.pop("kernel_initializer", None)  # initial values do not matter
+        return described | {"head": head}
 
     @classmethod
     def make_model(cls, model: dict[str, Any], config: Any) -> keras.Model:
         """The model that `describe_model` describes, with fresh weights: the backbone alone where the folder
         keeps no head.
         """
-        backbone = make_backbone(model)
-        if cls.make_head is None or "head" not in model:
+        backbone, make = make_backbone(model), cls.make_head
+        if "head" not in model or not (make or cls.head_classes):
             return backbone
         # Heads of earlier segmenters do not say how many classes they have.
         count = {"num_classes": len(config.class_names)} if hasattr(config, "class_names") else {}
-        return cls.make_head(backbone, **count | model["head"])
+        head = count | model["head"]
+        if cls.head_classes:
+            make = {known.__name__: known for known in cls.head_classes}[head.pop("class")]
+        return make(backbone, **head)
 
     @classmethod
     def load_parts(cls, folder: pathlib.Path, config: Any, model: dict[str, Any]) -> Self:
         """A task with fresh weights, made from its folder, its config and the values of `describe_model`: of
-        (model, tokenizer, config) or, if it takes no `tokenizer`, (model, config); see `make_model`.
+        the model that `make_model` makes, of the tokenizer if it takes one, and of the config or its fields.
         """
         make: Any = cls
-        reads_tokens = "tokenizer" in inspect.signature(cls).parameters
-        tokenizers = [load_tokenizer(folder)] if reads_tokens else []
-        return make(cls.make_model(model, config), *tokenizers, config)
+        parameters = inspect.signature(cls).parameters
+        parts: list[Any] = [cls.make_model(model, config)]
+        if "tokenizer" in parameters:
+            parts.append(load_tokenizer(folder))
+        if "config" in parameters:
+            return make(*parts, config)
+        return make(*parts, **dataclasses.asdict(config))
 
     @classmethod
     def takes(cls, model: keras.Model) -> bool:

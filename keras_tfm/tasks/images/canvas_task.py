@@ -8,7 +8,6 @@ import dataclasses
 import json
 import logging
 import os
-import pathlib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self
@@ -91,10 +90,6 @@ class CanvasTask(ImageTask, FineTunedTask):
     def adopt(cls, task: Any, examples: Any, **fields: Any) -> Self:
         """A task with the other's weights and its configuration, in which `fields` are replaced."""
         return cls(cls.checked(task).model, **{**dataclasses.asdict(task.config), **fields})
-
-    @classmethod
-    def load_parts(cls, folder: pathlib.Path, config: Any, model: dict[str, Any]) -> Self:
-        return cls(cls.make_model(model, config), **dataclasses.asdict(config))
 
     @abc.abstractmethod
     def with_head(self, backbone: keras.Model, model: keras.Model | None) -> keras.Model:

@@ -111,6 +111,7 @@ class MaskedLanguageModel(AskedTask, TrainableTask):
     training = MaskedTraining(epochs=40, epoch_batches=500, schedule="inverse-root")
     optimizer_options = {"beta_1": 0.9, "beta_2": 0.98, "epsilon": 1e-6, "clipnorm": 1.0}
     model_options = MaskedOptions
+    head_classes = MODELS
     config_class = MaskedLanguageModelConfig
     _candidates: Any = None  # the answerer at whose time the function was traced that finds them, and it
 
@@ -371,12 +372,3 @@ class MaskedLanguageModel(AskedTask, TrainableTask):
 
     def signature(self) -> Signature:
         return self._blanks.signature()
-
-    def describe_model(self) -> dict[str, Any]:
-        described = super().describe_model()
-        return described | {"head": {"class": type(self.model).__name__, **described["head"]}}
-
-    @staticmethod
-    def make_head(backbone: keras.Model, **head: Any) -> keras.Model:
-        model_class = {known.__name__: known for known in MODELS}[head.pop("class")]
-        return model_class(backbone, **head)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Self
 
@@ -315,10 +314,6 @@ class VideoSegmenter(VideoTask, FineTunedTask):
         files = tf.TensorSpec([None, self.video_shape[0]], tf.string, "frame_bytes")
         videos = tf.TensorSpec([None, *self.video_shape], tf.float32, "videos")
         return {"serving_default": (of_files, [files]), "videos": (self.answered, [videos])}
-
-    @classmethod
-    def load_parts(cls, folder: pathlib.Path, config: VideoSegmenterConfig, model: dict[str, Any]) -> Self:
-        return cls(cls.make_model(model, config), **dataclasses.asdict(config))
 
 
 def _checked(row: int, video: Video, masks: Any, labels: Sequence[str]) -> np.ndarray:
