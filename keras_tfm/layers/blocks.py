@@ -99,7 +99,8 @@ class Residual(SameShape):
         """Calls the branch on `x`, on `context` if given, and with all `tensors` that are not None, by the
         names of the branch's arguments, in their own dtypes.
         """
-        x = cast_with_mask(x, self.compute_dtype)
+        if x.dtype != self.compute_dtype:
+            x = cast_with_mask(x, self.compute_dtype)
         y = self.before(x)
         inputs = (y,) if context is None else (y, context)
         options = {"causal": True} if self.causal else {}
@@ -192,7 +193,8 @@ class Block(SameShape):
         if unknown := tensors.keys() - self.parts.keys():
             names = ", ".join(map(repr, self.parts))
             raise ValueError(f"{self.name!r} has the parts {names}; it is called with {sorted(unknown)}.")
-        x = cast_with_mask(x, self.compute_dtype)
+        if x.dtype != self.compute_dtype:
+            x = cast_with_mask(x, self.compute_dtype)
         for name, part in self.parts.items():
             x = part(x, **tensors.get(name, {}), training=training)
         return x
