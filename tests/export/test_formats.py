@@ -119,7 +119,7 @@ def test_a_saved_model_has_the_same_interface(classifier, exports, saved_model):
 
 
 def test_the_inputs_of_a_saved_model_follow_its_signature():
-    assert inputs_of({"text"}, ["a b", ["a", "b"]]) == {"text": ["a b", "a b"]}
+    assert inputs_of({"text"}, ["a b", ["a", "b"]]) == {"text": ["a b", "a\tb"]}
     assert inputs_of({"user"}, ["Ada"]) == {"user": ["Ada"]}
     assert inputs_of({"values"}, [[1, 2], [3, 4]])["values"].tolist() == [[1, 2], [3, 4]]
     pairs = [("a", "b"), "c\td"]
