@@ -112,21 +112,13 @@ class ImageClassifier(ImageTask, VisualClassifyingTask):
 
     def with_head(self, model: keras.Model) -> keras.Model:
         """A classifier with the configured classes and image size, and the weights of `model`."""
-        count, given = len(self.class_names), hasattr(model, "backbone")
-        old = model.backbone if given else model
-        backbone = with_image_size(old, self.config.image_size)
-        if given and backbone is old:
-            return model
-        if given:
-            new = type(model)(backbone, **model.head_arguments)
-        elif "distilled_output" in old.output:
-            new = DistilledClassifier(backbone, count, self.config.dropout)
-        else:
-            new = Classifier(backbone, count, self.config.hidden_dim, self.config.dropout)
-        for head in ("head", "distilled_head"):
-            if given and hasattr(model, head):
-                getattr(new, head).set_weights(getattr(model, head).get_weights())
-        return new
+        side, count = self.config.image_size, len(self.class_names)
+        if hasattr(model, "backbone"):
+            return model.on(with_image_size(model.backbone, side))
+        backbone = with_image_size(model, side)
+        if "distilled_output" in backbone.output:
+            return DistilledClassifier(backbone, count, self.config.dropout)
+        return Classifier(backbone, count, self.config.hidden_dim, self.config.dropout)
 
     @classmethod
     def from_size(cls, size: str, class_names: Any, **changes: Any) -> Self:

@@ -46,9 +46,9 @@ from keras_tfm.tasks.segmentation.models import (
     SegmentingModel,
     check_tells,
     families_of,
+    for_classes,
     head_class_of,
     segmenting,
-    with_head_of,
 )
 from keras_tfm.tasks.segmentation.pixel_classes import PixelClasses
 from keras_tfm.tasks.segmentation.sets import Instances, PanopticSegments
@@ -109,9 +109,8 @@ class Segmenter(CanvasTask):
             kind = CodedInstances
         self.kind = kind(self.model, self.preprocessing, self.config)
 
-    def with_head(self, backbone: keras.Model, model: keras.Model | None) -> keras.Model:
-        count = len(self.class_names)
-        return segmenting(backbone, count) if model is None else with_head_of(backbone, count, model)
+    def with_head(self, backbone: keras.Model) -> keras.Model:
+        return segmenting(backbone, len(self.class_names))
 
     @classmethod
     def make(
@@ -186,8 +185,7 @@ class Segmenter(CanvasTask):
     def with_classes(cls, model: SegmentingModel, examples: Any, **fields: Any) -> Self:
         """A task for the classes of `examples`, with the weights of a `model` but its classifier's."""
         fields = with_classes(fields, examples)
-        new = with_head_of(model.backbone, len(fields["class_names"]), model, has_classes=False)
-        return cls(new, **fields)
+        return cls(for_classes(model, len(fields["class_names"])), **fields)
 
     @classmethod
     def takes(cls, model: keras.Model) -> bool:
