@@ -10,6 +10,7 @@ import numpy as np
 from keras import ops
 
 from keras_tfm.layers.masks import in_float32
+from keras_tfm.layers.points import squared_distances
 from keras_tfm.layers.signatures import Tensor
 
 
@@ -129,18 +130,12 @@ def turned(quaternion, vector):
     return _unit(ops.stack(product, axis=-1))
 
 
-def squared_distances(positions):
-    """The squared distances of all pairs of `positions` (..., N, 3), in float32: (..., N, N)."""
-    positions = in_float32(ops.convert_to_tensor(positions))
-    return ops.sum(ops.square(positions[..., :, None, :] - positions[..., None, :, :]), axis=-1)
-
-
 def distance_bins(positions, nearest, farthest, num_bins):
     """The bins, from 0, that the distances of `positions` (..., N, 3) fall in: (..., N, N), int32.
 
     The `num_bins` - 1 edges lie evenly from `nearest` to `farthest`.
     """
-    return bins_of(squared_distances(positions), nearest, farthest, num_bins)
+    return bins_of(squared_distances(positions, positions), nearest, farthest, num_bins)
 
 
 def bins_of(squares, nearest, farthest, num_bins):

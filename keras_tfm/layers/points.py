@@ -24,7 +24,7 @@ from keras_tfm.layers.signatures import Tensor
 
 
 def squared_distances(places: Tensor, points: Tensor) -> Tensor:
-    """Between `places` (B, M, 3) and `points` (B, N, 3), in float32: (B, M, N).
+    """Between `places` (..., M, 3) and `points` (..., N, 3), in float32: (..., M, N).
 
     Differences are squared, axis by axis: equal points have the distance 0, as |a|^2 - 2ab + |b|^2 has not.
 
@@ -32,7 +32,7 @@ def squared_distances(places: Tensor, points: Tensor) -> Tensor:
     array([[[25.]]], dtype=float32)
     """
     places, points = (ops.cast(x, "float32") for x in (places, points))
-    axes = [places[:, :, None, i] - points[:, None, :, i] for i in range(points.shape[-1])]
+    axes = [places[..., :, None, i] - points[..., None, :, i] for i in range(points.shape[-1])]
     return sum(map(ops.square, axes[1:]), ops.square(axes[0]))
 
 
