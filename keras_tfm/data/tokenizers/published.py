@@ -28,7 +28,6 @@ MODELS = (
     "albert", "bart", "bert", "clip", "deberta", "deberta-v2", "distilbert", "electra", "esm", "fnet", "gpt2",
     "mbart", "qwen2", "qwen3", "roberta", "siglip", "t5", "xlm-roberta",
 )  # fmt: skip
-QWEN2 = "Qwen2Tokenizer"
 LLAMA = "LlamaTokenizer"  # a class of SentencePiece's rules, which folders of bytes name too
 ROLES = tuple(f"{role}_token" for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"))
 WORD_SPLITTING = {"word_tokenizer_type": "basic", "subword_tokenizer_type": "wordpiece"}
@@ -53,7 +52,7 @@ class Published:
         config = self._read("config.json")
         name = self.options.get("tokenizer_class") or config.get("tokenizer_class")
         if config.get("model_type") == "qwen2":  # whatever class such a folder names
-            name = QWEN2
+            name = "Qwen2Tokenizer"
         if str(name).removesuffix("Fast") == LLAMA and "'ByteLevel'" in str(
             self.content.get("pre_tokenizer")
         ):
