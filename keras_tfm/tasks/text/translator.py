@@ -31,7 +31,7 @@ from keras_tfm.serving.examples import not_text
 from keras_tfm.tasks.learning import TABLES, VOCABULARY, ModelOptions, Vocabulary, family_among
 from keras_tfm.tasks.measures import token_metrics
 from keras_tfm.tasks.signatures import ColumnNames, Signature
-from keras_tfm.tasks.task import Task, describe_language_model, make_language_model
+from keras_tfm.tasks.task import Task
 from keras_tfm.tasks.task_folder import is_task_folder
 from keras_tfm.tasks.text.decoding import check_token_ids, ending, with_languages
 from keras_tfm.tasks.text.text_signature import made_up_texts
@@ -163,6 +163,7 @@ class Translator(WritingTask, TrainableTask):
     optimizer_options = {"beta_1": 0.9, "beta_2": 0.98, "epsilon": 1e-9, "clipnorm": 1.0}
     judged_by = ("val_token_cross_entropy", "min")
     model_options = TranslatorOptions
+    make_head = LanguageModel
     config_class = TranslatorConfig
 
     def __init__(
@@ -456,9 +457,6 @@ class Translator(WritingTask, TrainableTask):
     def export_resources(self) -> list:
         return [self.tokenizer, self.target_tokenizer]
 
-    def describe_model(self) -> dict[str, Any]:
-        return describe_language_model(self.model)
-
     def save_parts(self, folder: pathlib.Path) -> None:
         self.tokenizer.save(folder)
         if self.target_tokenizer is not self.tokenizer:
@@ -469,7 +467,7 @@ class Translator(WritingTask, TrainableTask):
         tokenizer = load_tokenizer(folder)
         separate = bool(list(folder.glob("target_tokenizer.*")))
         target_tokenizer = load_tokenizer(folder, "target_tokenizer") if separate else None
-        return cls(make_language_model(model), tokenizer, target_tokenizer, config)
+        return cls(cls.make_model(model, config), tokenizer, target_tokenizer, config)
 
 
 def model_class(family: str) -> Any:
