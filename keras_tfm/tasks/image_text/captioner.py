@@ -202,9 +202,7 @@ class Captioner(ImageTextTask):
     def __init__(self, model: LanguageModel, tokenizer: Tokenizer, config: CaptionerConfig | None = None):
         self.config, self.tokenizer = config or CaptionerConfig(), tokenizer
         backbone = self.resized(model.backbone, self.config.image_size)
-        self.model = (
-            model if backbone is model.backbone else LanguageModel(backbone, model.tied, model.use_bias)
-        )
+        self.model = model.on(backbone)
         self.take_images(backbone)
         check_vocabulary(backbone.config, tokenizer)
         defaults = self.config.decoding
