@@ -118,7 +118,7 @@ class I3D(ConfiguredModel):
         """
         if self.config.inflated:
             raise ValueError("`inflated` needs a network made with `inflated` False.")
-        model = type(self)(dataclasses.replace(self.config, **{"inflated": True, **changes}))
+        model = self.with_fresh_weights(**{"inflated": True, **changes})
         for ours, theirs in zip(model.weights, self.weights, strict=True):
             array = ops.convert_to_numpy(theirs)
             is_kernel = array.ndim == 5  # of one frame

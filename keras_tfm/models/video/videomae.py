@@ -100,7 +100,7 @@ class VideoMAE(ConfiguredModel):
 
     def encoder(self, **changes):
         """A `VideoMAE` with this one's weights and these `changes` of its configuration, for fine-tuning."""
-        model = type(self)(dataclasses.replace(self.config, **changes), dtype=self.dtype_policy)
+        model = self.with_fresh_weights(**changes)
         assign_by_path(model, by_path(self))
         return model
 

@@ -137,8 +137,7 @@ class ImageGenerator(TrainableTask):
         """The same task, which nobody trains, with weights whose paths begin with `scope`."""
         backbone = self.model.backbone
         with keras.name_scope(scope):
-            copied = type(backbone)(backbone.config, name=backbone.name, dtype=backbone.dtype_policy)
-            task = type(self)(copied, self.config, self.tokenizer, self.small)
+            task = type(self)(backbone.with_fresh_weights(), self.config, self.tokenizer, self.small)
         task.model.set_weights(self.model.get_weights())
         task.model.trainable = False
         return task

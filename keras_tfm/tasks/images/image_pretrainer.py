@@ -209,7 +209,6 @@ def hiding(backbone: keras.Model, mask_ratio: float) -> keras.Model:
     """A copy of a `backbone` that hides another share of the patches; a `DETR`, which hides none, stays."""
     if not isinstance(backbone, ViTMAE):
         return backbone
-    config = dataclasses.replace(backbone.config, mask_ratio=mask_ratio)
-    made = type(backbone)(config, name=backbone.name, dtype=backbone.dtype_policy)
+    made = backbone.with_fresh_weights(mask_ratio=mask_ratio)
     made.set_weights(backbone.get_weights())
     return made

@@ -380,7 +380,7 @@ def with_parts(backbone: keras.Model, **parts: Any) -> keras.Model:
     changes = {name: value for name, value in parts.items() if getattr(config, name, value) != value}
     if not changes:
         return backbone
-    changed = type(backbone)(dataclasses.replace(config, **changes), dtype=backbone.dtype_policy)
+    changed = backbone.with_fresh_weights(**changes)
     assign_by_path(changed, by_path(backbone))
     return changed
 
