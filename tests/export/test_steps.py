@@ -19,7 +19,7 @@ from keras_tfm.serving.decoding import StepDecoder
 from keras_tfm.serving.rules import Rules
 from keras_tfm.tasks import Captioner, CaptionerOptions, TextGenerator, Translator
 from keras_tfm.tasks.text.text_generator import TextGeneratorConfig
-from keras_tfm.tasks.text.translator import TranslatorConfig
+from keras_tfm.tasks.text.translator_options import TranslatorConfig
 from tests.export.edits import refusals
 from tests.export.test_ctranslate2 import (
     ASK,

@@ -11,7 +11,7 @@ from keras_tfm import tasks
 from keras_tfm.configs import Option, rules_of
 from keras_tfm.tasks.images.image_classifier import ImageTraining
 from keras_tfm.tasks.task import task_classes
-from keras_tfm.tasks.text.translator import Seq2SeqTraining
+from keras_tfm.tasks.text.translator_options import Seq2SeqTraining
 from keras_tfm.training.options import FineTuning, MaskedTraining, Run, Training
 from keras_tfm.training.record import read_record, results, write_record
 from keras_tfm.training.safetensors import CheckpointError
