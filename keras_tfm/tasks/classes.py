@@ -19,9 +19,10 @@ from keras_tfm.heads.distilled import DistilledClassifier
 from keras_tfm.serving.examples import as_columns, refuse_empty, refuse_unknown
 from keras_tfm.tasks.baselines import Baselines, of_classes
 from keras_tfm.tasks.class_weights import class_weights
+from keras_tfm.tasks.columns import rows_of
 from keras_tfm.tasks.images.image_families import ImageOptions
 from keras_tfm.tasks.judgements import Judgements, judged_classes
-from keras_tfm.tasks.learning import rows_of, with_side
+from keras_tfm.tasks.learning import with_side
 from keras_tfm.tasks.measures import cross_entropy
 from keras_tfm.tasks.media import MediaTask
 from keras_tfm.tasks.records import records_of
