@@ -13,8 +13,8 @@ from typing import Any
 from keras_tfm.configs import brief, checked
 from keras_tfm.data.sources.lines import DataError, Path
 from keras_tfm.data.tokenizers.added import AddedToken
-from keras_tfm.data.tokenizers.tokenizer import SpecialTokens
-from keras_tfm.training.safetensors import read_json
+from keras_tfm.data.tokenizers.post_processor import PostProcessor
+from keras_tfm.training.safetensors import CheckpointError, read_json
 
 GENERAL = ("PreTrainedTokenizer", "PreTrainedTokenizerFast", "TokenizersBackend")
 FAMILIES = (
@@ -74,6 +74,16 @@ class Published:
     def content(self) -> dict[str, Any]:
         """The content of tokenizer.json, or {} if there is none."""
         return self._read("tokenizer.json")
+
+    @functools.cached_property
+    def post_processor(self) -> PostProcessor:
+        """The ids that tokenizer.json puts around and between texts; CheckpointError for others."""
+        rule = self.content.get("post_processor")
+        try:
+            return PostProcessor.of(rule)
+        except ValueError:
+            path = self.folder / "tokenizer.json"
+            raise CheckpointError(path, "post_processor", "a template of tokens", brief(rule)) from None
 
     def _read(self, name: str) -> dict[str, Any]:
         path = self.folder / name
@@ -230,30 +240,6 @@ def tokens_of_file(path: Path) -> list[AddedToken] | None:
         return None if entries is None else [AddedToken.of(entry) for entry in entries]
     except (ValueError, TypeError) as error:
         raise DataError(path, None, str(error)) from error
-
-
-def around_of(rule: Any) -> SpecialTokens:
-    """The ids that a `post_processor` of tokenizer.json puts around a text; ValueError and others for one
-    that is not known.
-    """
-    kind = rule["type"] if rule else None
-    if kind == "Sequence":
-        parts = [around_of(part) for part in rule["processors"]]
-        return next((part for part in reversed(parts) if any(part)), SpecialTokens([], []))
-    if kind in ("RobertaProcessing", "BertProcessing"):
-        return SpecialTokens([int(rule["cls"][1])], [int(rule["sep"][1])])
-    if kind == "TemplateProcessing":
-        ids: list[list[int]] = [[], []]
-        has_come = False
-        for part in rule["single"]:
-            if "Sequence" in part:
-                has_come = True
-            else:
-                ids[has_come] += map(int, rule["special_tokens"][part["SpecialToken"]["id"]]["ids"])
-        return SpecialTokens(*ids)
-    if kind in (None, "ByteLevel"):
-        return SpecialTokens([], [])
-    raise ValueError(kind)
 
 
 def write_options(options: Mapping[str, Any], folder: Path) -> None:
