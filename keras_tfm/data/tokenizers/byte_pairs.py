@@ -116,7 +116,7 @@ class ByteLevelTokenizer(Tokenizer):
             raise ValueError(f"roles: expected added tokens, got {min(text)!r}")
         self.vocabulary_size = self.unknown_id = len(tokens)
         self.pad_id, self.start_id, self.end_id = map(tokens.index, special[:3])
-        self.blank = special.mask
+        self.blank, self.ends_between = special.mask, special.ends_between
         self.mask_id = None if special.mask is None else tokens.index(special.mask)
         apart = surplus - {token.content for token in added if not token.special}
         self.special_ids = tuple(i for i, token in enumerate(tokens) if token in apart)
@@ -224,7 +224,7 @@ class ByteLevelTokenizer(Tokenizer):
             whole.add_tokens([tokenizers.AddedToken(token.content, **flags)])
         start, end = ((name, tokens.index(name)) for name in (special.start, special.end))
         if special.mask is not None:
-            between = " ".join([special.end] * special.ends_between)
+            between = " ".join([special.end] * self.ends_between)
             whole.post_processor = tokenizers.processors.TemplateProcessing(
                 single=f"{special.start} $A {special.end}",
                 pair=f"{special.start} $A {between} $B {special.end}",
@@ -252,11 +252,6 @@ class ByteLevelTokenizer(Tokenizer):
         """Padding and start; by other rules than GPT-2's all special tokens."""
         special = () if self._rules == GPT2 else self.special_ids
         return tuple(dict.fromkeys((*super().silent_ids, *special)))
-
-    @property
-    def between_ids(self) -> tuple[int, ...]:
-        """The ids between the two texts of a pair: two end tokens for RoBERTa."""
-        return (self.end_id,) * self._special.ends_between
 
     @property
     def content(self) -> dict[str, Any]:

@@ -24,6 +24,11 @@ class PostProcessor(NamedTuple):
         before, after = self.single[:place], self.single[place + 1 :]
         return SpecialTokens([*map(int, before)], [*map(int, after)])
 
+    @property
+    def between(self) -> list[int | str]:
+        """The ids between two texts."""
+        return self.pair[self.pair.index("A") + 1 : self.pair.index("B")]
+
     @classmethod
     def of(cls, rule: Any) -> "PostProcessor":
         """The one of an entry of tokenizer.json, or of None; ValueError for what is not known."""

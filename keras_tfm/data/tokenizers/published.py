@@ -137,6 +137,12 @@ class Published:
         """Whether a class joins two texts by two end tokens, as XLM-RoBERTa's does, in one segment."""
         return not self.is_general and self._family.lower().replace("-", "").startswith("xlmroberta")
 
+    def ends_between(self, end_id: int) -> int:
+        """How many end tokens stand between two texts, 1 or 2; 1, too, where other tokens do."""
+        if not self.is_general:
+            return 2 if self.joins_as_xlm_roberta() else 1
+        return 2 if self.post_processor.between == [end_id, end_id] else 1
+
     def splits_as_qwen2(self) -> bool:
         """Whether a class splits texts as Qwen2's does, whatever tokenizer.json says."""
         return not self.is_general and self._family.lower().startswith("qwen")

@@ -146,9 +146,9 @@ def train_canonical(lines: list[str], vocabulary_size: int) -> bytes:
     return _finish(proto, {})
 
 
-def write_model(model: bytes, added: Sequence[AddedToken], special: SpecialTokens, folder):
+def write_model(model: bytes, added: Sequence[AddedToken], special: SpecialTokens, ends_between: int, folder):
     """Write `model` into `folder` as tokenizer.json and tokenizer_config.json, with all its `added` tokens;
-    `special` are the ids before and after a text.
+    `special` are the ids before and after a text, and `ends_between` ends stand between two.
     """
     import tokenizers
     from tokenizers import decoders, normalizers, pre_tokenizers, processors
@@ -181,10 +181,11 @@ def write_model(model: bytes, added: Sequence[AddedToken], special: SpecialToken
     whole.decoder = decoders.Metaspace(prepend_scheme="always")
     is_pair = "[CLS]" in control  # models of this kind number the second text of a pair as segment 1
     prefix, suffix = ([proto.pieces[i].piece for i in ids] for ids in special)
+    between = [*suffix, *[spec.eos_piece] * (ends_between - 1)]
     last = [f"{name}:{int(is_pair)}" for name in suffix]
     whole.post_processor = processors.TemplateProcessing(
         single=[*prefix, "$A", *suffix],
-        pair=[*prefix, "$A", *suffix, f"$B:{int(is_pair)}", *last],
+        pair=[*prefix, "$A", *between, f"$B:{int(is_pair)}", *last],
         special_tokens=[(name, whole.token_to_id(name)) for name in {*prefix, *suffix}],
     )
     names = {"pad": spec.pad_piece, "unk": spec.unk_piece}
