@@ -278,18 +278,17 @@ class SentencePieceTokenizer(Tokenizer):
             strings = tf.strings.regex_replace(strings, re.escape(text), value)
         return tf.strings.regex_replace(strings, r"\x00", "▁") if self._is_lossless else strings
 
-    def save_huggingface(self, folder, special: SpecialTokens | None = None, max_length: int | None = None):
+    def save_huggingface(self, folder, special: SpecialTokens | None = None):
         """Write tokenizer.json, or SigLIP's spiece.model, and tokenizer_config.json into `folder`, as
         `transformers` reads them.
 
         `special` are the ids before and after a text, by default start and end, and for T5 and mBART only the
-        end. `max_length` is the longest text that SigLIP reads. Raises TypeError for a lossless tokenizer,
-        which `transformers` cannot express.
+        end. Raises TypeError for a lossless tokenizer, which `transformers` cannot express.
         """
         if self._is_lossless:
             super().save_huggingface(folder)
         if self._is_canonical:
-            write_canonical(self._model, folder, max_length)
+            write_canonical(self._model, folder)
         else:
             starts = [] if self.start_id == self.pad_id or self.language_ids else [self.start_id]
             special = special or SpecialTokens(starts, [self.end_id])

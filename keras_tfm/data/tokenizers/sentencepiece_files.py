@@ -198,9 +198,9 @@ def write_model(model: bytes, added: Sequence[AddedToken], special: SpecialToken
     write_options(options, folder)
 
 
-def write_canonical(model: bytes, folder, max_length: int | None = None):
-    """Write a `model` of SigLIP into `folder` as spiece.model and tokenizer_config.json, for texts of at most
-    `max_length` tokens. `transformers` normalises a text too before the model's table does it again.
+def write_canonical(model: bytes, folder):
+    """Write a `model` of SigLIP into `folder` as spiece.model and tokenizer_config.json. `transformers`
+    normalises a text too before the model's table does it again.
     """
     pathlib.Path(folder, "spiece.model").write_bytes(model)
     spec = sentencepiece_model_pb2.ModelProto.FromString(model).trainer_spec
@@ -211,7 +211,7 @@ def write_canonical(model: bytes, folder, max_length: int | None = None):
         "eos_token": spec.eos_piece,
         "pad_token": spec.pad_piece,
         "unk_token": spec.unk_piece,
-    } | ({} if max_length is None else {"model_max_length": max_length})
+    }
     write_options(options, folder)
 
 
