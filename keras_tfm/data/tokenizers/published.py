@@ -53,9 +53,8 @@ class Published:
         name = self.options.get("tokenizer_class") or config.get("tokenizer_class")
         if config.get("model_type") == "qwen2":  # whatever class such a folder names
             name = "Qwen2Tokenizer"
-        if str(name).removesuffix("Fast") == LLAMA and "'ByteLevel'" in str(
-            self.content.get("pre_tokenizer")
-        ):
+        of_bytes = "'ByteLevel'" in str(self.content.get("pre_tokenizer"))
+        if of_bytes and (str(name).removesuffix("Fast") == LLAMA or config.get("model_type") == "mistral"):
             name = GENERAL[1]
         if name not in (None, *GENERAL) and str(name).removesuffix("Fast") not in FAMILIES:
             raise DataError(
