@@ -40,6 +40,11 @@ CLEANED = (
     (" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'"), (" n't", "n't"), (" 'm", "'m"),
     (" 's", "'s"), (" 've", "'ve"), (" 're", "'re"),
 )  # fmt: skip
+IN_GRAPHS = (
+    "The SavedModel reads texts as SentencePiece does. The tokenizers library, used in training, in predict "
+    "and in all other exports, loses a mark or joiner right behind a character that normalisation replaces, "
+    "and U+0085 at the ends of a text."
+)
 FINAL = chr(0x10FFFD)  # a private character that replaces a sigma with no letter after it
 
 
@@ -102,6 +107,7 @@ class SentencePieceTokenizer(Tokenizer):
         normalizer = proto.normalizer_spec
         self._is_lossless = not (normalizer.add_dummy_prefix or normalizer.remove_extra_whitespaces)
         self._is_canonical = normalizer.name == CANONICAL
+        self.in_graphs = "" if self._is_lossless else IN_GRAPHS
         kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
         special = {i: p.piece for i, p in enumerate(proto.pieces) if p.type in (kinds.CONTROL, kinds.UNKNOWN)}
         usual = [AddedToken(piece, i, special=True) for i, piece in special.items()]

@@ -3,8 +3,10 @@
 T5, ALBERT, DeBERTa-v2/v3, mBART and SigLIP add tokens to the pieces of their model, move pieces, or change a
 text before the model reads it. Here the model itself is changed instead: it gets all pieces in their final
 order, and one table of normalisation that does all of the family's steps. A tokenizer.json of the same kind
-is read as such a model, and a model is written as a tokenizer.json. The results differ in one character: at
-the ends of a text, SentencePiece keeps a "next line", U+0085, which the `tokenizers` library removes.
+is read as such a model, and a model is written as a tokenizer.json. The results differ in two places. At the
+ends of a text, SentencePiece keeps a "next line", U+0085, which the `tokenizers` library removes. And the
+library looks up a character with its marks and joiners; if all are less than 6 bytes, and the table replaces
+their beginning, the rest is lost.
 """
 
 import base64

@@ -26,6 +26,7 @@ from keras_tfm.data.tokenizers.huggingface import (
     refuse_other_pairs,
 )
 from keras_tfm.serving.answers import answer_of
+from keras_tfm.serving.tokens import by_tokenizers
 from keras_tfm.tasks.asking import answerer_of
 from keras_tfm.tasks.text.text_signature import text_signature
 from keras_tfm.tasks.text.writing import answers_of, write_symbols
@@ -371,6 +372,20 @@ def test_a_composing_normalizer(tmp_path):
     texts = ["e\u0301a é", "a\ta\n a", "カ\u3099か\u3099", "a\u0323\u0302 \u1ead", "[MASK] é[CLS]"]
     different = differing((ours, theirs), texts)
     assert not different
+
+
+def test_where_graphs_and_hosts_differ_an_export_says_so(pair, processor, family, tmp_path):
+    """`in_graphs` stands in the README of a SavedModel; the graph reads as SentencePiece."""
+    ours, _ = pair
+    ours.save_huggingface(tmp_path)
+    ids = by_tokenizers(tmp_path)
+    texts = ["a\x85", "x\u00bd\u200d y", "\u00bd\ufe0f\u200d"]
+    rows = zip(texts, ids(texts), ours.tokenize(texts).to_list(), strict=True)
+    differ = [text for text, theirs, row in rows if theirs != row]
+    assert differ == texts[:2] and "U+0085" in ours.in_graphs and "joiner" in ours.in_graphs
+    texts = [albert_rules(text) for text in texts] if family == "albert" else texts
+    assert_sentencepieces(pair, family, processor, texts)
+    assert SentencePieceTokenizer.train(LINES[:99], 300).in_graphs == ""
 
 
 # Two texts
