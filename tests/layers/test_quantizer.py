@@ -149,6 +149,20 @@ def test_schedules_and_the_divergence():
     assert "CosineDecay" in str(layer.get_config()["temperature"])
 
 
+def test_a_model_that_was_read_goes_on_in_its_schedules(tmp_path):
+    inputs = keras.Input((4, 6))
+    model = keras_tfm.Model(inputs, GumbelSoftmax(**SCHEDULES, name="gumbel")(inputs))
+    logits = np.zeros((2, 4, 6), "float32")
+    for _ in range(3):
+        model(logits, training=True)
+    model.save(tmp_path / "model.keras")
+    layer = keras.saving.load_model(tmp_path / "model.keras").get_layer("gumbel")
+    assert int(layer.num_draws) == 3
+    logits = np.random.default_rng(0).normal(size=(2, 4, 6)).astype("float32")
+    layer(logits, training=True), model(logits, training=True)
+    np.testing.assert_array_equal(layer.losses, model.losses)
+
+
 def test_the_nearest_by_hand():
     layer = VectorQuantizer(7)
     x = np.random.default_rng(0).normal(size=(3, 4, 5, 6)).astype("float32")
