@@ -88,10 +88,11 @@ class GeneratorOptions(ModelOptions):
 
 @dataclasses.dataclass(frozen=True)
 class LanguageModelTraining(TextTraining):
-    """By default the warm-up takes one epoch, at most 2,000 steps."""
+    """By default the warm-up takes a tenth of the steps; with --schedule inverse-root one epoch, at most
+    2,000 steps and half of all.
+    """
 
-    def warmup(self, num_batches: int) -> int:
-        return self.warmup_steps or min(2_000, num_batches)
+    warmup_by_root = (1, 2_000)
 
 
 class TextGenerator(WritingTask, TrainableTask):

@@ -70,8 +70,10 @@ class TranslatorOptions(ModelOptions):
 @dataclasses.dataclass(frozen=True)
 class Seq2SeqTraining(TextTraining):
     """By default the warm-up takes a tenth of the steps; with --schedule inverse-root three epochs, at most
-    4,000 steps.
+    4,000 steps and half of all.
     """
+
+    warmup_by_root = (3, 4_000)
 
     epochs: Annotated[
         Count | None,
@@ -95,11 +97,6 @@ class Seq2SeqTraining(TextTraining):
             "from 0 to this value"
         ),
     ] = 0.0
-
-    def warmup(self, num_batches: int) -> int:
-        if self.schedule != "inverse-root":
-            return super().warmup(num_batches)
-        return self.warmup_steps or min(4_000, 3 * num_batches)
 
     def settled(self, num_examples: int) -> Self:
         usual = EPOCHS_OF_MORE if num_examples > FEW_PAIRS else EPOCHS_OF_FEW
