@@ -73,7 +73,8 @@ class Segmenter(CanvasTask):
     whole numbers (H, W) of each image's own size, which the configuration maps to classes; an answer is
     {"mask": (H, W), "shares": {name: part of the pixels}, "scores": {name: mean probability in its pixels}}.
     "instances" and "panoptic": examples are (images, masks, labels), of each image M masks (M, H, W), 0 or 1,
-    and their M names; an answer has "labels", "scores", "areas" in pixels and "boxes" (left, top, right,
+    and their M names; of instances perhaps also, for each mask, 1 where it covers a crowd, a region where
+    nothing is wrong. An answer has "labels", "scores", "areas" in pixels and "boxes" (left, top, right,
     bottom) of N segments, and of instances their "masks" (N, H, W), boolean, which may overlap, of panoptic
     segments the map "segments" (H, W) of their numbers from 1, 0 for none. `fields` are fields of
     `SegmenterConfig`.
