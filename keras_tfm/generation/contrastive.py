@@ -38,7 +38,8 @@ class ContrastiveSearch(Loop):
 
     Args:
         model: a `LanguageModel`, or another model whose `backbone` steps to hidden states and whose `head`
-            makes logits of them.
+            makes logits of them. Each token, the last one too, needs a position of the model: a picture of
+            N tokens that an `ImageGPT` or `ImageTransformer` writes lacks one for its last token.
         alpha: in [0, 1], how much likeness to the context counts against probability; the paper takes 0.6.
         k: how many candidates are compared, all in one step; the paper takes 3 to 10.
 
@@ -78,6 +79,13 @@ class ContrastiveSearch(Loop):
         num_rows, width = ops.shape(written.token_ids)
         length = width - self.max_new_tokens
         cache = self.model.backbone.start(num_rows, width, context)
+        most = getattr(self.model.backbone, "max_target_length", None)
+        if most is not None and isinstance(width, int) and width > most:
+            raise ValueError(
+                f"Contrastive search reads all tokens, the last one too; the model has {most} positions: "
+                f"after {length} tokens `max_new_tokens` must be at most {most - length}; "
+                f"it is {self.max_new_tokens}."
+            )
         hidden, cache = self.model.backbone.step(
             written.token_ids[:, :length], cache, written.mask[:, :length]
         )  # (R, P, D)

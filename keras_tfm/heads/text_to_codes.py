@@ -61,7 +61,7 @@ class TextToCodes(ModelWithHead):
         mask = ModalityMask(config.text_length, config.num_text_tokens, name="modality_mask")
         logits = mask(head(backbone.output["sequence_output"]))
         super().__init__(backbone, backbone.input, logits, name=name, **kwargs)
-        self.head = head
+        self.vocabulary_head = head  # no `head`, whose logits alone would be the model's
         self.modality_mask = mask
 
     def start(self, batch_size, max_length, context=None):
@@ -72,7 +72,7 @@ class TextToCodes(ModelWithHead):
         """Logits (B, T, V) for what follows each of the next T tokens (B, T), and the new cache."""
         positions, _ = cache.position.append(ops.shape(token_ids)[1], padding_mask)
         hidden, cache = self.backbone.step(token_ids, cache, padding_mask)
-        return self.modality_mask(self.head(hidden), positions), cache
+        return self.modality_mask(self.vocabulary_head(hidden), positions), cache
 
 
 @register
