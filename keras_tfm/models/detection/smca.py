@@ -20,6 +20,7 @@ from keras_tfm.layers.attention.gaussian import GaussianBias
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.embeddings import LearnedVectors
+from keras_tfm.layers.masks import in_float32
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.models.detection.base import (
     EPSILON,
@@ -72,7 +73,8 @@ class SMCA(SetDetector):
             if i == 0:
                 mlp = [Dense(config.dim, "relu"), Dense(config.dim, "relu"), Dense(2)]
                 references = Chain(mlp, name="decoder_references")(content)  # (B, Q, 2)
-                centres = ops.sigmoid(references) * ops.cast(_extent(encoder.cells), references.dtype)
+                places = ops.sigmoid(in_float32(references))
+                centres = places * ops.cast(_extent(encoder.cells), places.dtype)
             scales = config.num_scales, config.smoothness
             bias = GaussianBias(num_heads, encoder.grid, *scales, name=f"decoder_bias_{i}")(content, centres)
             tensors = about_queries(queries, {**encoder.context, "bias": bias})
