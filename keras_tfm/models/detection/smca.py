@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from keras import ops
 
-from keras_tfm.configs import Between, Positive, Size
+from keras_tfm.configs import Between, Positive
 from keras_tfm.layers.attention.gaussian import GaussianBias
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
@@ -24,6 +24,7 @@ from keras_tfm.layers.masks import in_float32
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.models.detection.base import (
     EPSILON,
+    LearnedQueries,
     SetDetector,
     SetDetectorConfig,
     about_queries,
@@ -42,7 +43,7 @@ class SMCAConfig(SetDetectorConfig):
     `GaussianBias`.
     """
 
-    num_queries: Size = 300
+    num_queries: LearnedQueries = 300
     num_scales: Annotated[int, Between(0, 2)] = 2
     smoothness: Positive = 8.0
 

@@ -19,7 +19,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_tfm.configs import Depth, Heads, Rate, Refusal, Size
+from keras_tfm.configs import Depth, Heads, Rate, Refusal, Size, Whole
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.boxes import centred
@@ -54,7 +54,7 @@ class TSPFCOSConfig(AroundBackbone):
     num_classes: Size = 80
     num_queries: Queries = 700
     num_maps: Size = 3
-    num_coarse_levels: int = 2
+    num_coarse_levels: Whole = 2
     pyramid_dim: Size = 256
     num_convolutions: Size = 4
     num_groups: Size = 32

@@ -16,13 +16,14 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_tfm.configs import Between, Refusal
+from keras_tfm.configs import Between, Refusal, Size
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.embeddings import LearnedVectors
 from keras_tfm.layers.patches import height_and_width
 from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.models.detection.backbones import TINY, ModelAroundBackbone, on_images
 from keras_tfm.models.detection.base import (
+    LearnedQueries,
     SetDetectorConfig,
     about_queries,
     begin_with_a_state,
@@ -39,8 +40,8 @@ class VisTRConfig(SetDetectorConfig):
     """`SetDetectorConfig`, whose `num_queries` counts the queries of all `num_frames` frames of a clip."""
 
     num_frames: Annotated[int, Between(1, 2**10)] = 36
-    num_queries: int = 360
-    dim: int = 384
+    num_queries: LearnedQueries = 360
+    dim: Size = 384
 
     def __post_init__(self):
         super().__post_init__()
