@@ -19,6 +19,7 @@ import keras
 from keras import ops
 
 from keras_tfm.configs import Between, Config, Depth, Heads, Rate, Refusal, Size
+from keras_tfm.layers.attention.tap import is_recorded, tap
 from keras_tfm.layers.base import Layer, SameShape, require_sizes
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.chain import Chain
@@ -126,7 +127,7 @@ class ConvolutionalAttention(Layer):
     """Attention of frames (B, T, H, W, D) to frames (B, S, H, W, D), pixel by pixel: (B, T, H, W, D).
 
     Queries, keys and values are 3 x 3 convolutions. The softmax is over the S frames, for each pixel and
-    each of `num_heads` heads.
+    each of `num_heads` heads. What is recorded is the mean of the pixels' weights.
     """
 
     def __init__(self, num_heads: int, **kwargs: Any) -> None:
@@ -154,7 +155,10 @@ class ConvolutionalAttention(Layer):
         )
         pairs = ops.leaky_relu(query[:, :, None] + key[:, None], 0.2)  # (B, T, S, H, W, heads, K)
         scores = ops.einsum("btsyxhk,hk->btyxhs", pairs, ops.cast(self.comparison, pairs.dtype))
-        weights = ops.cast(masked_softmax(scores, None), value.dtype)
+        weights = masked_softmax(scores, None)
+        if is_recorded():
+            tap(self, ops.transpose(ops.mean(weights, axis=(2, 3)), (0, 2, 1, 3)))  # (B, heads, T, S)
+        weights = ops.cast(weights, value.dtype)
         y = ops.einsum("btyxhs,bsyxhk->btyxhk", weights, value)
         return self.output_layer(ops.reshape(y, (-1, *x.shape[1:])))
 
