@@ -81,6 +81,13 @@ def start_of(config):
     return backbone, pixel_mask, config.trace_of(backbone)
 
 
+def last_maps(maps, count, field="num_maps"):
+    """The last `count` of a backbone's `maps`; `Refusal` of the `field` that asks for more than there are."""
+    if count > len(maps):
+        raise Refusal(field, f"at most {len(maps)}", count)
+    return maps[-count:]
+
+
 class EncodedMap(NamedTuple):
     """What the encoder makes of a map of N cells.
 

@@ -40,6 +40,7 @@ from keras_tfm.models.detection.base import (
     SetDetector,
     SetDetectorConfig,
     about_queries,
+    last_maps,
     references_of,
     start_of,
 )
@@ -103,9 +104,7 @@ class DeformableDETR(SetDetector):
 
     def __init__(self, config: DeformableDETRConfig, name: str = "deformable_detr", **kwargs: Any) -> None:
         backbone, pixel_mask, trace = start_of(config)
-        if len(backbone.maps) < config.num_maps:
-            raise ValueError(f"`num_maps` must be at most {len(backbone.maps)}; it is {config.num_maps}.")
-        levels = levels_of(projections_of(config), backbone.maps[-config.num_maps :])
+        levels = levels_of(projections_of(config), last_maps(backbone.maps, config.num_maps))
         encoder = encoded_levels(config, levels, pixel_mask, trace)
         encoded, cells, grids, centres, shares = encoder
         outputs = {"encoder_sequence_output": encoded}

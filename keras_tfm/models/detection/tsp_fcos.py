@@ -34,7 +34,7 @@ from keras_tfm.layers.positioned_block import PositionedAttention
 from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.models.base import Trace
 from keras_tfm.models.detection.backbones import TINY, AroundBackbone, KnowsClasses, ModelAroundBackbone
-from keras_tfm.models.detection.base import EPSILON, Queries, start_of
+from keras_tfm.models.detection.base import EPSILON, Queries, last_maps, start_of
 from keras_tfm.models.detection.istr import extent_of
 from keras_tfm.models.detection.pyramid import pyramid_of, strides_of
 from keras_tfm.models.detection.refinement import best_of
@@ -105,7 +105,7 @@ class TSPFCOS(KnowsClasses, ChoosesByScores):
 
     def __init__(self, config: TSPFCOSConfig, name: str = "tsp_fcos", **kwargs: Any) -> None:
         backbone, pixel_mask, trace = start_of(config)
-        levels = pyramid_of(backbone.maps[-config.num_maps :], config.pyramid_dim)
+        levels = pyramid_of(last_maps(backbone.maps, config.num_maps), config.pyramid_dim)
         for i in range(config.num_coarse_levels):
             x = ops.relu(levels[-1]) if i else levels[-1]
             levels.append(Convolution(config.pyramid_dim, 3, 2, name=f"pyramid_coarse_{i}")(x))
