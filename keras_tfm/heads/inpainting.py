@@ -1,15 +1,14 @@
 """What an inpainting network and its discriminator learn from (Zeng et al. 2020, "STTN", section 3.3)."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from keras import ops
 
-from keras_tfm.heads.sum_of_means import SumOfMeans
+from keras_tfm.heads.loss import SumOfMeans
 from keras_tfm.layers.signatures import Tensor
-from keras_tfm.registry import register
 
 
-@register
 class InpaintingLoss(SumOfMeans):
     """The mean absolute error in the holes plus the mean of all other pixels, times these `weights`.
 
@@ -23,10 +22,8 @@ class InpaintingLoss(SumOfMeans):
     0.7
     """
 
-    def __init__(
-        self, weights: Sequence[float] = (1.0, 1.0), name: str = "loss", reduction: str | None = "sum"
-    ) -> None:
-        super().__init__(name=name, reduction=reduction)
+    def __init__(self, weights: Sequence[float] = (1.0, 1.0), **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.weights = tuple(weights)
 
     def means(self, targets, predictions):
@@ -40,11 +37,7 @@ class InpaintingLoss(SumOfMeans):
         """What each difference counts."""
         return ops.abs(differences)
 
-    def get_config(self):
-        return {**super().get_config(), "weights": self.weights}
 
-
-@register
 class SquaredInpaintingLoss(InpaintingLoss):
     """`InpaintingLoss` of squared errors: absolute ones are least at the median, so a network that adds to a
     rule which is mostly right learns to add nothing.

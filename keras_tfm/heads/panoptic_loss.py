@@ -11,10 +11,8 @@ from keras import ops
 from keras_tfm.heads.mask_losses import NO_IMAGE, matched_masks, segments_of, whole_mask_loss
 from keras_tfm.heads.set_prediction import SetPredictionLoss
 from keras_tfm.layers.boxes import corners_of_masks
-from keras_tfm.registry import register
 
 
-@register
 class PanopticSetLoss(SetPredictionLoss):
     """The loss of a set of objects with masks, of a `PanopticDetector`, in nats.
 
@@ -56,10 +54,6 @@ class PanopticSetLoss(SetPredictionLoss):
         masks, is_matched = matched_masks(masks, of_query[:, -1], truth.shape[1])
         badness = whole_mask_loss(segments, masks, self.grid, *self.mask_weights)
         return [*means, (ops.sum(is_matched * badness), ops.sum(ops.cast(truth[..., 0] >= 0, "float32")))]
-
-    def get_config(self):
-        names = ("grid", "num_classes", "mask_weights")
-        return super().get_config() | {name: getattr(self, name) for name in names}
 
 
 def objects_of(targets):
