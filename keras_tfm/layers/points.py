@@ -17,7 +17,7 @@ import keras
 from keras import ops
 
 from keras_tfm.layers.attention.tap import tap
-from keras_tfm.layers.base import Layer, require_sizes
+from keras_tfm.layers.base import WithoutMask, require_sizes
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.masks import in_float32, masked_softmax
 from keras_tfm.layers.signatures import Tensor
@@ -137,14 +137,11 @@ def nan_where_points_are_not_finite(x: Tensor, points: Tensor) -> Tensor:
     return ops.where(is_finite, x, ops.cast(float("nan"), x.dtype))
 
 
-class OfPoints(Layer):
+class OfPoints(WithoutMask):
     """A layer for coordinates, which stay in float32 or float64 in lower precision. Abstract."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(autocast=False, **kwargs)
-
-    def compute_mask(self, *inputs, previous_mask=None):
-        return None
 
 
 class FarthestPoints(OfPoints):

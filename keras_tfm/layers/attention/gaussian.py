@@ -8,7 +8,7 @@ from typing import Any, cast
 import numpy as np
 from keras import ops
 
-from keras_tfm.layers.base import Layer, require_sizes
+from keras_tfm.layers.base import WithoutMask, require_sizes
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.masks import in_float32
 from keras_tfm.layers.signatures import Tensor
@@ -32,7 +32,7 @@ def gaussian_bias(centres: Tensor, scales: Tensor, grid: tuple[int, int], smooth
     return -ops.sum(ops.square(scales * (centres - cells)), axis=-1) / smoothness
 
 
-class GaussianBias(Layer):
+class GaussianBias(WithoutMask):
     """A `gaussian_bias` (B, H, Q, N) for attention scores; its offsets and scales come from the queries.
 
     A head's Gaussian is centred at the query's centre plus an offset. The offset and the scales are linear
@@ -97,6 +97,3 @@ class GaussianBias(Layer):
     def compute_output_shape(self, query_shape, centres_shape=None):
         rows, columns = self.grid
         return (query_shape[0], self.num_heads, query_shape[1], rows * columns)
-
-    def compute_mask(self, query, previous_mask=None):
-        return None
