@@ -20,7 +20,7 @@ from keras import ops
 
 from keras_tfm.configs import Between, Config, Depth, Heads, Rate, Refusal, Size
 from keras_tfm.layers.attention.tap import is_recorded, tap
-from keras_tfm.layers.base import Layer, SameShape, require_sizes
+from keras_tfm.layers.base import SameShape, require_sizes
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import Convolution
@@ -123,7 +123,7 @@ class TimeEncoding(SameShape):
         return x + ops.cast(waves, x.dtype)[:, None, None]
 
 
-class ConvolutionalAttention(Layer):
+class ConvolutionalAttention(SameShape):
     """Attention of frames (B, T, H, W, D) to frames (B, S, H, W, D), pixel by pixel: (B, T, H, W, D).
 
     Queries, keys and values are 3 x 3 convolutions. The softmax is over the S frames, for each pixel and
@@ -165,9 +165,6 @@ class ConvolutionalAttention(Layer):
     def _heads(self, x):
         *sides, dim = x.shape[1:]
         return ops.reshape(x, (-1, *sides, self.num_heads, dim // self.num_heads))  # (B, T, H, W, heads, K)
-
-    def compute_output_shape(self, x_shape, context_shape=None):
-        return tuple(x_shape)
 
 
 def conv_block(config, name, is_decoder=False):

@@ -19,7 +19,7 @@ from keras import ops
 from keras_tfm.configs import Between, Config, Depth, Natural, Refusal, Size
 from keras_tfm.layers.attention.functional import attention_weights
 from keras_tfm.layers.attention.tap import tap
-from keras_tfm.layers.base import Layer, SameShape
+from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.blocks import Block, Residual
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.compiler.products import product
@@ -118,7 +118,7 @@ class STTN(ConfiguredModel):
         super().__init__(config, inputs, outputs, trace, name=name, **kwargs)
 
 
-class PatchAttention(Layer):
+class PatchAttention(SameShape):
     """Attention among the patches of all frames: maps (B F, rows, columns, D) of queries, keys and values ->
     a map of that shape. The tokens are the patches, flattened.
     """
@@ -146,9 +146,6 @@ class PatchAttention(Layer):
         patches = extract_patches(x, self.patch_size)  # (B F, patches, K)
         _, count, width = patches.shape
         return ops.reshape(patches, (-1, self.num_frames * count, width))  # (B, N, K)
-
-    def compute_output_shape(self, query_shape, key_shape=None, value_shape=None):
-        return tuple(query_shape)
 
 
 class MultiScaleAttention(SameShape):
