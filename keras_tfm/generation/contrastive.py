@@ -18,6 +18,7 @@ from keras_tfm.generation.loop import Loop, Progress, write_prompts
 from keras_tfm.generation.processors import process, require
 from keras_tfm.generation.stopping import EndTokens, StopSequences
 from keras_tfm.layers.cache import map_rows, repeat_rows
+from keras_tfm.layers.normalization import unit
 from keras_tfm.layers.signatures import Tensor
 
 
@@ -89,7 +90,8 @@ class ContrastiveSearch(Loop):
         hidden, cache = self.model.backbone.step(
             written.token_ids[:, :length], cache, written.mask[:, :length]
         )  # (R, P, D)
-        directions = ops.pad(direction(hidden), [[0, 0], [0, self.max_new_tokens], [0, 0]])  # (R, L, D)
+        directions = unit(ops.cast(hidden, "float32"))
+        directions = ops.pad(directions, [[0, 0], [0, self.max_new_tokens], [0, 0]])  # (R, L, D)
         memory = Memory(directions, hidden[:, -1], repeat_rows(cache, self.k))
         return Progress(written, ops.zeros((num_rows,), "bool"), self.stop.start(num_rows), memory)
 
@@ -100,7 +102,7 @@ class ContrastiveSearch(Loop):
         candidates = ops.cast(candidates, "int32")
         hidden, cache = self.model.backbone.step(ops.reshape(candidates, (-1, 1)), memory.cache)
         hidden = ops.reshape(hidden, (num_rows, self.k, hidden.shape[-1]))
-        directions = direction(hidden)  # (R, k, D)
+        directions = unit(ops.cast(hidden, "float32"))  # (R, k, D)
         likeness = ops.einsum("rkd,rld->rkl", directions, memory.directions)
         likeness = ops.max(ops.where(written.mask[:, None], likeness, -1.0), axis=-1)  # (R, k)
         scores = (1 - self.alpha) * probabilities - self.alpha * likeness
@@ -120,10 +122,3 @@ class ContrastiveSearch(Loop):
             map_rows(lambda x: ops.take(x, source, axis=0), cache),
         )
         return Progress(written.append(token_ids), finished | is_last, stop, memory)
-
-
-def direction(hidden):
-    """Vectors (..., D) scaled to length 1, in float32; zeros stay zeros."""
-    hidden = ops.cast(hidden, "float32")
-    squares = ops.sum(ops.square(hidden), axis=-1, keepdims=True)
-    return hidden * ops.rsqrt(ops.maximum(squares, 1e-24))
