@@ -19,6 +19,7 @@ from keras_tfm.configs import (
     Field,
     FieldError,
     Heads,
+    Multiple,
     Rate,
     Refusal,
     Size,
@@ -49,6 +50,7 @@ class Sizes(Config):
     kind: Literal["a", "b"] = "a"
     sides: Size | tuple[Size, Size] = 4
     end_id: TokenId = 1
+    position_dim: Annotated[Size, Multiple(4)] = 4
     pairs: tuple[Pair, Pair] | None = None
     inner: Inner = dataclasses.field(default_factory=Inner)
     anything: Any = None
@@ -77,6 +79,8 @@ def test_what_json_gives_is_converted():
         ({"dim": 8.0}, "`dim` must be a whole number; it is 8.0"),
         ({"dim": False}, "`dim` must be a whole number; it is False"),
         ({"dim": 0}, "`dim` must be at least 1; it is 0"),
+        ({"position_dim": 0}, "`position_dim` must be at least 1; it is 0"),
+        ({"position_dim": 6}, "`position_dim` must be a multiple of 4; it is 6"),
         ({"dropout": float("nan")}, "`dropout` must be a number; it is nan"),
         ({"dropout": 1}, "`dropout` must be below 1; it is 1"),
         ({"kind": "c"}, "`kind` must be one of a, b; it is 'c'"),

@@ -34,7 +34,7 @@ from keras_tfm.layers.positioned_block import PositionedAttention
 from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.models.base import Trace
 from keras_tfm.models.detection.backbones import TINY, AroundBackbone, KnowsClasses, ModelAroundBackbone
-from keras_tfm.models.detection.base import EPSILON, Queries, last_maps, start_of
+from keras_tfm.models.detection.base import EPSILON, Queries, SineWidth, last_maps, start_of
 from keras_tfm.models.detection.istr import extent_of
 from keras_tfm.models.detection.pyramid import pyramid_of, strides_of
 from keras_tfm.models.detection.refinement import best_of
@@ -58,7 +58,7 @@ class TSPFCOSConfig(AroundBackbone):
     pyramid_dim: Size = 256
     num_convolutions: Size = 4
     num_groups: Size = 32
-    dim: Size = 512
+    dim: SineWidth = 512
     num_layers: Depth = 6
     num_heads: Heads = 8
     intermediate_dim: Size = 2048
@@ -66,8 +66,6 @@ class TSPFCOSConfig(AroundBackbone):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.dim % 4:
-            raise Refusal("dim", "a multiple of four, for the sines", self.dim)
         if self.pyramid_dim % self.num_groups:
             raise Refusal("num_groups", f"a divisor of `pyramid_dim`, {self.pyramid_dim}", self.num_groups)
 

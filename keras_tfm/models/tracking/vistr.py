@@ -16,7 +16,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_tfm.configs import Between, Refusal, Size
+from keras_tfm.configs import Between, Multiple
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.embeddings import LearnedVectors
 from keras_tfm.layers.patches import height_and_width
@@ -25,6 +25,7 @@ from keras_tfm.models.detection.backbones import TINY, ModelAroundBackbone, on_i
 from keras_tfm.models.detection.base import (
     LearnedQueries,
     SetDetectorConfig,
+    SineWidth,
     about_queries,
     begin_with_a_state,
     copy_contexts,
@@ -41,12 +42,7 @@ class VisTRConfig(SetDetectorConfig):
 
     num_frames: Annotated[int, Between(1, 2**10)] = 36
     num_queries: LearnedQueries = 360
-    dim: Size = 384
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.dim % 6:
-            raise Refusal("dim", "a multiple of six, for the sines of three axes", self.dim)
+    dim: Annotated[SineWidth, Multiple(12)] = 384  # of three coordinates
 
 
 class VisTR(ModelAroundBackbone):
