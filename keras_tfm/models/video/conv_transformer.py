@@ -15,7 +15,6 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-import keras
 from keras import ops
 
 from keras_tfm.configs import Between, Config, Depth, Heads, Rate, Refusal, Size
@@ -29,7 +28,7 @@ from keras_tfm.layers.patches import height_and_width
 from keras_tfm.layers.positions import sines
 from keras_tfm.layers.resizing import resize_bilinear
 from keras_tfm.models.base import ConfiguredModel, Trace
-from keras_tfm.models.vision.images import Side
+from keras_tfm.models.vision.images import Side, video_input
 
 SLOPE = "leaky_relu"
 KERNEL = (1, 3, 3)  # frame by frame
@@ -84,9 +83,8 @@ class ConvTransformer(ConfiguredModel):
     config_class = ConvTransformerConfig
 
     def __init__(self, config: ConvTransformerConfig, name: str = "conv_transformer", **kwargs: Any) -> None:
-        size, frames = height_and_width(config.image_size), config.num_frames
-        videos = keras.Input((frames, *size, config.num_channels), name="videos")
-        x = videos
+        x = videos = video_input(config)
+        _, frames, *size, _ = videos.shape
         for i in range(4):
             x = Convolution(config.dim, KERNEL, activation=SLOPE, name=f"embedding_{i}")(x)
         if config.target == "next":

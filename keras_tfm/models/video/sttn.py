@@ -30,7 +30,7 @@ from keras_tfm.layers.resizing import resize_between_corners
 from keras_tfm.layers.signatures import Sides
 from keras_tfm.layers.spectral import SpectralConvolution
 from keras_tfm.models.base import ConfiguredModel, Trace
-from keras_tfm.models.vision.images import Side
+from keras_tfm.models.vision.images import Side, video_input
 
 SLOPE = "leaky_relu"  # Keras's slope, like the authors', is 0.2
 
@@ -93,8 +93,8 @@ class STTN(ConfiguredModel):
     config_class = STTNConfig
 
     def __init__(self, config: STTNConfig, name: str = "sttn", **kwargs: Any) -> None:
-        frames, (height, width) = config.num_frames, height_and_width(config.image_size)
-        videos = keras.Input((frames, height, width, config.num_channels), name="videos")
+        videos = video_input(config)
+        _, frames, height, width, _ = videos.shape
         inputs, seen = {"videos": videos}, None
         if config.masks_holes:
             inputs["holes"] = keras.Input((frames, height, width), dtype="bool", name="holes")
@@ -222,8 +222,7 @@ class STTNDiscriminator(ConfiguredModel):
     def __init__(
         self, config: STTNDiscriminatorConfig, name: str = "sttn_discriminator", **kwargs: Any
     ) -> None:
-        size = height_and_width(config.image_size, "image_size")
-        x = videos = keras.Input((config.num_frames, *size, config.num_channels), name="videos")
+        x = videos = video_input(config)
         last = len(config.dims) - 1
         for i, dim in enumerate(config.dims):
             kind, activation = (Convolution, None) if i == last else (SpectralConvolution, SLOPE)
