@@ -92,10 +92,6 @@ class VectorQuantizer(SameShape):
         codes = ops.cast(ops.take(self.codebook, code_ids, axis=0), self.compute_dtype)
         return codes + outside_is_nan(code_ids, self.num_codes, codes.dtype)
 
-    def num_idle(self, steps):
-        """How many codes were the nearest of no vector in the last `steps` steps of training."""
-        return ops.sum(ops.cast(self.idle >= steps, "int32"))
-
     def _count(self, code_ids, x):
         """One more step: `idle` counts it, and dead codes are replaced."""
         code_ids = ops.reshape(code_ids, (-1, 1))
