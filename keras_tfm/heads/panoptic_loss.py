@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_tfm.heads.mask_losses import NO_IMAGE, matched_masks, segments_of, whole_mask_loss
 from keras_tfm.heads.set_prediction import SetPredictionLoss
-from keras_tfm.layers.boxes import corners_of_masks
+from keras_tfm.layers.boxes import centred, corners_of_masks
 
 
 class PanopticSetLoss(SetPredictionLoss):
@@ -71,5 +71,5 @@ def boxes_around(segments, is_image):
     """
     corners, image = corners_of_masks(segments), corners_of_masks(is_image)  # (B, M, 4), (B, 1, 4)
     origin, sides = image[..., :2], image[..., 2:] - image[..., :2]
-    first, last = (ops.divide_no_nan(x - origin, sides) for x in (corners[..., :2], corners[..., 2:]))
-    return ops.concatenate([(first + last) / 2, last - first], axis=-1)
+    ends = [ops.divide_no_nan(x - origin, sides) for x in (corners[..., :2], corners[..., 2:])]
+    return centred(ops.concatenate(ends, axis=-1))
