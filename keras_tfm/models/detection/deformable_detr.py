@@ -29,7 +29,7 @@ from keras_tfm.layers.embeddings import LearnedVectors
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.grid import centres_of, shares_of
 from keras_tfm.layers.image_positions import SineGridPositionEncoding
-from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.normalization import GroupNormalization, LayerNormalization
 from keras_tfm.layers.patches import flatten_map
 from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.models.detection.backbones import TINY
@@ -139,9 +139,9 @@ def projections_of(config, most_groups=GROUPS):
     layers = []
     for i in range(config.num_levels):
         size, stride = (1, 1) if i < config.num_maps else (3, 2)
-        norm = keras.layers.GroupNormalization(math.gcd(most_groups, config.dim), epsilon=1e-5)
-        options = {"norm": norm, "use_bias": True, "name": f"encoder_projection_{i}"}
-        layers.append(Convolution(config.dim, size, stride, **options))
+        norm = GroupNormalization(math.gcd(most_groups, config.dim), epsilon=1e-5)
+        name = f"encoder_projection_{i}"
+        layers.append(Convolution(config.dim, size, stride, norm=norm, use_bias=True, name=name))
     return layers
 
 

@@ -12,14 +12,13 @@ backbone, which the authors use for COCO with a ResNet.
 import dataclasses
 from typing import Annotated, Any
 
-import keras
 from keras import ops
 
 from keras_tfm.configs import Depth, Heads, Multiple, Rate, Size
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.embeddings import LearnedVectors
 from keras_tfm.layers.image_positions import SineGridPositionEncoding
-from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.normalization import GroupNormalization, LayerNormalization
 from keras_tfm.layers.patches import flatten_map
 from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.models.base import ConfiguredModel
@@ -129,7 +128,7 @@ def merged(x, maps, dim, resize=resize_nearest):
 
 def normalized(dim, size, activation=None, use_bias=None, name=None):
     """A `Convolution` whose features are normalised in groups."""
-    norm = keras.layers.GroupNormalization(NUM_GROUPS, epsilon=EPSILON)
+    norm = GroupNormalization(NUM_GROUPS, epsilon=EPSILON)
     return Convolution(dim, size, norm=norm, activation=activation, use_bias=use_bias, name=name)
 
 

@@ -29,7 +29,7 @@ from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.embeddings import LearnedVectors
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.image_positions import SineGridPositionEncoding
-from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.normalization import GroupNormalization, LayerNormalization
 from keras_tfm.layers.positioned_block import PositionedAttention
 from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.models.base import Trace
@@ -219,7 +219,7 @@ def encoder_block(config, index):
 
 def _tower(config, name):
     def layer():
-        norm = keras.layers.GroupNormalization(config.num_groups, epsilon=EPSILON)
+        norm = GroupNormalization(config.num_groups, epsilon=EPSILON)
         return Convolution(config.pyramid_dim, 3, norm=norm, activation="relu", use_bias=True)
 
     return Chain([layer() for _ in range(config.num_convolutions)], name=name)
