@@ -42,9 +42,8 @@ from keras_tfm.training.record import read_record, results, versions, write_reco
 
 LOG = logging.getLogger(__name__)
 TABLES = ".tsv, .csv, .jsonl (plain, .gz, .xz) or .parquet files, or tfds:NAME[/CONFIG][:VERSION]#SPLIT"
-Vocabulary = Annotated[
-    Count, Option("most tokens of the vocabulary; small files give fewer", flag="--vocabulary")
-]
+MOST_TOKENS = "most tokens of the vocabulary; small files give fewer"
+Vocabulary = Annotated[Count, Option(MOST_TOKENS, flag="--vocabulary")]
 PLANNED = "planned_epochs"  # the entry of training.json for the epochs with which a resumed training began
 VOCABULARY = 8_000  # tokens of a vocabulary that is learnt, at most
 ROWS = ".jsonl (.gz, .xz) or .parquet files, or tfds:NAME[/CONFIG][:VERSION]#SPLIT"

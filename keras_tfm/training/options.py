@@ -32,6 +32,7 @@ ShareOfArea = Annotated[float, Between(0.01, 1)]
 USUAL_STEPS, LEAST_EPOCHS, MOST_EPOCHS = 2_000, 10, 100
 # Help of options that some tasks settle by the data.
 EPOCHS, PEAK_RATE = "maximum number of epochs", "peak learning rate, reached at the end of the warm-up"
+BATCH_TOKENS = "maximum tokens of a batch; small files take fewer"
 # Options of tasks that learn from images.
 ImagesInBatch = Annotated[Count, Option("images in a batch")]
 LeastArea = Annotated[
@@ -147,7 +148,7 @@ class Training(Learning):
 class TextTraining(Training):
     """By default the warm-up takes a tenth of the steps."""
 
-    batch_tokens: Annotated[Count, Option("maximum tokens of a batch; small files take fewer")] = 4_096
+    batch_tokens: Annotated[Count, Option(BATCH_TOKENS)] = 4_096
 
     def batching(self, is_validation: bool) -> dict[str, Any]:
         """Arguments of `Batches`: shuffled by the seed for training, in their own order for validation."""

@@ -27,7 +27,7 @@ from keras_tfm.generation import CompiledDecoding, DecodingOptions, ScheduledSam
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy
 from keras_tfm.models.text.decoder import DecoderModel
 from keras_tfm.serving.examples import not_text
-from keras_tfm.tasks.learning import TABLES, VOCABULARY
+from keras_tfm.tasks.learning import TABLES
 from keras_tfm.tasks.measures import token_metrics
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import Task
@@ -45,6 +45,7 @@ from keras_tfm.tasks.text.translator_options import (
     default_size,
     is_static,
     model_class,
+    usual_for,
 )
 from keras_tfm.tasks.text.writing import Writing, WritingTask, prompts_signature, source_of
 from keras_tfm.tasks.trainable import TrainableTask
@@ -118,7 +119,7 @@ class Translator(WritingTask, TrainableTask):
         pairs: tuple[Sequence[str], Sequence[str]],
         family: str = "transformer",
         size: str | None = None,
-        vocabulary_size: int = VOCABULARY,
+        vocabulary_size: int | None = None,
         tokenizer: Literal["sentencepiece", "wordpiece", "characters"] = "sentencepiece",
         separate_tokenizers: bool = False,
         max_length: int | None = None,
@@ -126,13 +127,16 @@ class Translator(WritingTask, TrainableTask):
     ) -> Self:
         """A translator with fresh weights, and tokenizers trained on `pairs`, (sources, targets). `family` is
         "transformer", "recurrent", "gpt2", a decoder alone, or a plugin's; `size` one of its sizes, by
-        default "tiny", for more than 100,000 pairs "small". `separate_tokenizers` gives each side its own.
-        `changes` replace fields of the size's configuration, for example `dropout=0.3`. ValueError for an
-        unknown family, size or field.
+        default "tiny", for more than 100,000 pairs "small". `vocabulary_size` is 8,000 by default, of fewer
+        than 100,000 characters 1,000. `separate_tokenizers` gives each side its own tokenizer. `changes`
+        replace fields of the size's configuration, for example `dropout=0.3`. ValueError for an unknown
+        family, size or field.
         """
         chosen = model_class(family)
         sources, targets = cls.as_examples(pairs)
         sides = [sources, targets] if separate_tokenizers else [[*sources, *targets]]
+        if vocabulary_size is None:
+            vocabulary_size = usual_for((sources, targets)).vocabulary_size
         tokenizers = [train_tokenizer(lines, tokenizer, vocabulary_size) for lines in sides]
         changes["vocabulary_size"] = tokenizers[0].vocabulary_size
         config = cls.config_class() if max_length is None else cls.config_class(max_length)
@@ -247,6 +251,9 @@ class Translator(WritingTask, TrainableTask):
         if training.learning_rate is None:
             rate = HIGHEST_RATE * min(1.0, WIDTH / self.model.backbone.config.dim)
             training = dataclasses.replace(training, learning_rate=rate)
+        usual = usual_for(examples)
+        epochs, batch_tokens = training.epochs or usual.epochs, training.batch_tokens or usual.batch_tokens
+        training = dataclasses.replace(training, epochs=epochs, batch_tokens=batch_tokens)
         return super().settled(training, examples)
 
     def objective(self, training: Seq2SeqTraining) -> dict[str, Any]:

@@ -180,14 +180,16 @@ def test_digits_are_single_tokens_of_characters():
     assert [translator.tokenizer.tokens[i] for i in row] == list(pairs.sources[0])
 
 
-@pytest.mark.parametrize(("count", "epochs"), [(10_000, 30), (10_001, 15)])
-def test_defaults_follow_the_number_of_pairs(count, epochs):
+@pytest.mark.parametrize(
+    ("count", "epochs", "batch_tokens"), [(1_000, 60, 512), (10_000, 30, 4_096), (10_001, 15, 4_096)]
+)
+def test_defaults_follow_the_amount_of_text(count, epochs, batch_tokens):
     pairs = tuple((side * 2_000)[:count] for side in PAIRS)
     translator = Translator.from_pairs(PAIRS, vocabulary_size=320)
     assert translator.model.backbone.config.dim == 128
     settled = translator.settled(translator.training, pairs)
-    assert (settled.epochs, settled.learning_rate) == (epochs, 2e-3)
-    given = dataclasses.replace(translator.training, epochs=2, learning_rate=0.1)
+    assert (settled.epochs, settled.batch_tokens, settled.learning_rate) == (epochs, batch_tokens, 2e-3)
+    given = dataclasses.replace(translator.training, epochs=2, batch_tokens=64, learning_rate=0.1)
     assert translator.settled(given, pairs) == given
 
 
@@ -295,3 +297,16 @@ def test_a_folder_of_t5(tmp_path):
         (tmp_path / "t5" / "config.json").write_text(json.dumps(entries | change))
         with pytest.raises(convert.CheckpointError, match=message):
             Translator.from_huggingface(tmp_path / "t5")
+
+
+def test_little_text_gives_a_small_vocabulary():
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    words = [a + b + c for a in letters for b in letters for c in letters[:3]]  # more than 1,000
+    sides = [" ".join(words[start::40]) for start in range(40)]
+    sizes = [
+        Translator.from_pairs(
+            (texts, texts), size="tiny", tokenizer="wordpiece", **SMALL
+        ).tokenizer.vocabulary_size
+        for texts in (sides, sides * 7)
+    ]
+    assert sizes[0] == 1_000 < sizes[1]
