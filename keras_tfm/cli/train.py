@@ -128,10 +128,6 @@ def _prepare(plan: Plan, files: list) -> Any:
     if worker_index(devices) == 0:
         if not plan.run.resume:
             _refuse_out(plan, files)
-            if plan.command.start is not None:
-                from keras_tfm.convert.folder import refuse_missing
-
-                refuse_missing(plan.command.start)
         refuse_running(plan.run.folder)
     if plan.command.deterministic:
         tf.config.experimental.enable_op_determinism()
