@@ -106,7 +106,7 @@ class Training(Learning):
     ] = 0.01
     clip_norm: Annotated[
         Annotated[float, Between(0, 10**6, is_above=True)] | None,
-        Option("clip the global norm of the gradients to this value", default="the task's own"),
+        Option("clip the global norm of the gradients to this value"),
     ] = None
     precision: Annotated[
         Precision | None, Option("number format of the computations", default="the model's, float32")
