@@ -161,9 +161,9 @@ class MaskedTraining(TextTraining):
     num_drawings: Annotated[
         Count | None,
         Option(
-            "how many epochs have masks and pairs of their own; later ones repeat these",
+            "draw masks and pairs anew for the first N epochs; later ones repeat them",
             flag="--drawings",
-            default="all",
+            default="every epoch",
         ),
     ] = None
 
@@ -226,7 +226,7 @@ class MirroredTraining(CanvasTraining):
         bool | None,
         Option(
             "mirror images, and what is marked in them, at random",
-            default="yes, unless classes are named by letters or numbers, which mirrored are other ones",
+            default="yes, unless all classes are letters or numbers, which must not be mirrored",
         ),
     ] = None
 
