@@ -31,6 +31,7 @@ SLOW = (
     "docs/guides/find_again.md",
     "docs/guides/lanes.md",
     "docs/guides/fine_tune.md",
+    "docs/guides/mend_pictures.md",
     "docs/guides/own_data.md",
     "docs/guides/pictures.md",
     "docs/guides/points.md",
