@@ -100,6 +100,16 @@ class Between(NamedTuple):
         return None
 
 
+class Multiple(NamedTuple):
+    """Multiples of the number `of`."""
+
+    of: int
+
+    def problem(self, number):
+        """What `number` should be, in words, or None if it is allowed."""
+        return f"a multiple of {self.of}" if number % self.of else None
+
+
 class InWeights(NamedTuple):
     """The number of weights, or their shapes, depend on this number; see `refuse_sizes`."""
 
@@ -226,8 +236,8 @@ def checked(value, kind, name):
         return value
     if origin is Annotated:
         result = checked(value, parts[0], name)
-        for bounds in (part for part in parts if isinstance(part, Between)):
-            if problem := bounds.problem(result):
+        for rule in (part for part in parts if isinstance(part, Between | Multiple)):
+            if problem := rule.problem(result):
                 raise Refusal(name, problem, brief(value))
         return result
     if origin in (typing.Union, types.UnionType):

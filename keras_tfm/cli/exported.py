@@ -16,10 +16,10 @@ from keras_tfm.cli.tables import as_json
 from keras_tfm.data.sources.lines import DataError, Inputs, files_of, read_input_lines
 from keras_tfm.serving.answering import Answerer, ReadExamples
 from keras_tfm.serving.image_headers import FORMATS
+from keras_tfm.serving.readers import OF_FILES
 
 # The entries of which one is an answer as a line; others, and boxes, are printed as JSON.
 LINES = ("label", "tags", "text", "answer", "choice")
-FILES = "images", "canvas", "videos", "clouds"  # the readers of files
 IMAGE_FILES = tuple(f".{name}" for name in ("jpg", *(kind.lower() for kind in FORMATS)))
 
 
@@ -34,8 +34,8 @@ def exported(folder: str) -> "Exported":
     reads = content.get("reads", {})
     task = Exported(content.get("task", "an export"), served, reads.get("max_length"))
     kind = reads.get("kind")
-    task.reads_lines = kind not in FILES and not {"image_bytes", "images", "videos", "points"} & {*names}
-    task.endings = None if kind in ("videos", "clouds") or "points" in names else IMAGE_FILES
+    task.reads_lines = kind not in OF_FILES and not {"image_bytes", "images", "videos", "points"} & {*names}
+    task.endings = IMAGE_FILES if kind in (None, "images", "canvas") and "points" not in names else None
     return task
 
 

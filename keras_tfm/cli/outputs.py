@@ -43,6 +43,16 @@ def refuse_inside(out: str, option: str, inputs: Iterable[str | None]) -> None:
             raise ValueError(f"--out: expected a folder outside of {option} {path}, got {out}")
 
 
+def refuse_no_file(out: str | os.PathLike) -> None:
+    """Raise OSError if `out` exists and is a folder, a link, a device or a pipe."""
+    path = pathlib.Path(out)
+    if path.is_dir():
+        raise IsADirectoryError(f"{out} is a folder, not a file: choose another name.")
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        kind = "link" if path.is_symlink() else "device or a pipe"
+        raise FileExistsError(f"{out} is a {kind}, and a file is to be written: choose another name.")
+
+
 def refuse_file(out: str | os.PathLike, inputs: Iterable[str | None] = (), overwrite: bool = False) -> None:
     """Raise OSError unless a single file may be written to `out`.
 
@@ -52,15 +62,11 @@ def refuse_file(out: str | os.PathLike, inputs: Iterable[str | None] = (), overw
     from keras_tfm.training.folder import is_own_file
 
     path = pathlib.Path(out)
-    if path.is_dir():
-        raise IsADirectoryError(f"{out} is a folder, not a file: choose another name.")
+    refuse_no_file(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{out}: the folder {path.parent} does not exist.")
     if not os.path.lexists(path):
         return
-    if path.is_symlink() or not path.is_file():
-        kind = "link" if path.is_symlink() else "device or a pipe"
-        raise FileExistsError(f"{out} is a {kind}, and a file is to be written: choose another name.")
     if any(_is_same(path, source) or _is_in(out, source) for source in _existing(inputs)):
         raise FileExistsError(f"{out} is read by this command, and not replaced: choose another name.")
     for folder in path.resolve().parents:

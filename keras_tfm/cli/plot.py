@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from keras_tfm.cli.console import say
-from keras_tfm.cli.outputs import refuse_file
+from keras_tfm.cli.outputs import refuse_file, refuse_no_file
 
 
 def add(group: Any, add_verb: Any) -> None:
@@ -32,21 +32,21 @@ def run_plot(arguments: argparse.Namespace) -> None:
     from keras_tfm.training.safetensors import CheckpointError
     from keras_tfm.visualize import plots
 
-    if arguments.out is not None:
-        refuse_file(arguments.out, overwrite=arguments.overwrite)
+    path = arguments.out or os.path.join(arguments.runs[0], "metrics.png")
+    if arguments.out is None:  # a file of a RUN, which `refuse_file` keeps
+        refuse_no_file(path)
+    else:
+        refuse_file(path, overwrite=arguments.overwrite)
     rows, best = {}, {}
     for name, folder in zip(short_names(arguments.runs), arguments.runs, strict=True):
         if not os.path.isdir(folder):
             raise FileNotFoundError(f"{folder}: there is no such folder")
-        path = os.path.join(folder, "metrics.csv")
-        rows[name] = read_rows(path)
+        table = os.path.join(folder, "metrics.csv")
+        rows[name] = read_rows(table)
         if not rows[name]:
-            raise ValueError(f"{path}: expected one row per epoch, got none")
+            raise ValueError(f"{table}: expected one row per epoch, got none")
         with contextlib.suppress(CheckpointError):  # what a damaged record says is left out
             best[name] = read_record(folder).get("results", {}).get("best_epoch")
-    path = arguments.out or os.path.join(arguments.runs[0], "metrics.png")
-    if os.path.islink(path):
-        raise FileExistsError(f"{path} is a link, and a file is to be written: choose another name by --out.")
     plots.save(plots.draw_training(rows, best), path)
     say(f"the picture is {path}")
 

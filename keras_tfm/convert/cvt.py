@@ -8,7 +8,7 @@ entry for an image size; an additional entry stores our configuration's.
 import numpy as np
 
 from keras_tfm.convert.entries import Entry
-from keras_tfm.convert.family import LABELS, Family, Head
+from keras_tfm.convert.family import Family, class_head
 from keras_tfm.convert.keymap import (
     batch_counts,
     batch_norm,
@@ -18,7 +18,6 @@ from keras_tfm.convert.keymap import (
     norm,
     weight,
 )
-from keras_tfm.heads import Classifier
 from keras_tfm.models import CvT
 
 STAGE, LAYER = "encoder.stages.{}", "encoder.stages.{}.layers.{}"
@@ -94,9 +93,7 @@ FAMILY = Family(
     },
     rows=ROWS,
     heads={
-        "CvtForImageClassification": Head(
-            Classifier, linear("head/output", "classifier"), {"hidden_dim": None}, {"num_classes": LABELS}
-        ),
+        "CvtForImageClassification": class_head(),
     },
     default_tensors=unit_norm,
     buffers=(r".*\.num_batches_tracked",),

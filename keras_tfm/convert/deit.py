@@ -5,7 +5,7 @@ The pooling layer of `DeiTModel` is not read, since no classifier uses it.
 
 import numpy as np
 
-from keras_tfm.convert.family import LABELS, Family, Head
+from keras_tfm.convert.family import LABELS, Family, Head, class_head
 from keras_tfm.convert.keymap import Row, Transform, linear, norm, patches, weight
 from keras_tfm.convert.timm import TimmFamily
 from keras_tfm.convert.vit import (
@@ -16,7 +16,7 @@ from keras_tfm.convert.vit import (
     timm_encoder_rows,
 )
 from keras_tfm.convert.vit import TIMM as VIT
-from keras_tfm.heads import Classifier, DistilledClassifier
+from keras_tfm.heads import DistilledClassifier
 from keras_tfm.models import DeiT
 
 ONE_BY_ONE = Transform(
@@ -76,9 +76,7 @@ FAMILY = Family(
         "DeiTForImageClassificationWithTeacher": Head(
             DistilledClassifier, CLASS_HEAD + DISTILLED_HEAD, options={"num_classes": LABELS}
         ),
-        "DeiTForImageClassification": Head(
-            Classifier, linear("head/output", "classifier"), {"hidden_dim": None}, {"num_classes": LABELS}
-        ),
+        "DeiTForImageClassification": class_head(),
     },
     buffers=(r"pooler\.dense\.(weight|bias)",),
 )

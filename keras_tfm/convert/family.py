@@ -9,7 +9,8 @@ import numpy as np
 
 from keras_tfm.configs import brief
 from keras_tfm.convert.entries import Entries, nothing
-from keras_tfm.convert.keymap import Row
+from keras_tfm.convert.keymap import Row, linear
+from keras_tfm.heads import Classifier
 from keras_tfm.training.safetensors import CheckpointError
 
 MAX_LABELS = 100_000
@@ -267,3 +268,10 @@ def labels_of(count):
 
 
 LABELS = Option(number_of_labels, labels_of)
+
+
+def class_head(key="classifier", **parts):
+    """The `Head` of a `Classifier` of one layer, called `key`; `parts` are further arguments of `Head`."""
+    return Head(
+        Classifier, linear("head/output", key), {"hidden_dim": None}, {"num_classes": LABELS}, **parts
+    )

@@ -15,6 +15,7 @@ from keras_tfm.version import __version__
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 TOKENIZER = "tokenizer_config.json"
+MOST_TOKENS = 2**20  # that a text may have; more stands for no limit
 HUB_ID = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 # {how the names of files of weights that are not read end: (who writes safetensors of them, their argument)}
 CONVERTED = {
@@ -105,10 +106,19 @@ def read_max_length(folder):
     path = inside(folder, TOKENIZER)
     entries = read_json(path)
     name = "model_max_length" if "model_max_length" in entries else "max_len"  # as files of 2019 say it
-    length = entries.get(name)
-    if length is not None and (type(length) not in (int, float) or not length >= 3):
-        raise CheckpointError(path, name, "a number of at least 3 tokens", brief(length))
-    return None if length is None or length > 2**20 else int(length)
+    if entries.get(name) is None:
+        return None
+    length = number_of_tokens(entries[name], name, path)
+    return None if length > MOST_TOKENS else int(length)
+
+
+def number_of_tokens(value, name, path):
+    """The `value` of an entry, if it leaves room for a token between the special ones; CheckpointError if
+    not.
+    """
+    if type(value) not in (int, float) or not value >= 3:
+        raise CheckpointError(path, name, "a number of at least 3 tokens", brief(value))
+    return value
 
 
 def max_length_writer(max_length):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from keras_tfm.convert.entries import Entry
-from keras_tfm.convert.family import LABELS, Family, Head
+from keras_tfm.convert.family import LABELS, Family, Head, class_head
 from keras_tfm.convert.keymap import (
     TRANSPOSED,
     batch_counts,
@@ -22,7 +22,7 @@ from keras_tfm.convert.keymap import (
     weight,
 )
 from keras_tfm.convert.timm import TimmFamily
-from keras_tfm.heads import Classifier, DistilledClassifier
+from keras_tfm.heads import DistilledClassifier
 from keras_tfm.models import LeViT
 
 
@@ -192,13 +192,7 @@ FAMILY = Family(
             CLASSIFIER + linear("distilled_head/output", f"{OF_TEACHER}.linear"),
             options={"num_classes": LABELS},
         ),
-        "LevitForImageClassification": Head(
-            Classifier,
-            CLASSIFIER,
-            {"hidden_dim": None},
-            {"num_classes": LABELS},
-            missing_parts=("distilled",),
-        ),
+        "LevitForImageClassification": class_head("classifier.linear", missing_parts=("distilled",)),
     },
     parts={"distilled": f"{OF_TEACHER}."},
     default_tensors=unit_norm,

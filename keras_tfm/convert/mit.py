@@ -2,7 +2,7 @@
 
 from keras_tfm.configs import brief
 from keras_tfm.convert.entries import Entry
-from keras_tfm.convert.family import LABELS, Family, Head, Option, rate
+from keras_tfm.convert.family import LABELS, Family, Head, Option, class_head, rate
 from keras_tfm.convert.keymap import (
     POINTWISE,
     batch_counts,
@@ -13,7 +13,7 @@ from keras_tfm.convert.keymap import (
     norm,
     weight,
 )
-from keras_tfm.heads import Classifier, SemanticSegmenter
+from keras_tfm.heads import SemanticSegmenter
 from keras_tfm.models import MiT
 from keras_tfm.training.safetensors import CheckpointError
 
@@ -100,9 +100,7 @@ FAMILY = Family(
     fixed_entries={"reshape_last_stage": True},
     rows=rows,
     heads={
-        "SegformerForImageClassification": Head(
-            Classifier, linear("head/output", "classifier"), {"hidden_dim": None}, {"num_classes": LABELS}
-        ),
+        "SegformerForImageClassification": class_head(),
         "SegformerForSemanticSegmentation": SEGMENTER,
     },
     buffers=(r".*\.num_batches_tracked",),

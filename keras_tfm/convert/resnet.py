@@ -4,16 +4,13 @@ transformers has no entry for an image size; an additional entry stores our conf
 """
 
 from keras_tfm.convert.entries import Entry, times
-from keras_tfm.convert.family import LABELS, Family, Head
+from keras_tfm.convert.family import Family, class_head
 from keras_tfm.convert.keymap import batch_counts, batch_norm, convolution, linear
 from keras_tfm.convert.timm import TimmFamily
-from keras_tfm.heads import Classifier
 from keras_tfm.models import ResNet
 
 BLOCK, THEIRS = "stage_{}_block_{}", "encoder.stages.{}.layers.{}"
-CLASSIFIER = Head(
-    Classifier, linear("head/output", "classifier.1"), {"hidden_dim": None}, {"num_classes": LABELS}
-)
+CLASSIFIER = class_head("classifier.1")
 FIELDS = {
     "image_size": "image_size",
     "num_channels": "num_channels",

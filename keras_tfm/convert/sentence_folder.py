@@ -10,7 +10,7 @@ import pathlib
 from typing import Any
 
 from keras_tfm.configs import brief
-from keras_tfm.convert.folder import inside, read_max_length
+from keras_tfm.convert.folder import MOST_TOKENS, inside, number_of_tokens, read_max_length
 from keras_tfm.heads.pooling import TOKEN_POOLINGS
 from keras_tfm.training.safetensors import CheckpointError, read_json
 
@@ -101,15 +101,9 @@ def _length(folder):
             if value != NEUTRAL.get(entry):
                 raise CheckpointError(path, entry, brief(NEUTRAL.get(entry)), brief(value))
         if fields["max_length"] is not None:
-            return fields | {"max_length": _count(fields["max_length"], "max_seq_length", path)}
+            length = number_of_tokens(fields["max_length"], "max_seq_length", path)
+            return fields | {"max_length": int(min(length, MOST_TOKENS))}
     return fields | {"max_length": read_max_length(folder)}
-
-
-def _count(value, name, path):
-    """A number of tokens that leaves room for one between the special ones."""
-    if type(value) not in (int, float) or not value >= 3:
-        raise CheckpointError(path, name, "a number of at least 3 tokens", brief(value))
-    return int(min(value, 2**20))
 
 
 def _refuse_options(folder):

@@ -1,10 +1,9 @@
 """Swin's checkpoints (Liu et al. 2021), with the names of transformers and of timm."""
 
 from keras_tfm.convert.entries import Entry
-from keras_tfm.convert.family import LABELS, Family, Head
+from keras_tfm.convert.family import Family, class_head
 from keras_tfm.convert.keymap import TRANSPOSED, linear, norm, patches, weight
 from keras_tfm.convert.timm import TimmFamily
-from keras_tfm.heads import Classifier
 from keras_tfm.models import Swin
 
 
@@ -119,9 +118,7 @@ FAMILY = Family(
     fixed_fields={"fixed_windows": False},
     rows=rows,
     heads={
-        "SwinForImageClassification": Head(
-            Classifier, linear("head/output", "classifier"), {"hidden_dim": None}, {"num_classes": LABELS}
-        ),
+        "SwinForImageClassification": class_head(),
     },
     buffers=(r".*\.relative_position_index",),
 )

@@ -2,11 +2,10 @@
 
 from keras_tfm.convert import swin
 from keras_tfm.convert.entries import Entry
-from keras_tfm.convert.family import LABELS, Family, Head
+from keras_tfm.convert.family import Family, class_head
 from keras_tfm.convert.keymap import TRANSPOSED, linear, weight
 from keras_tfm.convert.swin import ATTENTION, PARTS, THEIR_BLOCK, TIMM_BLOCK, common_rows, common_timm_rows
 from keras_tfm.convert.timm import TimmFamily
-from keras_tfm.heads import Classifier
 from keras_tfm.models import SwinV2
 from keras_tfm.training.safetensors import CheckpointError
 
@@ -81,9 +80,7 @@ FAMILY = Family(
     fixed_fields=swin.FAMILY.fixed_fields,
     rows=rows,
     heads={
-        "Swinv2ForImageClassification": Head(
-            Classifier, linear("head/output", "classifier"), {"hidden_dim": None}, {"num_classes": LABELS}
-        ),
+        "Swinv2ForImageClassification": class_head(),
     },
 )
 TIMM = TimmFamily(

@@ -2,10 +2,9 @@
 
 from keras_tfm.configs import brief
 from keras_tfm.convert.entries import Entry
-from keras_tfm.convert.family import LABELS, Family, Head
+from keras_tfm.convert.family import Family, class_head
 from keras_tfm.convert.keymap import feedforward, linear, norm, weight
 from keras_tfm.convert.vit import FIELDS, FIRST_OF_ONE, embedding_rows
-from keras_tfm.heads import Classifier
 from keras_tfm.models import TimeSformer
 from keras_tfm.training.safetensors import CheckpointError
 
@@ -82,8 +81,6 @@ FAMILY = Family(
     rows=rows,
     check=check,
     heads={
-        "TimesformerForVideoClassification": Head(
-            Classifier, linear("head/output", "classifier"), {"hidden_dim": None}, {"num_classes": LABELS}
-        ),
+        "TimesformerForVideoClassification": class_head(),
     },
 )

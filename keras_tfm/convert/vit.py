@@ -6,10 +6,9 @@ distillation is a ViT too.
 
 from keras_tfm.configs import brief
 from keras_tfm.convert.entries import Entry, ratios
-from keras_tfm.convert.family import LABELS, Family, Head
+from keras_tfm.convert.family import Family, class_head
 from keras_tfm.convert.keymap import Transform, attention, feedforward, linear, norm, patches, weight
 from keras_tfm.convert.timm import PATCHED_FIELDS, TimmFamily
-from keras_tfm.heads import Classifier
 from keras_tfm.models import ViT
 from keras_tfm.training.safetensors import CheckpointError
 
@@ -179,13 +178,6 @@ FAMILY = Family(
     parts={"pooler": "pooler."},
     rows=rows,
     heads={
-        "ViTForImageClassification": Head(
-            Classifier,
-            linear("head/output", "classifier"),
-            {"hidden_dim": None},
-            {"num_classes": LABELS},
-            missing_parts=("pooler",),
-            refused_parts=("pooler",),
-        ),
+        "ViTForImageClassification": class_head(missing_parts=("pooler",), refused_parts=("pooler",)),
     },
 )

@@ -1,9 +1,8 @@
 """ViViT's checkpoints (Arnab et al. 2021), of model 1: with its pooling layer or a classifier."""
 
-from keras_tfm.convert.family import LABELS, Family, Head
+from keras_tfm.convert.family import Family, class_head
 from keras_tfm.convert.keymap import Transform, linear, norm, weight
 from keras_tfm.convert.vit import FIELDS, FIRST_OF_ONE, encoder_rows
-from keras_tfm.heads import Classifier
 from keras_tfm.models import ViViT
 
 
@@ -50,13 +49,6 @@ FAMILY = Family(
     parts={"pooler": "pooler."},
     rows=rows,
     heads={
-        "VivitForVideoClassification": Head(
-            Classifier,
-            linear("head/output", "classifier"),
-            {"hidden_dim": None},
-            {"num_classes": LABELS},
-            missing_parts=("pooler",),
-            refused_parts=("pooler",),
-        ),
+        "VivitForVideoClassification": class_head(missing_parts=("pooler",), refused_parts=("pooler",)),
     },
 )

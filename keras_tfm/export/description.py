@@ -4,6 +4,8 @@ import json
 import pathlib
 import shutil
 
+import numpy as np
+
 from keras_tfm import serving
 from keras_tfm.serving.image_headers import MAX_FRAMES, MAX_PIXELS
 from keras_tfm.training.folder import CARD, CARD_MARK
@@ -74,6 +76,14 @@ TEXTS = """
 
 {}
 """
+# {the kind of a reader or a tokenizer: what it needs to read files or texts}
+PACKAGES = {
+    "images": ("pillow",),
+    "canvas": ("pillow",),
+    "videos": ("pillow", "av"),
+    "tokenizers": ("tokenizers",),
+    "sentencepiece": ("sentencepiece",),
+}
 
 
 def described(task, format, quantization, **entries):
@@ -88,8 +98,14 @@ def described(task, format, quantization, **entries):
     }
 
 
-def write_around(folder, description, packages, example, inner):
-    """Write the files around a model; `inner` says what stands inside of `served`."""
+def write_around(folder, description, runtime, example, inner):
+    """Write the files around a model, which the package `runtime` answers by. README.md shows an `example` of
+    what is asked, or a name for one of a file, and `inner` says what stands inside of `served`.
+    """
+    reads = description["reads"]
+    packages = ["numpy", runtime, *PACKAGES.get(reads["kind"], ())]
+    packages += PACKAGES.get(reads.get("tokenizer", {}).get("kind"), ())
+    packages += [f"{name}=={version}" for name, version in description.get("plugins", {}).items()]
     description["files"] = serving.digests_of(folder)
     text = json.dumps(description, indent=2, ensure_ascii=False) + "\n"
     (folder / serving.NAME).write_text(text, "utf-8")
@@ -99,12 +115,36 @@ def write_around(folder, description, packages, example, inner):
         mark=CARD_MARK,
         task=description["task"],
         format=description["format"],
-        packages=packages,
-        example=example,
+        packages=" ".join(packages),
+        example=_asked(description, example),
         inner=inner,
         difference=description["difference"],
     )
     (folder / CARD).write_text(readme, "utf-8")
+
+
+def _asked(description, example):
+    """A list to ask, as Python's code: of an `example`, or, where it would be long, of what stands for it."""
+    reads = description["reads"]
+    shown = {
+        "images": '["photo.jpg"]',
+        "canvas": '["photo.jpg"]',
+        "videos": '["clip.mp4"]',
+        "clouds": '["chair.ply"]',
+        "words": '["Ada lives in Rome"]',
+        "texts": '[("a text", "another")]' if reads.get("pairs") else '["a text"]',
+        "blanks": f'["a {description["answers"].get("blank")} text"]',
+        "choices": '[("a text", ["a choice", "another"])]',
+        "questions": '[("a question?", "a text with the answer")]',
+    }
+    return shown.get(reads["kind"]) or f"[{_code_of(example)}]"
+
+
+def _code_of(example):
+    """An example as Python's code."""
+    if not isinstance(example, np.ndarray):
+        return repr(example)
+    return repr((example.round(2) if example.dtype.kind == "f" else example).tolist())
 
 
 def write_saved_model_card(folder, task, endpoints, of_texts=""):

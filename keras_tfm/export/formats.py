@@ -34,14 +34,6 @@ MODULES = {**FORMATS, **writers.FORMATS}
 # The largest difference from the task's outputs: of any number, as a share of the largest; in 8 bits, where
 # single answers that hang in the balance may tip, of all numbers, by their root mean squares.
 BOUNDS = {None: 1e-4, "int8": 0.1}
-# {the kind of a reader or a tokenizer: what it needs to read files or texts}
-PACKAGES = {
-    "images": ("pillow",),
-    "canvas": ("pillow",),
-    "videos": ("pillow", "av"),
-    "tokenizers": ("tokenizers",),
-    "sentencepiece": ("sentencepiece",),
-}
 AGREE = 0.9  # the least share of equal ids, in 32 bits
 
 
@@ -117,7 +109,9 @@ def write_format(signature, task, name, quantization, folder):
     )
     exported = serving.Served(folder, description)
     description["difference"] = _difference(signature.examples, function, exported, name, quantization)
-    _write_around(folder, description, signature.examples[0])
+    inputs, outputs = (", ".join(f"`{name}`" for name in description[side]) for side in ("inputs", "outputs"))
+    inner = f"The function of numbers itself is `served.run({{name: array}})`. In: {inputs}. Out: {outputs}."
+    write_around(folder, description, FORMATS[name].RUNTIME, signature.examples[0], inner)
 
 
 def _plugins(signature):
@@ -162,32 +156,3 @@ def _by_rows(exported, rows):
     parts = [{name: x[row : row + 1] for name, x in inputs.items()} for row in range(len(rows))]
     found = list(map(exported.run, parts))
     return {name: np.concatenate([outputs[name] for outputs in found]) for name in found[0]}
-
-
-def _write_around(folder, description, example):
-    kind = description["reads"]["kind"]
-    examples = {"images": '["photo.jpg"]', "words": '["Ada lives in Rome"]', "texts": '["a text"]'}
-    examples |= {
-        "canvas": examples["images"],
-        "videos": '["clip.mp4"]',
-        "clouds": '["chair.ply"]',
-        "blanks": f'["a {description["answers"].get("blank")} text"]',
-        "choices": '[("a text", ["a choice", "another"])]',
-        "questions": '[("a question?", "a text with the answer")]',
-    }
-    if description["reads"].get("pairs"):
-        examples["texts"] = '[("a text", "another")]'
-    runtime = FORMATS[description["format"]].RUNTIME
-    inputs, outputs = (", ".join(f"`{name}`" for name in description[side]) for side in ("inputs", "outputs"))
-    inner = f"The function of numbers itself is `served.run({{name: array}})`. In: {inputs}. Out: {outputs}."
-    packages = ["numpy", runtime, *PACKAGES.get(kind, ())]
-    packages += PACKAGES.get(description["reads"].get("tokenizer", {}).get("kind"), ())
-    packages += [f"{name}=={version}" for name, version in description.get("plugins", {}).items()]
-    write_around(folder, description, " ".join(packages), examples.get(kind, f"[{_code_of(example)}]"), inner)
-
-
-def _code_of(example):
-    """An example as Python's code."""
-    if not isinstance(example, np.ndarray):
-        return repr(example)
-    return repr((example.round(2) if example.dtype.kind == "f" else example).tolist())

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from keras_tfm.configs import Field, FieldError
 from keras_tfm.export.graph import FrozenFunction
-from keras_tfm.serving.decoding import Functions
+from keras_tfm.serving.decoding import SEEN, Functions
 from keras_tfm.serving.rules import Rules
 
 SEARCH = ("beam_size", "length_penalty", "early_stopping")
@@ -36,7 +36,7 @@ def write_writer(signature, name, write, folder, quantization):
     are_fixed = [
         write(function, folder / "model", quantization, key)[0] for key, function in functions.items()
     ]
-    reads: Any = "images" if "images" in signature.inputs else "tokens" if has_source else "prompts"
+    reads: Any = next(iter(signature.inputs.keys() & SEEN), "tokens" if has_source else "prompts")
     exported = Functions(
         reads=reads,
         longest=signature.reads.get("max_length", 1),

@@ -44,12 +44,8 @@ def write_writer(signature, ask, task, module, quantization, folder, bound):
     exported = serving.Served(folder, description)
     with _in_one_line(name):
         description["difference"] = _difference(signature, ask, exported, name, quantization, bound)
-    reads = signature.reads
-    reader = reads["tokenizer"]["kind"] if reads["kind"] == "prompts" else "pillow"
-    packages = f"numpy {module.RUNTIME}" + (f" {reader}" if reader != "characters" else "")
     inner = '`served.run(served.read(examples))["ids"]` are the ids that are written, a list for each.'
-    example = '["photo.jpg"]' if reader == "pillow" else '["a text"]'
-    write_around(folder, description, packages, example, inner)
+    write_around(folder, description, module.RUNTIME, "a text", inner)
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from keras_tfm.generation.loop import Loop, Progress, write_prompts
 from keras_tfm.generation.processors import process, require
 from keras_tfm.generation.stopping import EndTokens, StopSequences
 from keras_tfm.layers.cache import map_rows, repeat_rows
+from keras_tfm.layers.normalization import unit
 from keras_tfm.layers.signatures import Tensor
 
 
@@ -38,7 +39,8 @@ class ContrastiveSearch(Loop):
 
     Args:
         model: a `LanguageModel`, or another model whose `backbone` steps to hidden states and whose `head`
-            makes logits of them.
+            makes logits of them. Each token, the last one too, needs a position of the model: a picture of
+            N tokens that an `ImageGPT` or `ImageTransformer` writes lacks one for its last token.
         alpha: in [0, 1], how much likeness to the context counts against probability; the paper takes 0.6.
         k: how many candidates are compared, all in one step; the paper takes 3 to 10.
 
@@ -78,10 +80,18 @@ class ContrastiveSearch(Loop):
         num_rows, width = ops.shape(written.token_ids)
         length = width - self.max_new_tokens
         cache = self.model.backbone.start(num_rows, width, context)
+        most = getattr(self.model.backbone, "max_target_length", None)
+        if most is not None and isinstance(width, int) and width > most:
+            raise ValueError(
+                f"Contrastive search reads all tokens, the last one too; the model has {most} positions: "
+                f"after {length} tokens `max_new_tokens` must be at most {most - length}; "
+                f"it is {self.max_new_tokens}."
+            )
         hidden, cache = self.model.backbone.step(
             written.token_ids[:, :length], cache, written.mask[:, :length]
         )  # (R, P, D)
-        directions = ops.pad(direction(hidden), [[0, 0], [0, self.max_new_tokens], [0, 0]])  # (R, L, D)
+        directions = unit(ops.cast(hidden, "float32"))
+        directions = ops.pad(directions, [[0, 0], [0, self.max_new_tokens], [0, 0]])  # (R, L, D)
         memory = Memory(directions, hidden[:, -1], repeat_rows(cache, self.k))
         return Progress(written, ops.zeros((num_rows,), "bool"), self.stop.start(num_rows), memory)
 
@@ -92,7 +102,7 @@ class ContrastiveSearch(Loop):
         candidates = ops.cast(candidates, "int32")
         hidden, cache = self.model.backbone.step(ops.reshape(candidates, (-1, 1)), memory.cache)
         hidden = ops.reshape(hidden, (num_rows, self.k, hidden.shape[-1]))
-        directions = direction(hidden)  # (R, k, D)
+        directions = unit(ops.cast(hidden, "float32"))  # (R, k, D)
         likeness = ops.einsum("rkd,rld->rkl", directions, memory.directions)
         likeness = ops.max(ops.where(written.mask[:, None], likeness, -1.0), axis=-1)  # (R, k)
         scores = (1 - self.alpha) * probabilities - self.alpha * likeness
@@ -112,10 +122,3 @@ class ContrastiveSearch(Loop):
             map_rows(lambda x: ops.take(x, source, axis=0), cache),
         )
         return Progress(written.append(token_ids), finished | is_last, stop, memory)
-
-
-def direction(hidden):
-    """Vectors (..., D) scaled to length 1, in float32; zeros stay zeros."""
-    hidden = ops.cast(hidden, "float32")
-    squares = ops.sum(ops.square(hidden), axis=-1, keepdims=True)
-    return hidden * ops.rsqrt(ops.maximum(squares, 1e-24))

@@ -1,6 +1,7 @@
 """How a user asks for decoding: options that are checked, and the decoder that they make."""
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -174,9 +175,16 @@ class DecodingOptions:
         """These options; ValueError if they name ids outside a vocabulary of `size` tokens, or more beams."""
         if self.beam_size > size:
             raise Refusal("beam_size", f"at most {size}, the vocabulary", self.beam_size)
-        for name in ("forced_first_id", "forced_last_ids", "suppressed_ids"):
-            value = getattr(self, name)
-            for token_id in (value,) if isinstance(value, int) else value or ():
+        sequences = {
+            "forced_first_id": () if self.forced_first_id is None else [[self.forced_first_id]],
+            "forced_last_ids": [self.forced_last_ids],
+            "suppressed_ids": [self.suppressed_ids],
+            "first_suppressed_ids": [self.first_suppressed_ids],
+            "forbidden_sequences": self.forbidden_sequences,
+            "sequence_bias": [ids for ids, _ in self.sequence_bias],
+        }
+        for name, several in sequences.items():
+            for token_id in itertools.chain.from_iterable(several):
                 if token_id >= size:
                     raise FieldError("{} must lie in [0, {}); it has {}.", Field(name), size, token_id)
         return self

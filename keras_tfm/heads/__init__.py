@@ -30,12 +30,7 @@ if TYPE_CHECKING:
     from keras_tfm.heads.distilled import DistilledClassifier
     from keras_tfm.heads.enhanced_mask_decoder import EnhancedMaskedLM
     from keras_tfm.heads.expert_matching import ExpertMatcher, MarginRanking, expert_similarity
-    from keras_tfm.heads.inpainting import (
-        InpaintingLoss,
-        SquaredInpaintingLoss,
-        discriminator_hinge,
-        generator_hinge,
-    )
+    from keras_tfm.heads.inpainting import InpaintingLoss, SquaredInpaintingLoss
     from keras_tfm.heads.lanes import LaneDetector, LaneLoss, lane_points, lane_positions
     from keras_tfm.heads.language_model import (
         LanguageModel,

@@ -52,6 +52,24 @@ class ModelWithHead(FunctionalModel):
         names = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]
         return {name: getattr(self, name) for name in names if name not in ("self", "backbone", "name")}
 
+    @property
+    def head_weights(self) -> list[keras.Variable]:
+        """The weights that are not the backbone's."""
+        of_backbone = {id(weight) for weight in self.backbone.weights}
+        return [weight for weight in self.weights if id(weight) not in of_backbone]
+
+    def on(self, backbone: Backbone) -> Any:
+        """This model if the `backbone` is its own, else the same head, with a copy of its weights, on the
+        other one.
+        """
+        if backbone is self.backbone:
+            return self
+        make: Any = type(self)
+        made = make(backbone, **self.head_arguments, name=self.name)
+        for new, old in zip(made.head_weights, self.head_weights, strict=True):
+            new.assign(old)
+        return made
+
     def get_config(self):
         backbone = keras.saving.serialize_keras_object(self.backbone)
         dtype = keras.dtype_policies.serialize(self.dtype_policy)

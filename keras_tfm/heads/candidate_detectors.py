@@ -21,7 +21,7 @@ from keras_tfm.heads.candidate_losses import (
     proposals_fit,
 )
 from keras_tfm.heads.object_detector import NEVER, ObjectDetector, ReferencedDetector, check_classes
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import Layer, SameShape
 from keras_tfm.layers.boxes import NonMaximumSuppression, moved
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.signatures import Backbone
@@ -159,7 +159,7 @@ class RegionSetDetector(CandidateDetector):
     probabilities = staticmethod(ObjectDetector.probabilities)
 
 
-class LiftedScores(Layer):
+class LiftedScores(SameShape):
     """Logits (B, N) of probabilities p, in training the logits of (p + 1) / 2 where `is_object` (B, N)."""
 
     def __init__(self, **kwargs):
@@ -171,9 +171,6 @@ class LiftedScores(Layer):
             return logits
         lifted = ops.log1p(ops.sigmoid(logits)) - ops.log_sigmoid(-logits)  # log((1 + p) / (1 - p))
         return ops.where(is_object, lifted, logits)
-
-    def compute_output_shape(self, logits_shape, is_object_shape):
-        return tuple(logits_shape)
 
 
 class DroppedQueries(Layer):

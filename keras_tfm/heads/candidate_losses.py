@@ -25,7 +25,6 @@ from keras_tfm.heads.set_prediction import (
 )
 from keras_tfm.layers.boxes import box_iou, corners_of, correction_of
 from keras_tfm.layers.signatures import Tensor
-from keras_tfm.registry import register
 
 LEAST_OVERLAP = 0.5  # of an object with a proposal that may be it
 ANCHOR_OVERLAPS = 0.3, 0.7  # an anchor with less is no object, one with more is
@@ -149,11 +148,7 @@ class CandidateLoss(MatchingLoss):
     def are_ignored(self, targets, predictions):
         return ops.logical_not(self.are_chosen(predictions))
 
-    def get_config(self):
-        return super().get_config() | {"num_classes": self.num_classes, "num_queries": self.num_queries}
 
-
-@register
 class CellSetPredictionLoss(CandidateLoss, FocalSetPredictionLoss):
     """TSP-FCOS's `CandidateLoss`: of each query W = C + 12 numbers, whose place is its cell and its
     centredness, a logit; and of each place its logits and its cell, V = C + 6.
@@ -197,7 +192,6 @@ class CellSetPredictionLoss(CandidateLoss, FocalSetPredictionLoss):
         return ops.sum(badness), ops.sum(ops.cast(classes >= 0, "float32"))
 
 
-@register
 class RegionSetPredictionLoss(CandidateLoss, SetPredictionLoss):
     """TSP-RCNN's `CandidateLoss`: of each proposal W = C + 10 numbers, and of each place, an anchor, the
     logit of an object, the correction and the anchor, V = 9.

@@ -17,7 +17,6 @@ from keras_tfm.heads.cells import cell_means
 from keras_tfm.heads.matching import match
 from keras_tfm.heads.panoptic_loss import PanopticSetLoss, objects_of
 from keras_tfm.heads.set_prediction import MatchingLoss, SetPredictionLoss, taken
-from keras_tfm.registry import register
 
 
 class AlongFrames(MatchingLoss):
@@ -60,11 +59,7 @@ class AlongFrames(MatchingLoss):
         of_query = ops.reshape(of_query, (-1, costs.shape[1]))  # (B F L, Q)
         return ops.where(taken(targets, of_query)[..., 0] >= 0, of_query, -1)
 
-    def get_config(self):
-        return {**super().get_config(), "num_frames": self.num_frames}
 
-
-@register
 class ClipSetPredictionLoss(AlongFrames, SetPredictionLoss):
     """`SetPredictionLoss` of a clip's objects, of a `ClipDetector`.
 
@@ -85,7 +80,6 @@ class ClipSetPredictionLoss(AlongFrames, SetPredictionLoss):
         return super().means(targets, self.of_frames(predictions, 2))
 
 
-@register
 class ClipMaskLoss(AlongFrames, PanopticSetLoss):
     """`PanopticSetLoss` of a clip's objects with masks, of a `ClipSegmenter`.
 
@@ -142,7 +136,3 @@ class ClipMaskLoss(AlongFrames, PanopticSetLoss):
         queries = ops.reshape(predictions[:, :of_queries], (-1, self.num_objects, of_query))
         cells = ops.reshape(predictions[:, of_queries:], (-1, self.num_cells, width))
         return queries, ops.cast(cells, "float32")
-
-    def get_config(self):
-        sizes = {"num_objects": self.num_objects, "num_cells": self.num_cells}
-        return super().get_config() | sizes

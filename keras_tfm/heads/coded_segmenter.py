@@ -19,7 +19,6 @@ from keras_tfm.heads.set_prediction import FocalSetPredictionLoss
 from keras_tfm.layers.attention.deformable import sample_bilinear
 from keras_tfm.layers.boxes import corners_of, corners_of_masks
 from keras_tfm.layers.signatures import Backbone, Tensor
-from keras_tfm.registry import register
 
 CELLS = 4  # sides of a mask, in sides of the region that its code is made from
 MOST_FITTED = 4_096  # masks from which the code is made
@@ -95,7 +94,6 @@ class CodedSegmenter(SetPredictor):
         return ops.sigmoid(ops.cast(logits, "float32"))
 
 
-@register
 class CodedSetLoss(FocalSetPredictionLoss):
     """ISTR's loss of a set of objects with coded masks, of a `CodedSegmenter`, in nats.
 
@@ -168,8 +166,7 @@ class CodedSetLoss(FocalSetPredictionLoss):
 
     def get_config(self):
         codec = keras.saving.serialize_keras_object(self.codec)
-        names = ("num_classes", "code_weights", "code_cost")
-        return super().get_config() | {"codec": codec} | {name: getattr(self, name) for name in names}
+        return super().get_config() | {"codec": codec}
 
     @classmethod
     def from_config(cls, config):

@@ -14,9 +14,9 @@ import keras
 from keras import ops
 
 from keras_tfm.heads.base import ModelWithHead
+from keras_tfm.heads.loss import Loss
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.signatures import Towers
-from keras_tfm.registry import register
 from keras_tfm.training.model import FunctionalModel
 from keras_tfm.training.replicas import rows_of_all_replicas
 
@@ -133,7 +133,7 @@ def _with(x, number):
     return ops.concatenate([x, ops.zeros_like(x[:, :1]) + number], axis=-1)
 
 
-class PairLoss(keras.losses.Loss, abc.ABC):
+class PairLoss(Loss, abc.ABC):
     """A loss for the vectors (B, 2, E) of `Contrastive.learner()`; the negatives are the other pairs on all
     replicas. Abstract.
 
@@ -142,9 +142,6 @@ class PairLoss(keras.losses.Loss, abc.ABC):
     Raises:
         ValueError: for logits (I, T), which `Contrastive` itself gives.
     """
-
-    def __init__(self, name: str = "loss", **kwargs: Any) -> None:
-        super().__init__(name=name, **kwargs)
 
     def call(self, _, pairs):
         """One number per pair: (B,)."""
@@ -166,7 +163,6 @@ class PairLoss(keras.losses.Loss, abc.ABC):
         """
 
 
-@register
 class SoftmaxContrast(PairLoss):
     """CLIP's loss: the mean of two cross-entropies, of the right text for an image and the right image for a
     text.
@@ -187,7 +183,6 @@ class SoftmaxContrast(PairLoss):
         return (cross_entropy(per_image) + cross_entropy(per_text)) / 2
 
 
-@register
 class SigmoidContrast(PairLoss):
     """SigLIP's loss: the cross-entropy of whether an image and a text fit, summed over the texts for each
     image.

@@ -13,13 +13,13 @@ import keras
 from keras import ops
 
 from keras_tfm.heads.base import ModelWithHead
+from keras_tfm.heads.loss import Loss
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.feedforward import FeedForward, activation_of
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.positions import PositionEmbedding
-from keras_tfm.registry import register
 
 INITIALIZER = keras.initializers.RandomNormal(stddev=0.02)
 HEAD_DIM = 64
@@ -103,8 +103,7 @@ class Table(Layer):
         return (None, texts_shape[0])
 
 
-@register
-class LogitContrast(keras.losses.Loss):
+class LogitContrast(Loss):
     """The mean of two cross-entropies of logits (B, B): of the right text for a clip, and of the right clip
     for a text, which have the same place.
 
@@ -113,9 +112,6 @@ class LogitContrast(keras.losses.Loss):
     >>> round(float(keras_tfm.heads.LogitContrast()(np.zeros(2), np.eye(2))), 4)  # log(1 + 1/e)
     0.3133
     """
-
-    def __init__(self, name: str = "loss", **kwargs: Any) -> None:
-        super().__init__(name=name, **kwargs)
 
     def call(self, _, logits):
         """One number per pair: (B,)."""

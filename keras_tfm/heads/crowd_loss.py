@@ -10,12 +10,10 @@ from keras import ops
 
 from keras_tfm.heads.set_prediction import IGNORED, FocalSetPredictionLoss
 from keras_tfm.layers.boxes import common_area, corners_and_area
-from keras_tfm.registry import register
 
 LEAST_SHARE = 0.5  # of a box that lies in an ignored region
 
 
-@register
 class CrowdSetPredictionLoss(FocalSetPredictionLoss):
     """A `FocalSetPredictionLoss` for objects that hide each other.
 
@@ -50,6 +48,3 @@ class CrowdSetPredictionLoss(FocalSetPredictionLoss):
         shares = ops.divide_no_nan(common_area(corners[:, :, None], regions[:, None]), area[..., None])
         is_region = targets[:, None, :, 0] == IGNORED
         return ops.any(ops.logical_and(is_region, shares >= LEAST_SHARE), axis=-1)  # (B L, Q)
-
-    def get_config(self):
-        return {**super().get_config(), "num_whole": self.num_whole}

@@ -8,10 +8,8 @@ from typing import Any
 from keras import ops
 
 from keras_tfm.heads.set_prediction import VarifocalSetPredictionLoss
-from keras_tfm.registry import register
 
 
-@register
 class DenoisingSetPredictionLoss(VarifocalSetPredictionLoss):
     """A `VarifocalSetPredictionLoss` plus the loss of denoising queries, whose objects are known.
 
@@ -52,6 +50,3 @@ class DenoisingSetPredictionLoss(VarifocalSetPredictionLoss):
         total, _ = self.class_mean(predictions, goals)
         count = ops.sum(ops.cast(targets[..., 0] >= 0, "float32")) * ops.cast(num_parts // 2, "float32")
         return [(self.weights[0] * total, count), (self.box_total(predictions, goals), count)]
-
-    def get_config(self):
-        return {**super().get_config(), "num_blocks": self.num_blocks, "num_queries": self.num_queries}

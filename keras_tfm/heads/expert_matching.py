@@ -11,10 +11,10 @@ import keras
 from keras import ops
 
 from keras_tfm.heads.base import ModelWithHead
+from keras_tfm.heads.loss import Loss
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.masks import in_float32, masked_softmax
 from keras_tfm.layers.signatures import Tensor, Towers
-from keras_tfm.registry import register
 
 
 def expert_similarity(videos: Tensor, experts: Tensor, texts: Tensor, logits: Tensor) -> Tensor:
@@ -67,8 +67,7 @@ class ExpertSimilarity(Layer):
         return (videos_shape[0], texts_shape[0])
 
 
-@register
-class MarginRanking(keras.losses.Loss):
+class MarginRanking(Loss):
     """How far other texts of a video, and other videos of a text, are from being worse than the right ones by
     a `margin`: of similarities s (B, B) with the right pairs on the diagonal, for each i the sum over j != i
     of max(0, margin + s_ij - s_ii) + max(0, margin + s_ji - s_ii).
@@ -79,8 +78,8 @@ class MarginRanking(keras.losses.Loss):
     0.125
     """
 
-    def __init__(self, margin: float = 0.05, name: str = "loss", **kwargs: Any) -> None:
-        super().__init__(name=name, **kwargs)
+    def __init__(self, margin: float = 0.05, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.margin = margin
 
     def call(self, _, similarities):
@@ -90,6 +89,3 @@ class MarginRanking(keras.losses.Loss):
         others = 1 - ops.eye(ops.shape(s)[0], dtype=s.dtype)
         violations = (ops.relu(self.margin + x - right) for x in (s, ops.transpose(s)))
         return ops.sum(others * sum(violations), axis=1)
-
-    def get_config(self):
-        return super().get_config() | {"margin": self.margin}

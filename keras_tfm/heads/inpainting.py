@@ -1,21 +1,20 @@
-"""What an inpainting network and its discriminator learn from (Zeng et al. 2020, "STTN", section 3.3)."""
+"""What an inpainting network learns from (Zeng et al. 2020, "STTN", section 3.3)."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from keras import ops
 
-from keras_tfm.heads.sum_of_means import SumOfMeans
+from keras_tfm.heads.loss import SumOfMeans
 from keras_tfm.layers.signatures import Tensor
-from keras_tfm.registry import register
 
 
-@register
 class InpaintingLoss(SumOfMeans):
     """The mean absolute error in the holes plus the mean of all other pixels, times these `weights`.
 
     Targets are (B, ..., C + 1): the true colours, and 1 where there is a hole, else 0. Predictions are
     (B, ..., C). Each mean is over its own pixels in the whole batch, over all replicas, so small holes count
-    as much as large ones. The authors add `generator_hinge` times 0.01.
+    as much as large ones. The authors add a hinge loss times 0.01.
 
     >>> targets = np.array([[[0.0, 1.0], [0.0, 0.0], [0.0, 0.0]]])  # one channel; the first pixel is a hole
     >>> predictions = np.array([[[0.5], [0.1], [0.3]]])
@@ -23,10 +22,8 @@ class InpaintingLoss(SumOfMeans):
     0.7
     """
 
-    def __init__(
-        self, weights: Sequence[float] = (1.0, 1.0), name: str = "loss", reduction: str | None = "sum"
-    ) -> None:
-        super().__init__(name=name, reduction=reduction)
+    def __init__(self, weights: Sequence[float] = (1.0, 1.0), **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.weights = tuple(weights)
 
     def means(self, targets, predictions):
@@ -40,11 +37,7 @@ class InpaintingLoss(SumOfMeans):
         """What each difference counts."""
         return ops.abs(differences)
 
-    def get_config(self):
-        return {**super().get_config(), "weights": self.weights}
 
-
-@register
 class SquaredInpaintingLoss(InpaintingLoss):
     """`InpaintingLoss` of squared errors: absolute ones are least at the median, so a network that adds to a
     rule which is mostly right learns to add nothing.
@@ -58,24 +51,3 @@ class SquaredInpaintingLoss(InpaintingLoss):
     def errors(self, differences: Tensor) -> Tensor:
         """What each difference counts."""
         return ops.square(differences)
-
-
-def discriminator_hinge(real: Tensor, generated: Tensor) -> Tensor:
-    """The mean of max(0, 1 - score) of what is `real` and of max(0, 1 + score) of what is `generated`.
-
-    Half of their sum, as in STTN's code; the hinge is by Lim and Ye 2017, "Geometric GAN", section 3.
-
-    >>> float(keras_tfm.heads.discriminator_hinge(np.array([2.0, 0.0]), np.array([-1.0, 1.0])))
-    0.75
-    """
-    parts = (ops.mean(ops.relu(1 - real)), ops.mean(ops.relu(1 + generated)))
-    return (parts[0] + parts[1]) / 2
-
-
-def generator_hinge(generated: Tensor) -> Tensor:
-    """Minus the mean of the discriminator's scores of what is `generated`.
-
-    >>> float(keras_tfm.heads.generator_hinge(np.array([-1.0, 2.0])))
-    -0.5
-    """
-    return -ops.mean(generated)

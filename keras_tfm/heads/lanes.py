@@ -17,9 +17,9 @@ import numpy as np
 from keras import ops
 
 from keras_tfm.heads.base import SetPredictor
+from keras_tfm.heads.loss import SumOfMeans
 from keras_tfm.heads.matching import match
 from keras_tfm.heads.object_detector import check_classes
-from keras_tfm.heads.sum_of_means import SumOfMeans
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.signatures import Backbone, Tensor
@@ -126,7 +126,6 @@ class StartingAt(keras.initializers.Initializer):
         return {"numbers": self.numbers}
 
 
-@register
 class LaneLoss(SumOfMeans):
     """The loss of L predictions of a set of lanes, in nats: curves are matched to lanes, and then learn them.
 
@@ -143,13 +142,8 @@ class LaneLoss(SumOfMeans):
     0.0
     """
 
-    def __init__(
-        self,
-        weights: Sequence[float] = (3.0, 5.0, 2.0, 2.0),
-        name: str = "loss",
-        reduction: str | None = "sum",
-    ) -> None:
-        super().__init__(name=name, reduction=reduction)
+    def __init__(self, weights: Sequence[float] = (3.0, 5.0, 2.0, 2.0), **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.weights = tuple(weights)
 
     def means(self, targets, predictions):
@@ -171,9 +165,6 @@ class LaneLoss(SumOfMeans):
         num_cells = ops.cast(ops.size(entropies), "float32") / num_blocks
         badness = ops.sum(ops.where(is_pair, distances, 0.0))
         return [(of_class * ops.sum(entropies), num_cells), (badness, num_lanes)]
-
-    def get_config(self):
-        return {**super().get_config(), "weights": self.weights}
 
 
 def pair_distances(targets, curves):

@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from keras_tfm.heads.base import ModelWithHead
+from keras_tfm.heads.loss import Loss
 from keras_tfm.layers.attention.on_scores import SoftCap
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.compiler.fused import fused
@@ -138,8 +139,7 @@ class LanguageModel(ModelWithHead):
         return self.head(hidden), cache
 
 
-@register
-class TokenCrossEntropy(keras.losses.Loss):
+class TokenCrossEntropy(Loss):
     """The cross-entropy of each token in nats, averaged over the tokens with a `sample_weight`.
 
     Labels are (B, T), logits (B, T, V). `label_smoothing` is the share of the target that is spread evenly
@@ -153,20 +153,16 @@ class TokenCrossEntropy(keras.losses.Loss):
     def __init__(
         self,
         label_smoothing: float = 0.0,
-        name: str = "loss",
         reduction: str | None = "mean_with_sample_weight",
         **kwargs: Any,
     ) -> None:
-        super().__init__(name=name, reduction=reduction, **kwargs)
+        super().__init__(reduction=reduction, **kwargs)
         if not 0 <= label_smoothing < 1:
             raise ValueError(f"`label_smoothing` must lie in [0, 1); it is {label_smoothing}.")
         self.label_smoothing = label_smoothing
 
     def call(self, labels, logits):
         return token_cross_entropy(labels, logits, self.label_smoothing)
-
-    def get_config(self):
-        return {**super().get_config(), "label_smoothing": self.label_smoothing}
 
 
 @register

@@ -3,18 +3,15 @@ A.3).
 """
 
 import math
-from typing import Any
 
-import keras
 from keras import ops
 
+from keras_tfm.heads.loss import Loss
 from keras_tfm.layers.masks import in_float32
 from keras_tfm.layers.signatures import Tensor
-from keras_tfm.registry import register
 
 
-@register
-class LogitLaplace(keras.losses.Loss):
+class LogitLaplace(Loss):
     """`logit_laplace_loss` of images (B, H, W, C), averaged over pixels and channels.
 
     The predictions (B, H, W, 2 C) are the output `distributions` of a `DiscreteVAE`.
@@ -23,9 +20,6 @@ class LogitLaplace(keras.losses.Loss):
     >>> round(float(loss(np.full((1, 1, 1, 1), 0.5), np.zeros((1, 1, 1, 2)))), 4)  # log (2 / 4)
     -0.6931
     """
-
-    def __init__(self, name: str = "loss", **kwargs: Any) -> None:
-        super().__init__(name=name, **kwargs)
 
     def call(self, images, distributions):
         return logit_laplace_loss(images, distributions)

@@ -12,6 +12,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_tfm.heads.loss import SumOfMeans
 from keras_tfm.heads.mask_losses import (
     binary_cross_entropy,
     dice_loss,
@@ -23,11 +24,9 @@ from keras_tfm.heads.mask_losses import (
     whole_mask_loss,
 )
 from keras_tfm.heads.matching import match
-from keras_tfm.heads.sum_of_means import SumOfMeans
 from keras_tfm.layers.attention.deformable import sample_bilinear
 from keras_tfm.layers.compiler.bits import uniform_bits
 from keras_tfm.layers.resizing import resize_nearest
-from keras_tfm.registry import register
 
 
 class MaskMatchingLoss(SumOfMeans):
@@ -49,21 +48,20 @@ class MaskMatchingLoss(SumOfMeans):
     [1.1, 1.0]
     """
 
+    class_cost: float
+
     def __init__(
         self,
         grid: Sequence[int],
         num_segments: int | None,
         weights: Sequence[float],
-        class_cost: float,
         no_object: float = 0.1,
-        name: str = "loss",
-        reduction: str | None = "sum",
+        **kwargs: Any,
     ) -> None:
-        super().__init__(name=name, reduction=reduction)
+        super().__init__(**kwargs)
         self.grid = tuple(grid)
         self.num_segments = num_segments
         self.weights = tuple(weights)
-        self.class_cost = class_cost
         self.no_object = no_object
 
     def means(self, targets, predictions):
@@ -121,10 +119,6 @@ class MaskMatchingLoss(SumOfMeans):
         entropies = ops.sparse_categorical_crossentropy(query_classes, logits, from_logits=True)
         return entropies, ops.where(has_one, 1.0, self.no_object)
 
-    def get_config(self):
-        names = ("grid", "num_segments", "weights", "no_object")
-        return super().get_config() | {name: getattr(self, name) for name in names}
-
 
 def _of(logits, classes):
     """The probability that each query gives the class of each segment, (B, Q, M), by `logits` (B, Q, C + 1)
@@ -135,7 +129,6 @@ def _of(logits, classes):
     return ops.take_along_axis(ops.softmax(logits), index, axis=2)
 
 
-@register
 class MaskSetLoss(MaskMatchingLoss):
     """MaskFormer's `MaskMatchingLoss`: the focal and the dice loss of whole masks.
 
@@ -151,16 +144,17 @@ class MaskSetLoss(MaskMatchingLoss):
     1.1
     """
 
+    class_cost = 1.0
+
     def __init__(
         self,
         grid: Sequence[int],
         num_segments: int | None = None,
         weights: Sequence[float] = (1.0, 20.0, 1.0),
         no_object: float = 0.1,
-        name: str = "loss",
-        reduction: str | None = "sum",
+        **kwargs: Any,
     ) -> None:
-        super().__init__(grid, num_segments, weights, 1.0, no_object, name, reduction)
+        super().__init__(grid, num_segments, weights, no_object, **kwargs)
 
     def mask_costs(self, segments, masks, num_blocks):
         small = resize_nearest(ops.moveaxis(segments, 1, -1), self.grid)  # (B, rows, columns, M)
@@ -174,7 +168,6 @@ class MaskSetLoss(MaskMatchingLoss):
         return whole_mask_loss(segments, masks, self.grid, *self.weights[1:])
 
 
-@register
 class PointMaskSetLoss(MaskMatchingLoss):
     """Mask2Former's `MaskMatchingLoss`: the cross-entropy and the dice loss of masks at few points.
 
@@ -204,10 +197,10 @@ class PointMaskSetLoss(MaskMatchingLoss):
         oversampling: float = 3.0,
         importance: float = 0.75,
         seed: int | keras.random.SeedGenerator | None = None,
-        name: str = "loss",
-        reduction: str | None = "sum",
+        **kwargs: Any,
     ) -> None:
-        super().__init__(grid, num_segments, weights, weights[0], no_object, name, reduction)
+        super().__init__(grid, num_segments, weights, no_object, **kwargs)
+        self.class_cost = weights[0]
         if num_points < 1 or oversampling < 1 or not 0 <= importance <= 1:
             raise ValueError(
                 "`num_points` and `oversampling` must be at least 1 and `importance` from 0 to 1; they are "
@@ -261,7 +254,3 @@ class PointMaskSetLoss(MaskMatchingLoss):
         maps = ops.reshape(ops.moveaxis(masks, 1, -1), (-1, *self.grid, masks.shape[1]))
         logits = sample_bilinear(maps, points)  # (B L, P, Q)
         return ops.moveaxis(truth, 1, 2), ops.moveaxis(logits, 1, 2)
-
-    def get_config(self):
-        names = ("num_points", "oversampling", "importance", "seed")
-        return super().get_config() | {name: getattr(self, name) for name in names}

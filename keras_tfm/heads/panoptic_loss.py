@@ -10,11 +10,9 @@ from keras import ops
 
 from keras_tfm.heads.mask_losses import NO_IMAGE, matched_masks, segments_of, whole_mask_loss
 from keras_tfm.heads.set_prediction import SetPredictionLoss
-from keras_tfm.layers.boxes import corners_of_masks
-from keras_tfm.registry import register
+from keras_tfm.layers.boxes import centred, corners_of_masks
 
 
-@register
 class PanopticSetLoss(SetPredictionLoss):
     """The loss of a set of objects with masks, of a `PanopticDetector`, in nats.
 
@@ -57,10 +55,6 @@ class PanopticSetLoss(SetPredictionLoss):
         badness = whole_mask_loss(segments, masks, self.grid, *self.mask_weights)
         return [*means, (ops.sum(is_matched * badness), ops.sum(ops.cast(truth[..., 0] >= 0, "float32")))]
 
-    def get_config(self):
-        names = ("grid", "num_classes", "mask_weights")
-        return super().get_config() | {name: getattr(self, name) for name in names}
-
 
 def objects_of(targets):
     """(The class and the box of each segment (B, M, 5), -1 for none, the segments (B, M, H, W), 0 or 1) of
@@ -77,5 +71,5 @@ def boxes_around(segments, is_image):
     """
     corners, image = corners_of_masks(segments), corners_of_masks(is_image)  # (B, M, 4), (B, 1, 4)
     origin, sides = image[..., :2], image[..., 2:] - image[..., :2]
-    first, last = (ops.divide_no_nan(x - origin, sides) for x in (corners[..., :2], corners[..., 2:]))
-    return ops.concatenate([(first + last) / 2, last - first], axis=-1)
+    ends = [ops.divide_no_nan(x - origin, sides) for x in (corners[..., :2], corners[..., 2:])]
+    return centred(ops.concatenate(ends, axis=-1))

@@ -32,7 +32,6 @@ from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.compiler.bits import keeps
 from keras_tfm.layers.dense import Dense
-from keras_tfm.registry import register
 
 
 class PatchDetector(ModelWithHead):
@@ -162,7 +161,6 @@ class PatchQueries(SameShape):
         return None
 
 
-@register
 class PatchDetectionLoss(SetPredictionLoss):
     """The `SetPredictionLoss` of a `PatchDetector`, and of matched queries the distance of their features.
 
@@ -193,9 +191,6 @@ class PatchDetectionLoss(SetPredictionLoss):
     def further_badness(self, predictions, of_query):
         index = ops.maximum(of_query, 0)[..., None]  # (B L, Q, 1)
         return ops.take_along_axis(predictions[..., : self.num_patches], index, axis=-1)[..., 0]
-
-    def get_config(self):
-        return {**super().get_config(), "num_patches": self.num_patches}
 
 
 def own_queries(num_queries: int, num_patches: int) -> np.ndarray:

@@ -11,10 +11,9 @@ import keras
 from keras import ops
 
 from keras_tfm.heads.base import ModelWithHead
-from keras_tfm.heads.sum_of_means import SumOfMeans
+from keras_tfm.heads.loss import SumOfMeans
 from keras_tfm.layers.convolution import BatchNormalization
 from keras_tfm.layers.signatures import Backbone
-from keras_tfm.registry import register
 from keras_tfm.training.model import FunctionalModel
 from keras_tfm.training.replicas import rows_of_all_replicas
 
@@ -66,7 +65,6 @@ class Reidentifier(ModelWithHead):
         return FunctionalModel(self.input, self.predictions, name=self.name)
 
 
-@register
 class ReidentificationLoss(SumOfMeans):
     """The loss of a `Reidentifier`, in nats: half of the whole vector's, half the mean of the parts'.
 
@@ -81,8 +79,8 @@ class ReidentificationLoss(SumOfMeans):
     0.0
     """
 
-    def __init__(self, num_classes: int, name: str = "loss", reduction: str | None = "sum") -> None:
-        super().__init__(name=name, reduction=reduction)
+    def __init__(self, num_classes: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.num_classes = num_classes
 
     def means(self, labels, predictions):
@@ -98,9 +96,6 @@ class ReidentificationLoss(SumOfMeans):
             triplets = hardest_triplets(labels, vectors[:, i], other_labels, others[:, i])
             total += weight * ops.sum(entropies + triplets)
         return [(total, ops.cast(ops.shape(labels)[0], "float32"))]
-
-    def get_config(self):
-        return {**super().get_config(), "num_classes": self.num_classes}
 
 
 def hardest_triplets(labels, vectors, other_labels, others):

@@ -13,12 +13,10 @@ from keras_tfm.heads.cells import cell_means
 from keras_tfm.heads.matching import match
 from keras_tfm.heads.set_prediction import SetPredictionLoss, focal_costs, taken
 from keras_tfm.layers.boxes import box_iou
-from keras_tfm.registry import register
 
 SIDE = 0.5  # what the class of a subject or an object weighs, where an entity's weighs 1
 
 
-@register
 class RelationSetLoss(SetPredictionLoss):
     """The loss of L predictions of the entities and the triplets of a `RelationDetector`, in nats.
 
@@ -146,11 +144,6 @@ class RelationSetLoss(SetPredictionLoss):
         is_right = classes[:, :, None] == objects[:, None, :, 0]  # (B L, T, N)
         overlaps = box_iou(side[:, :, None, -4:], objects[:, None, :, 1:])
         return ops.any(ops.logical_and(is_right, overlaps >= self.good_overlap), axis=-1)
-
-    def get_config(self):
-        sizes = ("num_classes", "num_predicates", "num_queries", "num_cells")
-        names = (*sizes, "predicate_weights", "good_overlap")
-        return super().get_config() | {name: getattr(self, name) for name in names}
 
 
 def triplets_of(targets):

@@ -9,6 +9,7 @@ from typing import Any
 from keras import ops
 
 from keras_tfm.heads.base import ModelWithHead
+from keras_tfm.heads.loss import SumOfMeans
 from keras_tfm.heads.map_decoders import (
     MLPDecoder,
     MultiLevelDecoder,
@@ -16,12 +17,10 @@ from keras_tfm.heads.map_decoders import (
     ProgressiveDecoder,
     maps_of,
 )
-from keras_tfm.heads.sum_of_means import SumOfMeans
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.layers.resizing import resize_bilinear
 from keras_tfm.layers.signatures import Backbone
-from keras_tfm.registry import register
 
 DECODERS = ("mlp", "naive", "pup", "mla", "linear")
 IGNORED = 255  # the label of pixels that count nowhere, by the custom of data sets
@@ -97,7 +96,6 @@ def decoder_of(kind, dim, height, maps):
     return MultiLevelDecoder(dim, max(1, min(4, height // maps[0].shape[1])), name="decoder")
 
 
-@register
 class SegmentationLoss(SumOfMeans):
     """The cross-entropy of the pixels' labels, in nats, averaged over the pixels that have one.
 
@@ -111,8 +109,8 @@ class SegmentationLoss(SumOfMeans):
     0.6931
     """
 
-    def __init__(self, ignored: int = IGNORED, name: str = "loss", reduction: str | None = "sum") -> None:
-        super().__init__(name=name, reduction=reduction)
+    def __init__(self, ignored: int = IGNORED, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.ignored = ignored
 
     def means(self, targets, logits):
@@ -123,6 +121,3 @@ class SegmentationLoss(SumOfMeans):
         # Not a product: what a pixel without a label may give is no number.
         total = ops.sum(ops.where(is_labelled, entropies, 0.0))
         return [(total, ops.sum(ops.cast(is_labelled, "float32")))]
-
-    def get_config(self):
-        return {**super().get_config(), "ignored": self.ignored}

@@ -12,9 +12,9 @@ import keras
 from keras import ops
 
 from keras_tfm.heads.base import ModelWithHead
+from keras_tfm.heads.loss import Loss
 from keras_tfm.layers.base import Layer, copy_of
 from keras_tfm.layers.dense import Dense
-from keras_tfm.registry import register
 from keras_tfm.training.model import Model
 
 NUM_LARGE = 2  # large crops per image, which the teacher sees
@@ -156,8 +156,7 @@ def cosines_of(backbone, head, crops):
     return ops.reshape(head(pooled), (-1, count, head.num_prototypes))
 
 
-@register
-class SelfDistillationLoss(keras.losses.Loss):
+class SelfDistillationLoss(Loss):
     """The cross-entropy of the student's probabilities for a crop with the teacher's for another, averaged
     over pairs.
 
@@ -174,10 +173,10 @@ class SelfDistillationLoss(keras.losses.Loss):
         self,
         teacher_temperature: float = 0.04,
         student_temperature: float = 0.1,
-        name: str = "loss",
         reduction: str | None = "mean_with_sample_weight",
+        **kwargs: Any,
     ) -> None:
-        super().__init__(name=name, reduction=reduction)
+        super().__init__(reduction=reduction, **kwargs)
         self.teacher_temperature = teacher_temperature
         self.student_temperature = student_temperature
 
@@ -188,7 +187,3 @@ class SelfDistillationLoss(keras.losses.Loss):
         pairs = -ops.einsum("btk,bsk->bts", teacher, student)  # (B, 2, 2 + n)
         of_others = 1 - ops.eye(pairs.shape[1], pairs.shape[2], dtype=pairs.dtype)
         return ops.sum(pairs * of_others, axis=(1, 2)) / ops.sum(of_others)
-
-    def get_config(self):
-        names = ("teacher_temperature", "student_temperature")
-        return super().get_config() | {name: getattr(self, name) for name in names}

@@ -8,14 +8,14 @@ Zhu et al. 2021, "Deformable DETR", section 4.2 and appendix A.3; with a varifoc
 import abc
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from keras import ops
 
+from keras_tfm.heads.loss import SumOfMeans
 from keras_tfm.heads.mask_losses import focal_loss
 from keras_tfm.heads.matching import match
-from keras_tfm.heads.sum_of_means import SumOfMeans
 from keras_tfm.layers.boxes import box_distance, box_iou, generalized_iou
-from keras_tfm.registry import register
 
 IGNORED = -2  # the class of a query that learns nothing; -1 is none
 
@@ -42,10 +42,9 @@ class MatchingLoss(SumOfMeans):
         self,
         weights: Sequence[float],
         costs: Sequence[float] | None = None,
-        name: str = "loss",
-        reduction: str | None = "sum",
+        **kwargs: Any,
     ) -> None:
-        super().__init__(name=name, reduction=reduction)
+        super().__init__(**kwargs)
         self.weights = tuple(weights)
         self.costs = self.weights if costs is None else tuple(costs)
 
@@ -143,11 +142,7 @@ class MatchingLoss(SumOfMeans):
         targets.
         """
 
-    def get_config(self):
-        return {**super().get_config(), "weights": self.weights, "costs": self.costs}
 
-
-@register
 class SetPredictionLoss(MatchingLoss):
     """DETR's `MatchingLoss`: a query is of one class of C + 1, the last one for no object.
 
@@ -167,10 +162,9 @@ class SetPredictionLoss(MatchingLoss):
         weights: Sequence[float] = (1.0, 5.0, 2.0),
         costs: Sequence[float] | None = None,
         no_object: float = 0.1,
-        name: str = "loss",
-        reduction: str | None = "sum",
+        **kwargs: Any,
     ) -> None:
-        super().__init__(weights, costs, name, reduction)
+        super().__init__(weights, costs, **kwargs)
         self.no_object = no_object
 
     def class_costs(self, logits):
@@ -190,11 +184,7 @@ class SetPredictionLoss(MatchingLoss):
         weights = ops.where(classes >= 0, 1.0, self.no_object) * _learning(classes)
         return weights * entropies, weights
 
-    def get_config(self):
-        return {**super().get_config(), "no_object": self.no_object}
 
-
-@register
 class FocalSetPredictionLoss(MatchingLoss):
     """Deformable DETR's `MatchingLoss`: a binary classifier for each of C classes, none for "no object".
 
@@ -217,10 +207,9 @@ class FocalSetPredictionLoss(MatchingLoss):
         costs: Sequence[float] | None = None,
         alpha: float = 0.25,
         proposes: bool = False,
-        name: str = "loss",
-        reduction: str | None = "sum",
+        **kwargs: Any,
     ) -> None:
-        super().__init__(weights, costs, name, reduction)
+        super().__init__(weights, costs, **kwargs)
         self.alpha = alpha
         self.proposes = proposes
 
@@ -241,11 +230,7 @@ class FocalSetPredictionLoss(MatchingLoss):
         is_own = ops.one_hot(classes, logits.shape[-1])  # zeros for -1
         return ops.sum(_learning(classes)[..., None] * _focal(is_own, logits, self.alpha)), None
 
-    def get_config(self):
-        return {**super().get_config(), "alpha": self.alpha, "proposes": self.proposes}
 
-
-@register
 class VarifocalSetPredictionLoss(MatchingLoss):
     """RT-DETR's `MatchingLoss`: the logit of a query's class learns how well its box fits.
 
@@ -268,10 +253,9 @@ class VarifocalSetPredictionLoss(MatchingLoss):
         costs: Sequence[float] | None = (2.0, 5.0, 2.0),
         alpha: float = 0.75,
         cost_alpha: float = 0.25,
-        name: str = "loss",
-        reduction: str | None = "sum",
+        **kwargs: Any,
     ) -> None:
-        super().__init__(weights, costs, name, reduction)
+        super().__init__(weights, costs, **kwargs)
         self.alpha = alpha
         self.cost_alpha = cost_alpha
 
@@ -285,9 +269,6 @@ class VarifocalSetPredictionLoss(MatchingLoss):
         others = self.alpha * ops.square(ops.stop_gradient(ops.sigmoid(logits))) * (1 - is_own)
         entropies = ops.binary_crossentropy(overlap * is_own, logits, from_logits=True)
         return ops.sum((others + overlap * is_own) * entropies), None
-
-    def get_config(self):
-        return {**super().get_config(), "alpha": self.alpha, "cost_alpha": self.cost_alpha}
 
 
 def _classes_of(query_targets):

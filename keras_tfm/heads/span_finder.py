@@ -4,14 +4,13 @@
 
 from typing import Any
 
-import keras
 from keras import ops
 
 from keras_tfm.heads.base import ModelWithHead, reading_of
+from keras_tfm.heads.loss import Loss
 from keras_tfm.heads.tokens import TokenClassificationHead
 from keras_tfm.layers.masks import LOWEST
 from keras_tfm.layers.signatures import Backbone, Tensor
-from keras_tfm.registry import register
 
 
 class SpanFinder(ModelWithHead):
@@ -35,8 +34,7 @@ class SpanFinder(ModelWithHead):
         self.dropout = dropout
 
 
-@register
-class SpanCrossEntropy(keras.losses.Loss):
+class SpanCrossEntropy(Loss):
     """The cross-entropy of one position with logits (B, T), in nats, averaged over the batch.
 
     Labels (B, 2) are the position and the number of positions that are not padding. Deviates from BERT's
@@ -48,10 +46,8 @@ class SpanCrossEntropy(keras.losses.Loss):
     0.6931
     """
 
-    def __init__(
-        self, name: str = "loss", reduction: str | None = "mean_with_sample_weight", **kwargs: Any
-    ) -> None:
-        super().__init__(name=name, reduction=reduction, **kwargs)
+    def __init__(self, reduction: str | None = "mean_with_sample_weight", **kwargs: Any) -> None:
+        super().__init__(reduction=reduction, **kwargs)
 
     def call(self, labels, logits):
         labels, logits = ops.cast(labels, "int32"), ops.cast(logits, "float32")

@@ -14,8 +14,8 @@ from keras_tfm.layers.frames import (
     distance_bins,
     frames_of_matrices,
     frames_of_quaternions,
-    squared_distances,
 )
+from keras_tfm.layers.points import squared_distances
 from keras_tfm.layers.signatures import Tensor
 
 
@@ -160,8 +160,8 @@ def local_distance_score(
     >>> keras_tfm.heads.local_distance_score(places, places, np.ones((1, 3))).numpy().tolist()
     [[1.0, 1.0, 1.0]]
     """
-    distances = ops.sqrt(squared_distances(positions) + epsilon)
-    true = ops.sqrt(squared_distances(true_positions) + epsilon)
+    distances = ops.sqrt(squared_distances(positions, positions) + epsilon)
+    true = ops.sqrt(squared_distances(true_positions, true_positions) + epsilon)
     mask = _float(mask)
     counts = ops.cast(true < cutoff, "float32") * mask[:, :, None] * mask[:, None]
     counts = counts * (1 - ops.eye(ops.shape(mask)[1]))

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from keras_tfm.heads.sum_of_means import SumOfMeans
+from keras_tfm.heads.loss import SumOfMeans
 from keras_tfm.layers.boxes import box_distance, generalized_iou
-from keras_tfm.registry import register
 
 
 class CellLoss(SumOfMeans):
@@ -22,14 +21,8 @@ class CellLoss(SumOfMeans):
     A box without area stands for an image without the object. `weights` multiply the terms.
     """
 
-    def __init__(
-        self,
-        grid: Sequence[int],
-        weights: Sequence[float],
-        name: str = "loss",
-        reduction: str | None = "sum",
-    ) -> None:
-        super().__init__(name=name, reduction=reduction)
+    def __init__(self, grid: Sequence[int], weights: Sequence[float], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.grid = tuple(grid)
         self.weights = tuple(weights)
 
@@ -42,11 +35,7 @@ class CellLoss(SumOfMeans):
         """[(total, count)] of the terms before they are weighed."""
         raise NotImplementedError
 
-    def get_config(self):
-        return {**super().get_config(), "grid": self.grid, "weights": self.weights}
 
-
-@register
 class TargetLoss(CellLoss):
     """TransT's loss of the cells of a `TargetDetector`, in nats.
 
@@ -87,11 +76,7 @@ class TargetLoss(CellLoss):
             (ops.sum(ops.where(inside, 1 - overlaps, 0.0)), count),
         ]
 
-    def get_config(self):
-        return {**super().get_config(), "no_target": self.no_target}
 
-
-@register
 class HeatmapLoss(CellLoss):
     """TrTr's loss of the cells of a `HeatmapDetector`, in nats.
 

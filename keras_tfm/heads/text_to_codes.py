@@ -10,9 +10,9 @@ from keras import ops
 
 from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.heads.language_model import LanguageModelHead, token_cross_entropy
+from keras_tfm.heads.loss import Loss
 from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.masks import LOWEST
-from keras_tfm.registry import register
 
 
 class ModalityMask(SameShape):
@@ -61,7 +61,7 @@ class TextToCodes(ModelWithHead):
         mask = ModalityMask(config.text_length, config.num_text_tokens, name="modality_mask")
         logits = mask(head(backbone.output["sequence_output"]))
         super().__init__(backbone, backbone.input, logits, name=name, **kwargs)
-        self.head = head
+        self.vocabulary_head = head  # no `head`, whose logits alone would be the model's
         self.modality_mask = mask
 
     def start(self, batch_size, max_length, context=None):
@@ -72,11 +72,10 @@ class TextToCodes(ModelWithHead):
         """Logits (B, T, V) for what follows each of the next T tokens (B, T), and the new cache."""
         positions, _ = cache.position.append(ops.shape(token_ids)[1], padding_mask)
         hidden, cache = self.backbone.step(token_ids, cache, padding_mask)
-        return self.modality_mask(self.head(hidden), positions), cache
+        return self.modality_mask(self.vocabulary_head(hidden), positions), cache
 
 
-@register
-class TextToCodesLoss(keras.losses.Loss):
+class TextToCodesLoss(Loss):
     """(mean of the text's cross-entropies + w mean of the codes') / (1 + w), in nats.
 
     w is `picture_weight`. Labels (B, T) are the tokens that follow, of which the first `text_length` are the
@@ -87,10 +86,8 @@ class TextToCodesLoss(keras.losses.Loss):
     1.3863
     """
 
-    def __init__(
-        self, text_length: int, picture_weight: float = 7.0, name: str = "loss", **kwargs: Any
-    ) -> None:
-        super().__init__(name=name, **kwargs)
+    def __init__(self, text_length: int, picture_weight: float = 7.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.text_length = text_length
         self.picture_weight = picture_weight
 
@@ -99,7 +96,3 @@ class TextToCodesLoss(keras.losses.Loss):
         text = ops.mean(losses[:, : self.text_length], axis=1)
         codes = ops.mean(losses[:, self.text_length :], axis=1)
         return (text + self.picture_weight * codes) / (1 + self.picture_weight)  # (B,)
-
-    def get_config(self):
-        config = {"text_length": self.text_length, "picture_weight": self.picture_weight}
-        return {**super().get_config(), **config}

@@ -11,7 +11,6 @@ from keras import ops
 from keras_tfm.heads.object_detector import ReferencedDetector
 from keras_tfm.heads.set_prediction import FocalSetPredictionLoss, taken
 from keras_tfm.layers.signatures import Backbone
-from keras_tfm.registry import register
 from keras_tfm.training.model import FunctionalModel
 
 FRAMES = "images", "previous_images"
@@ -76,7 +75,6 @@ class TrackDetector(ReferencedDetector):
         )
 
 
-@register
 class TrackLoss(FocalSetPredictionLoss):
     """The loss of both decoders of a `TrackDetector`, in nats.
 

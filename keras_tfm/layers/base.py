@@ -111,6 +111,13 @@ class SameShape(Layer):
         return tuple(x_shape)
 
 
+class WithoutMask(Layer):
+    """A `Layer` whose output is no sequence like its first input, whose mask does not fit it. Abstract."""
+
+    def compute_mask(self, x, previous_mask=None):
+        return None
+
+
 def require_sizes(**sizes):
     """Raises ValueError, naming the argument, for a size below 1."""
     for name, size in sizes.items():

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from keras_tfm.layers.base import Layer, require_sizes
+from keras_tfm.layers.base import WithoutMask, require_sizes
 from keras_tfm.layers.boxes import correction_of
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.masks import in_float32
@@ -18,7 +18,7 @@ LEAST_WEIGHT = 1e-6
 BASE = 1000.0  # of the sines' periods
 
 
-class BoxGeometry(Layer):
+class BoxGeometry(WithoutMask):
     """The logarithms of weights by which boxes attend to others, for where both lie: `boxes` (B, T, 4) and
     `others` (B, S, 4), (x, y, width, height), give (B, H, T, S), which is the `bias` of an `Attention`.
 
@@ -65,6 +65,3 @@ class BoxGeometry(Layer):
 
     def compute_output_shape(self, boxes_shape, others_shape):
         return (boxes_shape[0], self.num_heads, boxes_shape[1], others_shape[1])
-
-    def compute_mask(self, boxes, previous_mask=None):
-        return None

@@ -6,13 +6,13 @@ import keras
 from keras import ops
 
 from keras_tfm.inputs import as_integers, refuse_outside
-from keras_tfm.layers.base import Layer, copy_of, require_sizes
+from keras_tfm.layers.base import Layer, WithoutMask, copy_of, require_sizes
 from keras_tfm.layers.compiler.products import multiply_transposed
 from keras_tfm.layers.positions import PositionEmbedding, outside_is_nan
 from keras_tfm.layers.signatures import Initializer
 
 
-class LearnedVectors(Layer):
+class LearnedVectors(WithoutMask):
     """`count` learned vectors, the same for each example: of a `context` (B, ...) it gives (B, N, D).
 
     Object queries are such vectors, and so are positions that a decoder begins with.
@@ -46,9 +46,6 @@ class LearnedVectors(Layer):
 
     def compute_output_shape(self, context_shape):
         return (context_shape[0], self.count, self.dim or context_shape[-1])
-
-    def compute_mask(self, context, previous_mask=None):
-        return None
 
 
 class TokenEmbedding(Layer):

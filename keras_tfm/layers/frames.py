@@ -10,6 +10,8 @@ import numpy as np
 from keras import ops
 
 from keras_tfm.layers.masks import in_float32
+from keras_tfm.layers.normalization import unit
+from keras_tfm.layers.points import squared_distances
 from keras_tfm.layers.signatures import Tensor
 
 
@@ -82,9 +84,9 @@ def frames_of_points(first: Tensor, origin: Tensor, third: Tensor) -> Frames:
     [[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]]
     """
     origin = in_float32(ops.convert_to_tensor(origin))
-    x = _unit(in_float32(ops.convert_to_tensor(third)) - origin)
+    x = unit(in_float32(ops.convert_to_tensor(third)) - origin)
     y = in_float32(ops.convert_to_tensor(first)) - origin
-    y = _unit(y - x * ops.sum(x * y, axis=-1, keepdims=True))
+    y = unit(y - x * ops.sum(x * y, axis=-1, keepdims=True))
     return Frames(ops.stack([x, y, ops.cross(x, y)], axis=-1), origin)
 
 
@@ -126,13 +128,7 @@ def turned(quaternion, vector):
         c + a * y + d * x - b * z,
         d + a * z + b * y - c * x,
     ]
-    return _unit(ops.stack(product, axis=-1))
-
-
-def squared_distances(positions):
-    """The squared distances of all pairs of `positions` (..., N, 3), in float32: (..., N, N)."""
-    positions = in_float32(ops.convert_to_tensor(positions))
-    return ops.sum(ops.square(positions[..., :, None, :] - positions[..., None, :, :]), axis=-1)
+    return unit(ops.stack(product, axis=-1))
 
 
 def distance_bins(positions, nearest, farthest, num_bins):
@@ -140,7 +136,7 @@ def distance_bins(positions, nearest, farthest, num_bins):
 
     The `num_bins` - 1 edges lie evenly from `nearest` to `farthest`.
     """
-    return bins_of(squared_distances(positions), nearest, farthest, num_bins)
+    return bins_of(squared_distances(positions, positions), nearest, farthest, num_bins)
 
 
 def bins_of(squares, nearest, farthest, num_bins):
@@ -161,9 +157,3 @@ def _product(first, second):
     """Products of matrices (..., 3, 3), whose leading axes broadcast."""
     # Not one product and a sum: TensorFlow broadcasts no more than six axes.
     return sum(first[..., :, k, None] * second[..., k, None, :] for k in range(3))
-
-
-def _unit(x):
-    """`x` (..., K) of length 1; an `x` of length 0 stays 0."""
-    squares = ops.sum(ops.square(x), axis=-1, keepdims=True)
-    return x * ops.rsqrt(ops.maximum(squares, 1e-24))

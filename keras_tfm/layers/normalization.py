@@ -129,3 +129,9 @@ class ModulatedNormalization(SameShape):
         w = w if len(w.shape) == len(x.shape) else w[:, None]
         gamma, beta = (ops.cast(layer(w), x.dtype) for layer in (self.gamma, self.beta))
         return ops.cast(gamma * x + beta, dtype)
+
+
+def unit(x, axis=-1):
+    """The vectors along `axis` divided by their lengths, in float32 or float64; zeros stay zeros."""
+    x = in_float32(x)
+    return x * ops.rsqrt(ops.maximum(ops.sum(ops.square(x), axis=axis, keepdims=True), 1e-24))

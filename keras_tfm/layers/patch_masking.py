@@ -53,7 +53,7 @@ class PatchMasking(Layer):
     """
 
     def __init__(self, mask_ratio: float = 0.75, prefix: int = 0, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        super().__init__(autocast=False, **kwargs)  # numbers that are equal in lower precision hide others
         if not 0 <= mask_ratio < 1:
             raise FieldError("{mask_ratio} must lie in [0, 1); it is {}.", mask_ratio)
         self.mask_ratio = mask_ratio
@@ -73,6 +73,7 @@ class PatchMasking(Layer):
 
     def call(self, x, noise):
         """(B, prefix + N, D) -> (B, prefix + M, D)."""
+        x = ops.cast(x, self.compute_dtype)
         order = ops.argsort(noise, axis=1)[:, : num_visible(noise.shape[1], self.mask_ratio)]  # (B, M)
         visible = rows_at(x[:, self.prefix :], order)
         return ops.concatenate([x[:, : self.prefix], visible], axis=1) if self.prefix else visible
@@ -91,7 +92,7 @@ class PatchRestoring(Layer):
     """
 
     def __init__(self, prefix: int = 0, initializer: Initializer = "zeros", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        super().__init__(autocast=False, **kwargs)  # as in `PatchMasking`
         self.prefix = prefix
         self.initializer = initializer
 
@@ -100,6 +101,7 @@ class PatchRestoring(Layer):
 
     def call(self, x, noise):
         """(B, prefix + M, D) -> (B, prefix + N, D)."""
+        x = ops.cast(x, self.compute_dtype)
         num_patches, visible = noise.shape[1], x[:, self.prefix :]
         shape = (ops.shape(x)[0], num_patches - visible.shape[1], x.shape[2])
         hidden = ops.broadcast_to(ops.cast(self.mask_token, x.dtype), shape)

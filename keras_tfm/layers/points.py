@@ -17,14 +17,14 @@ import keras
 from keras import ops
 
 from keras_tfm.layers.attention.tap import tap
-from keras_tfm.layers.base import Layer, require_sizes
+from keras_tfm.layers.base import WithoutMask, require_sizes
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.masks import in_float32, masked_softmax
 from keras_tfm.layers.signatures import Tensor
 
 
 def squared_distances(places: Tensor, points: Tensor) -> Tensor:
-    """Between `places` (B, M, 3) and `points` (B, N, 3), in float32: (B, M, N).
+    """Between `places` (..., M, 3) and `points` (..., N, 3), in float32: (..., M, N).
 
     Differences are squared, axis by axis: equal points have the distance 0, as |a|^2 - 2ab + |b|^2 has not.
 
@@ -32,7 +32,7 @@ def squared_distances(places: Tensor, points: Tensor) -> Tensor:
     array([[[25.]]], dtype=float32)
     """
     places, points = (ops.cast(x, "float32") for x in (places, points))
-    axes = [places[:, :, None, i] - points[:, None, :, i] for i in range(points.shape[-1])]
+    axes = [places[..., :, None, i] - points[..., None, :, i] for i in range(points.shape[-1])]
     return sum(map(ops.square, axes[1:]), ops.square(axes[0]))
 
 
@@ -137,14 +137,11 @@ def nan_where_points_are_not_finite(x: Tensor, points: Tensor) -> Tensor:
     return ops.where(is_finite, x, ops.cast(float("nan"), x.dtype))
 
 
-class OfPoints(Layer):
+class OfPoints(WithoutMask):
     """A layer for coordinates, which stay in float32 or float64 in lower precision. Abstract."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(autocast=False, **kwargs)
-
-    def compute_mask(self, *inputs, previous_mask=None):
-        return None
 
 
 class FarthestPoints(OfPoints):

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_tfm.jit import is_cpu_alone
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.base import Layer, copy_of
+from keras_tfm.layers.base import Layer, WithoutMask, copy_of
 from keras_tfm.layers.blocks import Residual
 from keras_tfm.layers.empty_batch import never_empty
 from keras_tfm.layers.feedforward import FeedForward
@@ -16,7 +16,7 @@ from keras_tfm.layers.patches import for_axes, grid_of_windows, require_axes, sa
 from keras_tfm.layers.signatures import Activation, Axes, Initializer
 
 
-class AttentionPooling(Layer):
+class AttentionPooling(WithoutMask):
     """One vector for a sequence: a learned query attends to all tokens, then a feed-forward layer in a
     residual.
 
@@ -70,9 +70,6 @@ class AttentionPooling(Layer):
 
     def compute_output_shape(self, x_shape):
         return (x_shape[0], x_shape[-1])
-
-    def compute_mask(self, x, previous_mask=None):
-        return None
 
 
 class MaxPooling(Layer):

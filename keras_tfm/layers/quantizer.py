@@ -18,9 +18,11 @@ from keras_tfm.layers.compiler.bits import uniform_bits
 from keras_tfm.layers.compiler.gradients import custom_gradient
 from keras_tfm.layers.masks import in_float32
 from keras_tfm.layers.positions import outside_is_nan
+from keras_tfm.layers.rematerialization import Reading
 from keras_tfm.layers.signatures import Tensor
 from keras_tfm.training.replicas import is_one_of_several, sum_over_replicas
 
+SHARED: dict[str, Any] = {"aggregation": "only_first_replica", "autocast": False}  # for what a call assigns
 Scheduled = Any  # a number, or one of Keras's schedules of a step
 
 
@@ -63,14 +65,11 @@ class VectorQuantizer(SameShape):
         self.seed_generator = keras.random.SeedGenerator(seed)
 
     def build(self, x_shape):
-        options = {"aggregation": "only_first_replica", "autocast": False}
         bound = 1 / self.num_codes  # as in the code of VQ-VAE and of VQGAN
         initializer = keras.initializers.RandomUniform(-bound, bound)
-        self.codebook = self.add_weight(
-            (self.num_codes, x_shape[-1]), initializer, name="codebook", **options
-        )
+        self.codebook = self.add_weight((self.num_codes, x_shape[-1]), initializer, name="codebook", **SHARED)
         self.idle = self.add_weight(
-            (self.num_codes,), "zeros", dtype="int32", trainable=False, name="idle", **options
+            (self.num_codes,), "zeros", dtype="int32", trainable=False, name="idle", **SHARED
         )
 
     def call(self, x, training=None):
@@ -92,10 +91,6 @@ class VectorQuantizer(SameShape):
         refuse_outside(code_ids, self.num_codes, "code_ids")
         codes = ops.cast(ops.take(self.codebook, code_ids, axis=0), self.compute_dtype)
         return codes + outside_is_nan(code_ids, self.num_codes, codes.dtype)
-
-    def num_idle(self, steps):
-        """How many codes were the nearest of no vector in the last `steps` steps of training."""
-        return ops.sum(ops.cast(self.idle >= steps, "int32"))
 
     def _count(self, code_ids, x):
         """One more step: `idle` counts it, and dead codes are replaced."""
@@ -128,7 +123,7 @@ class GumbelSoftmax(SameShape):
     `divergence` times the mean Kullback-Leibler divergence, in nats, of softmax(logits) from the uniform
     distribution. At inference it is 1 at the likeliest code and 0 elsewhere, with the gradient of the
     softmax. Both numbers may be Keras's schedules of the number of calls in training so far, `num_draws`,
-    which a checkpoint of training keeps; in a model that is read from a file of weights it is 0 again.
+    a weight, so that a model that was read from a file goes on where it was.
 
     >>> keras_tfm.layers.GumbelSoftmax()(np.array([[1.0, 3.0, 2.0]])).numpy().tolist()
     [[0.0, 1.0, 0.0]]
@@ -151,12 +146,10 @@ class GumbelSoftmax(SameShape):
 
     def build(self, logits_shape):
         self.num_codes = logits_shape[-1]
-        self.built = True
-
-    @property
-    def num_draws(self):
-        """How often the layer was called in training: its seed generator counts that."""
-        return ops.cast(self.seed_generator.state[1], "int32")
+        self.num_draws = self.add_weight(
+            (), "zeros", dtype="int32", trainable=False, name="num_draws", **SHARED
+        )
+        self.reading = Reading(self.num_draws)
 
     def call(self, logits, training=None):
         """(..., K) -> (..., K)."""
@@ -164,14 +157,14 @@ class GumbelSoftmax(SameShape):
         if not training:
             chosen = ops.one_hot(self.code_ids(logits), self.num_codes, dtype=scores.dtype)
             return ops.cast(straight_through(ops.softmax(scores), chosen), logits.dtype)
-        seed = self.seed_generator.next()  # (2,), of which the second counts the draws, from 0
+        draw = self.reading.next()
+        self.num_draws.assign(draw + 1)
         temperature, weight = (
-            value(ops.cast(seed[1], "int32")) if is_schedule(value) else value
-            for value in (self.temperature, self.divergence)
+            value(draw) if is_schedule(value) else value for value in (self.temperature, self.divergence)
         )
         if is_schedule(self.divergence) or self.divergence:
             self.add_loss(weight * divergence_from_uniform(scores))
-        scores = scores + gumbel_noise(ops.shape(scores), seed)
+        scores = scores + gumbel_noise(ops.shape(scores), self.seed_generator.next())
         return ops.cast(ops.softmax(scores / temperature), logits.dtype)
 
     def code_ids(self, logits):

@@ -21,7 +21,7 @@ import numpy as np
 from keras import ops
 
 from keras_tfm.layers.attention.deformable import read_cells
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import WithoutMask
 from keras_tfm.layers.patches import height_and_width
 from keras_tfm.layers.signatures import Sides, Tensor
 
@@ -90,7 +90,7 @@ def _places(height, width, count):
     return grid.reshape(height * width, count**2, 2).astype("float32")
 
 
-class RoIAlign(Layer):
+class RoIAlign(WithoutMask):
     """The features of boxes (B, N, 4) on maps (B, rows, columns, D): (B, N, height, width, D).
 
     He et al. 2017, "Mask R-CNN", section 3. Boxes that fill up a batch may be zeros.
@@ -146,6 +146,3 @@ class RoIAlign(Layer):
 
     def compute_output_shape(self, maps_shape, boxes_shape):
         return (*boxes_shape[:2], *height_and_width(self.size), maps_shape[-1])
-
-    def compute_mask(self, maps, previous_mask=None):
-        return None

@@ -163,12 +163,3 @@ def _frame(x, y, origin):
     frame = np.eye(4)
     frame[:3] = np.stack([x, y, np.cross(x, y), origin], axis=1)
     return frame
-
-
-def places_of_atoms():
-    """(21, 37): the place, of 14, of each atom that `ATOMS` names, or -1."""
-    places = np.full((len(LETTERS) + 1, len(ATOMS)), -1, "int32")
-    for number, atoms in enumerate(residues().atoms):
-        for place, name in enumerate(atoms):
-            places[number, ATOMS.index(name)] = place
-    return places

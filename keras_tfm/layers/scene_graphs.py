@@ -13,14 +13,14 @@ from typing import Any
 from keras import ops
 
 from keras_tfm.layers.attention.tap import tap
-from keras_tfm.layers.base import Layer, SameShape, require_sizes
+from keras_tfm.layers.base import SameShape, WithoutMask, require_sizes
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.masks import masked_softmax
 from keras_tfm.layers.signatures import Tensor
 
 
-class RelationProposal(Layer):
+class RelationProposal(WithoutMask):
     """How related each object i is, as the subject, to each other object j: (B, N, D) -> (B, N, N), 0 to 1.
 
     It is sigmoid(f(x_i) · g(x_j)), where f and g are two dense layers each; x is the distribution of an
@@ -52,9 +52,6 @@ class RelationProposal(Layer):
 
     def compute_output_shape(self, x_shape):
         return (*x_shape[:2], x_shape[1])
-
-    def compute_mask(self, x, previous_mask=None):
-        return None
 
 
 class AttentionalMessages(SameShape):
@@ -94,7 +91,7 @@ class AttentionalMessages(SameShape):
         return ops.einsum("bnm,bmd->bnd", ops.cast(weights, x.dtype), self.value(context))
 
 
-class SceneGraphConvolution(Layer):
+class SceneGraphConvolution(WithoutMask):
     """The attentional graph convolution of objects and relations: (B, N, D) and (B, R, E), in and out.
 
     An object becomes relu(object + messages of other objects + messages of the relations that it is the
@@ -150,9 +147,6 @@ class SceneGraphConvolution(Layer):
 
     def compute_output_shape(self, objects_shape, relations_shape, pairs_shape):
         return tuple(objects_shape), tuple(relations_shape)
-
-    def compute_mask(self, objects, previous_mask=None):
-        return None
 
 
 def others(x: Tensor) -> Tensor:

@@ -154,7 +154,8 @@ class TableResidual(Residual):
     """
 
     def __init__(self, branch: Any, norm: Any, dropout: float = 0.0, axis: int = 1, **kwargs: Any) -> None:
-        super().__init__(branch, norm, "input", dropout, **kwargs)
+        super().__init__(branch, norm, "input", **kwargs)  # whose own dropout would drop single values
+        self.dropout = dropout
         self.axis = axis
         if dropout:
             self.value_dropout = SharedDropout(dropout, axis, name="dropout")

@@ -111,6 +111,11 @@ class ConfiguredModel(FunctionalModel):
             )
         return cls.config_class.from_json(dataclasses.asdict(cls.sizes[size]) | changes)
 
+    def with_fresh_weights(self, **changes: Any) -> Any:
+        """A model like this one, with fresh weights; `changes` replace fields of its configuration."""
+        make: Callable = type(self)
+        return make(dataclasses.replace(self.config, **changes), name=self.name, dtype=self.dtype_policy)
+
     def get_config(self):
         dtype = keras.dtype_policies.serialize(self.dtype_policy)
         config = {"config": dataclasses.asdict(self.config), "name": self.name, "dtype": dtype}

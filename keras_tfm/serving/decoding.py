@@ -8,6 +8,7 @@ from .beams import BeamSearch, log_softmax
 from .entries import check, checked
 from .rules import Ends, Rules
 
+SEEN = "images", "videos"  # what an encoder may read besides tokens
 ROOM = 32  # positions for which there is room at first
 
 
@@ -25,7 +26,7 @@ class Functions(NamedTuple):
     """What an export says of its functions.
 
     Args:
-        reads: what "encoder" reads, "tokens" or "images"; "prompts" where there is none.
+        reads: what "encoder" reads, "tokens" or one of `SEEN`; "prompts" where there is none.
         longest, vocabulary_size: how many ids a row may have at most, and which: those below.
         start: the ids that a text begins with, if there is an encoder.
         entries: the (heads, width) of each tensor of keys or values.
@@ -34,7 +35,7 @@ class Functions(NamedTuple):
             has them, otherwise None.
     """
 
-    reads: Literal["tokens", "images", "prompts"]
+    reads: Literal["tokens", "images", "videos", "prompts"]
     longest: int
     vocabulary_size: int
     start: list[int] | None
@@ -78,7 +79,7 @@ class StepDecoder:
         """The ids that are written for each row of the `inputs`, with the end token; ValueError, naming the
         row, if the export cannot take it.
         """
-        prompts = None if self._functions.reads == "images" else self._rows(inputs)
+        prompts = None if self._functions.reads in SEEN else self._rows(inputs)
         cache, texts = self._begin(inputs, self._rules.max_new_tokens)
         decode, logits = self._search or self._likeliest, cache.read(*left_padded(texts))
         return decode(cache, logits, texts, prompts or texts)

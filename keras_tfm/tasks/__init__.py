@@ -105,7 +105,8 @@ if TYPE_CHECKING:
     from keras_tfm.tasks.text.text_classifier import TextClassifier, TextClassifierConfig
     from keras_tfm.tasks.text.text_generator import TextGenerator, TextGeneratorConfig
     from keras_tfm.tasks.text.token_classifier import TokenClassifier, TokenClassifierConfig
-    from keras_tfm.tasks.text.translator import Translator, TranslatorConfig
+    from keras_tfm.tasks.text.translator import Translator
+    from keras_tfm.tasks.text.translator_options import TranslatorConfig
     from keras_tfm.tasks.tracking.options import TrackerConfig
     from keras_tfm.tasks.tracking.tracker import Tracker
     from keras_tfm.tasks.trainable import TrainableTask

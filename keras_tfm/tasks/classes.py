@@ -19,17 +19,22 @@ from keras_tfm.heads.distilled import DistilledClassifier
 from keras_tfm.serving.examples import as_columns, refuse_empty, refuse_unknown
 from keras_tfm.tasks.baselines import Baselines, of_classes
 from keras_tfm.tasks.class_weights import class_weights
+from keras_tfm.tasks.columns import rows_of
 from keras_tfm.tasks.images.image_families import ImageOptions
+from keras_tfm.tasks.images.image_task import preprocessing_in
 from keras_tfm.tasks.judgements import Judgements, judged_classes
-from keras_tfm.tasks.learning import rows_of, with_side
+from keras_tfm.tasks.learning import with_side
 from keras_tfm.tasks.measures import cross_entropy
 from keras_tfm.tasks.media import MediaTask
 from keras_tfm.tasks.records import records_of
+from keras_tfm.tasks.task import label_entries
 from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.training.diagnosis import SOME
+from keras_tfm.training.folder import Path
 from keras_tfm.training.options import ShareOfArea, WeightedClasses
 
 LOG = logging.getLogger(__name__)
+ONE_CLASS = "single_label_classification"  # in a published config.json
 AreaOfCrop = Annotated[ShareOfArea, Option("smallest share of an image's area in a crop of --augment")]
 
 
@@ -264,10 +269,13 @@ class ClassifyingTask(MediaTask, FineTunedTask):
 
 
 class VisualClassifyingTask(ClassifyingTask):
-    """A `ClassifyingTask` of images or videos, whose `config` is a `ClassesConfig`. Abstract."""
+    """A `ClassifyingTask` of images or videos, whose `config` is a `ClassesConfig`, and whose `unit` is the
+    name of the model's input. Abstract.
+    """
 
     more_sizes = ("--image-size",)
     make_batches: ClassVar[Any] = ImageBatches
+    processor: ClassVar[str | None] = None  # transformers' class that prepares the inputs, if not any model's
 
     @abc.abstractmethod
     def prepare(self, inputs: Any) -> Any:
@@ -282,6 +290,55 @@ class VisualClassifyingTask(ClassifyingTask):
         **fields: Any,
     ) -> Self:
         return super().make(examples, options, with_side(changes, fields), **fields)
+
+    @classmethod
+    def takes(cls, model: keras.Model) -> bool:
+        return isinstance(model, cls.head_classes) and cls.unit in model.input
+
+    @classmethod
+    def from_huggingface(cls, name: Path, examples: Any = None, **fields: Any) -> Self:
+        """The classifier in the folder `name` of transformers or, for images, timm (or of this hub id).
+
+        With `examples`, it gets a new head unless the folder's head knows their classes.
+
+        Raises:
+            CheckpointError: if a file of the folder is missing or not as it must be.
+        """
+        from keras_tfm.convert import CheckpointError, find_folder
+        from keras_tfm.convert.folder import read_config
+        from keras_tfm.convert.preprocessing import image_model, label_names
+
+        folder = find_folder(name)
+        model, published = image_model(folder)
+        fields = published | fields
+        if cls.takes(model):
+            names = label_names(folder, model.num_classes)
+            if examples is None or set(np.unique(examples[1]).tolist()) <= set(names):
+                kind = read_config(folder).get("problem_type")
+                if kind not in (None, ONE_CLASS):
+                    raise CheckpointError(folder / "config.json", "problem_type", ONE_CLASS, kind)
+                return cls(model, names, **fields)
+        backbone = getattr(model, "backbone", model)
+        if cls.unit not in backbone.input or "pooled_output" not in backbone.output:
+            raise CheckpointError(name, "model_type", f"a model of {cls.unit}", type(backbone).__name__)
+        if examples is None:
+            raise CheckpointError(name, "architectures", f"one for {cls.name!r}", type(model).__name__)
+        return cls(backbone, np.unique(examples[1]), **fields)
+
+    def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
+        """Write a new `folder` for `transformers`: config.json, preprocessor_config.json and
+        model.safetensors.
+
+        Raises:
+            TypeError: if transformers has no such model.
+        """
+        from keras_tfm.convert import save_huggingface
+        from keras_tfm.convert.preprocessing import preprocessor_writer
+
+        entries = label_entries(map(str, self.class_names))
+        shape = self.encoder.input[self.unit].shape[-3:]
+        writer = preprocessor_writer(preprocessing_in(self.config), shape, self.processor)
+        save_huggingface(self.model, folder, overwrite, entries, writers=[writer])
 
     def batches(
         self, examples: tuple[Any, np.ndarray], training: Any, is_validation: bool = False

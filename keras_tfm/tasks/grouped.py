@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from keras_tfm.data.batches.epochs import HeldOut, hold_out
-from keras_tfm.tasks.learning import rows_of
+from keras_tfm.tasks.columns import rows_of
 
 
 def distinct(keys: Sequence[Hashable]) -> tuple[list[int], np.ndarray]:

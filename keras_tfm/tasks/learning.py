@@ -16,13 +16,12 @@ import numpy as np
 
 from keras_tfm.configs import Config, Count, Option, kinds_of, meant
 from keras_tfm.data.batches.epochs import HeldOut, hold_out
-from keras_tfm.data.sources.files import fingerprint
-from keras_tfm.data.sources.objects import CrowdedObjects
 from keras_tfm.data.sources.text_stream import TextStream
 from keras_tfm.models.families import family_called
 from keras_tfm.serving import plugins
 from keras_tfm.serving.examples import as_columns, check_column, listed, not_text, reasons, refuse_rows
 from keras_tfm.tasks.baselines import Baselines
+from keras_tfm.tasks.columns import columns_of, fingerprint_of, rows_of
 from keras_tfm.tasks.judgements import Judgements
 from keras_tfm.tasks.signatures import ColumnNames
 from keras_tfm.tasks.task import Task, load_any, refuse_columns
@@ -452,39 +451,3 @@ class LearningTask(Task):
         if fields:
             task.config = dataclasses.replace(task.config, **fields)
         return task
-
-
-def columns_of(examples: Any) -> Sequence:
-    """The columns of examples; a list is a single column."""
-    return examples if isinstance(examples, tuple) else (examples,)
-
-
-def rows_of(examples: Any, rows: np.ndarray) -> Any:
-    """These `rows` of every column, in the form of the examples: a tuple of columns, or a list."""
-    columns = [
-        column[rows] if hasattr(column, "dtype") else [column[row] for row in rows]
-        for column in columns_of(examples)
-    ]
-    if not isinstance(examples, tuple):
-        return columns[0]
-    return type(examples)(*columns) if hasattr(examples, "_fields") else tuple(columns)
-
-
-def fingerprint_of(examples: Any) -> str:
-    """A digest of the examples, by which a resumed training recognises them."""
-    if isinstance(examples, TextStream):
-        return examples.fingerprint()
-    columns = columns_of(examples)
-    if isinstance(examples, CrowdedObjects) and not any(map(np.any, examples.is_difficult)):
-        columns = columns[:-1]  # trainings that began before difficult objects were read go on
-    return fingerprint(*map(plain, columns))
-
-
-def plain(column: Any) -> Any:
-    """A column in the form that `fingerprint` takes: an array, or strings."""
-    if hasattr(column, "identity"):  # images that are read from the disk on demand
-        return list(column.identity())
-    is_array = hasattr(column, "dtype") and column.dtype != np.dtype(object)
-    if is_array or all(isinstance(item, str) for item in column):
-        return column
-    return [repr(item) for item in column]

@@ -22,7 +22,6 @@ from keras_tfm.data.sources.lines import DataError, Inputs, read_input_lines
 from keras_tfm.data.sources.rows import Layout
 from keras_tfm.data.tokenizers.kinds import load_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
-from keras_tfm.heads.language_model import LanguageModel
 from keras_tfm.models.families import family_called
 from keras_tfm.private.keras import checking_variables, initialize
 from keras_tfm.serving import plugins
@@ -500,22 +499,3 @@ def make_backbone(description: Mapping[str, Any]) -> keras.Model:
     """A model with fresh weights from the values of `describe_backbone`; ValueError for other values."""
     model_class, config = backbone_of(description)
     return model_class(config)
-
-
-@dataclasses.dataclass(frozen=True)
-class LanguageModelArguments(Config):
-    """The arguments of `LanguageModel` besides its backbone."""
-
-    tied: bool | None = None
-    use_bias: bool = False
-
-
-def describe_language_model(model: LanguageModel) -> dict[str, Any]:
-    """A `LanguageModel` as JSON values: its backbone's, and the arguments of its head."""
-    return {**describe_backbone(model.backbone), "head": {"tied": model.tied, "use_bias": model.use_bias}}
-
-
-def make_language_model(description: Mapping[str, Any]) -> LanguageModel:
-    """A `LanguageModel` with fresh weights from the values of `describe_language_model`."""
-    head = LanguageModelArguments.from_json(description.get("head", {}))
-    return LanguageModel(make_backbone(description), head.tied, head.use_bias)

@@ -13,7 +13,7 @@ import numpy as np
 from keras_tfm.log import Bar
 from keras_tfm.private.keras import averages_of
 from keras_tfm.training.monitor import Logs, Mode, Monitor
-from keras_tfm.training.weights import shared_array
+from keras_tfm.training.weights import are_finite, shared_array
 
 LOG = logging.getLogger(__name__)
 
@@ -200,10 +200,7 @@ class BestWeights(keras.callbacks.Callback):
     def _are_finite(self) -> bool:
         """Whether the weights that `_keep` would keep hold no NaN and no infinity."""
         judged = self._averages() or self.model.trainable_variables
-        arrays = map(shared_array, [*judged, *self._others()])
-        # NaN is the least and the greatest of its array; finding these two takes no memory.
-        with np.errstate(invalid="ignore"):
-            return all(math.isfinite(end(x, initial=0)) for x in arrays for end in (np.min, np.max))
+        return all(map(are_finite, map(shared_array, [*judged, *self._others()])))
 
     def _averages(self) -> list[keras.Variable] | None:
         optimizer = getattr(self.model.optimizer, "inner_optimizer", self.model.optimizer)

@@ -23,7 +23,7 @@ from keras_tfm.training.position import Position
 from keras_tfm.training.safetensors import CheckpointError, read_shapes, read_tensors
 from keras_tfm.training.store import STATE, CheckpointFolder, as_state, read_state
 from keras_tfm.training.strategy import ASK_EVERY, num_workers, sum_over_workers, worker_index
-from keras_tfm.training.weights import assign_all, write_tensors
+from keras_tfm.training.weights import are_finite, assign_all, write_tensors
 
 LOG = logging.getLogger(__name__)
 # The entries of a checkpoint's state.json.
@@ -271,7 +271,7 @@ class Checkpoint(keras.callbacks.Callback):
         self, step: int, best: int | None, work: pathlib.Path, state: str, tensors: Mapping[str, np.ndarray]
     ) -> None:
         for name, value in tensors.items():
-            if name.startswith("model") and value.dtype.kind == "f" and not np.isfinite(value).all():
+            if name.startswith("model") and value.dtype.kind == "f" and not are_finite(value):
                 raise FloatingPointError(f"The weights are not finite after step {step}; {self._newest()}.")
         write_tensors(tensors, work / "state.safetensors")
         (work / STATE).write_text(state, "utf-8")

@@ -11,7 +11,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from keras_tfm.configs import (
     Between,
@@ -75,6 +75,9 @@ class Learning(Config):
 class Training(Learning):
     """By default the warm-up takes a tenth of the steps."""
 
+    # With "inverse-root": how many epochs the warm-up takes, and at most how many steps; None for a tenth.
+    warmup_by_root: ClassVar[tuple[int, int] | None] = None
+
     epoch_batches: Annotated[
         Count | None,
         Option(
@@ -120,8 +123,15 @@ class Training(Learning):
     ] = None
 
     def warmup(self, num_batches: int) -> int:
-        """How many steps the warm-up takes if an epoch has `num_batches`."""
-        return self.warmup_steps or max(1, self.epochs * num_batches // 10)
+        """How many steps the warm-up takes if an epoch has `num_batches`: those asked for, or a tenth of all;
+        with "inverse-root", which has no end, the task's own, but at most half of all.
+        """
+        total = self.epochs * num_batches
+        steps = total // 10
+        if self.schedule == "inverse-root" and self.warmup_by_root is not None:
+            epochs, most = self.warmup_by_root
+            steps = min(epochs * num_batches, most, total // 2)
+        return self.warmup_steps or max(1, steps)
 
     def lasting(self) -> dict[str, Any]:
         """The fields that may not change when a training is resumed; `epochs` is one if the schedule depends
@@ -154,9 +164,11 @@ class TextTraining(Training):
 
 @dataclasses.dataclass(frozen=True)
 class MaskedTraining(TextTraining):
-    """By default the warm-up takes two epochs, at most 10,000 steps; if a linear or cosine schedule has a
-    single epoch, a tenth of its steps.
+    """By default the warm-up takes a tenth of the steps; with --schedule inverse-root two epochs, at most
+    10,000 steps and half of all.
     """
+
+    warmup_by_root = (2, 10_000)
 
     num_drawings: Annotated[
         Count | None,
@@ -166,11 +178,6 @@ class MaskedTraining(TextTraining):
             default="every epoch",
         ),
     ] = None
-
-    def warmup(self, num_batches: int) -> int:
-        steps = min(10_000, 2 * num_batches)
-        is_too_long = self.schedule in ("linear", "cosine") and steps > self.epochs * num_batches
-        return super().warmup(num_batches) if is_too_long else self.warmup_steps or steps
 
 
 @dataclasses.dataclass(frozen=True)

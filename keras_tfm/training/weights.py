@@ -16,6 +16,8 @@ from keras_tfm.training.folder import Path, new_file
 from keras_tfm.training.low_rank import adapted_layers
 from keras_tfm.training.safetensors import UNTRAINED, CheckpointError, let_go, read_tensors
 
+BLOCK = 1 << 16  # values, looked at together
+
 
 def save_weights(model: keras.Model, path: Path, trained: bool = True) -> None:
     """Write all weights of `model` to `path`, completely or not at all; low-rank updates are merged.
@@ -75,7 +77,7 @@ def assign_all(
             raise CheckpointError(path, key, f"the shape {shape}", f"{array.shape}")
         if is_float != (array.dtype.kind == "f") or not (is_float or array.dtype == weight.dtype):
             raise CheckpointError(path, key, f"numbers like {weight.dtype}", f"{array.dtype}")
-        if is_float and not np.isfinite(array).all():
+        if is_float and not are_finite(array):
             raise CheckpointError(path, key, "finite values", "some that are not")
         let_go(tensors.values())
     for weight, _, value in values:
@@ -111,6 +113,12 @@ def shared_array(x: Any) -> np.ndarray:
     if np.dtype(tensor.dtype.as_numpy_dtype).isbuiltin != 1:
         return np.asarray(tensor.numpy())  # a scalar's is no array
     return np.asarray(memoryview(tensor))
+
+
+def are_finite(array: np.ndarray) -> bool:
+    """Whether no number is NaN or infinite, without a mask as large as the array."""
+    flat = array.reshape(-1)
+    return all(np.isfinite(flat[i : i + BLOCK]).all() for i in range(0, flat.size, BLOCK))
 
 
 def by_path(model: keras.Model) -> dict[str, keras.Variable]:

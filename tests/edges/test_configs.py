@@ -4,23 +4,27 @@ import dataclasses
 import json
 import pickle
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import numpy as np
 import pytest
 
+import keras_tfm
 from keras_tfm.configs import (
     MAX_DEPTH,
+    Between,
     Config,
     Count,
     Depth,
     Field,
     FieldError,
     Heads,
+    Multiple,
     Rate,
     Refusal,
     Size,
     TokenId,
+    kinds_of,
     parse_json,
     refuse_sizes,
 )
@@ -46,6 +50,7 @@ class Sizes(Config):
     kind: Literal["a", "b"] = "a"
     sides: Size | tuple[Size, Size] = 4
     end_id: TokenId = 1
+    position_dim: Annotated[Size, Multiple(4)] = 4
     pairs: tuple[Pair, Pair] | None = None
     inner: Inner = dataclasses.field(default_factory=Inner)
     anything: Any = None
@@ -74,6 +79,8 @@ def test_what_json_gives_is_converted():
         ({"dim": 8.0}, "`dim` must be a whole number; it is 8.0"),
         ({"dim": False}, "`dim` must be a whole number; it is False"),
         ({"dim": 0}, "`dim` must be at least 1; it is 0"),
+        ({"position_dim": 0}, "`position_dim` must be at least 1; it is 0"),
+        ({"position_dim": 6}, "`position_dim` must be a multiple of 4; it is 6"),
         ({"dropout": float("nan")}, "`dropout` must be a number; it is nan"),
         ({"dropout": 1}, "`dropout` must be below 1; it is 1"),
         ({"kind": "c"}, "`kind` must be one of a, b; it is 'c'"),
@@ -98,6 +105,33 @@ def test_what_is_declared_holds(changes, message):
 def test_what_is_missing_is_named():
     with pytest.raises(ValueError, match="Sizes needs vocabulary_size"):
         Sizes.from_json({})
+
+
+def bounds_of(kind):
+    """(Least, most) for each whole number in the annotation `kind`; one without bounds has infinite ones."""
+    if kind is int:
+        yield -np.inf, np.inf
+    elif get_origin(kind) is Annotated:
+        bounds = [part for part in kind.__metadata__ if isinstance(part, Between)]
+        whole = list(bounds_of(kind.__origin__))
+        yield from ((bounds[-1].least, bounds[-1].most) for _ in whole) if bounds else whole
+    else:
+        for part in get_args(kind):
+            yield from bounds_of(part)
+
+
+def test_fields_of_families_keep_the_bounds_of_those_they_replace():
+    names = [name for name in keras_tfm.models.__all__ if name.endswith("Config")]
+    wide = []
+    for config in (getattr(keras_tfm.models, name) for name in names):
+        for name, kind in kinds_of(config).items():
+            bases = filter(dataclasses.is_dataclass, config.__bases__)
+            outer = [pair for base in bases for pair in bounds_of(kinds_of(base).get(name))]
+            outer = outer or [(-(2**31), 2**31)]  # a new field has some bounds
+            least, most = min(low for low, _ in outer), max(high for _, high in outer)
+            if any(low < least or high > most for low, high in bounds_of(kind)):
+                wide.append(f"{config.__name__}.{name}")
+    assert len(names) > 70 and not wide
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from keras_tfm.models import BART, GPT2, T5, RecurrentSeq2Seq, Transformer
 from keras_tfm.serving.answers import Written
 from keras_tfm.tasks import TextClassifier, TextGenerator, Translator
 from keras_tfm.tasks.text.text_generator import TextGeneratorConfig
-from keras_tfm.tasks.text.translator import TranslatorConfig
+from keras_tfm.tasks.text.translator_options import TranslatorConfig
 from keras_tfm.training.folder import refuse_existing
 from tests.fresh_process import run_fresh
 from tests.tasks.tiny import TINY

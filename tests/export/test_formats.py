@@ -13,7 +13,7 @@ import tensorflow as tf
 from keras_tfm import layers, serving
 from keras_tfm.cli import main
 from keras_tfm.data import BERTTokenizer
-from keras_tfm.export import formats
+from keras_tfm.export.description import write_around
 from keras_tfm.export.needs import NAMES
 from keras_tfm.layers.feedforward import activation_of
 from keras_tfm.models import BERT, ViT
@@ -77,7 +77,7 @@ def test_the_card_s_code_is_python_and_names_what_it_needs(reads, example, packa
     (tmp_path / "served").mkdir()
     names = {"inputs": ["x"], "outputs": ["y"], "difference": 0.0}
     described = {"task": "a", "format": "onnx", "reads": reads, "answers": {}, **names}
-    formats._write_around(tmp_path / "served", described, example)
+    write_around(tmp_path / "served", described, "onnxruntime", example, "")
     card = (tmp_path / "served" / "README.md").read_text("utf-8")
     assert f"`pip install {packages}`" in card
     compile(card.split("```python")[1].split("```")[0], "card", "exec")

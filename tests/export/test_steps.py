@@ -19,7 +19,7 @@ from keras_tfm.serving.decoding import StepDecoder
 from keras_tfm.serving.rules import Rules
 from keras_tfm.tasks import Captioner, CaptionerOptions, TextGenerator, Translator
 from keras_tfm.tasks.text.text_generator import TextGeneratorConfig
-from keras_tfm.tasks.text.translator import TranslatorConfig
+from keras_tfm.tasks.text.translator_options import TranslatorConfig
 from tests.export.edits import refusals
 from tests.export.test_ctranslate2 import (
     ASK,
@@ -35,6 +35,7 @@ from tests.export.test_ctranslate2 import (
     words,
 )
 from tests.fresh_process import run_fresh
+from tests.tasks.image_text.test_video_texts import fresh_captioner, pairs
 
 FORMATS = ("onnx", "openvino", "litert")
 
@@ -228,6 +229,16 @@ def test_captions_are_written_as_by_the_task(decoder, format, tmp_path):
     assert answers == task.generate(images, beam_size=2) and len(set(answers)) > 2
     with pytest.raises(ValueError, match="it cannot hold VisionEncoderDecoder"):
         task.export(tmp_path / "other", format="ctranslate2")
+
+
+@pytest.mark.slow
+def test_captions_of_videos_are_written_as_by_the_task(tmp_path):
+    task, videos = fresh_captioner(), pairs(3, seed=2).videos
+    task.export(tmp_path / "served", format="onnx", max_new_tokens=8)
+    answers = serving.load(tmp_path / "served")(videos)["text"].tolist()
+    assert answers == task.generate(videos, max_new_tokens=8)
+    card = (tmp_path / "served" / "README.md").read_text("utf-8")
+    assert "`pip install numpy onnxruntime pillow av`" in card and 'served(["clip.mp4"])' in card
 
 
 @pytest.mark.slow

@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 
 from keras_tfm.generation import CompiledDecoding, ContrastiveSearch, Decoder, DecodingOptions, EndTokens
-from keras_tfm.heads import LanguageModel
+from keras_tfm.heads import LanguageModel, TextToCodes
 from keras_tfm.models import (
+    DALLE,
     GPT2,
     GPT2Config,
+    ImageGPT,
+    ImageGPTConfig,
     RecurrentSeq2Seq,
     RecurrentSeq2SeqConfig,
     Transformer,
@@ -128,6 +131,20 @@ def test_compiled_streamed_padded_and_forbidden():
 def test_what_cannot_be_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
         DecodingOptions(5, **options)
+
+
+def test_models_of_pictures():
+    """They have no position for the last token, which no other decoding reads."""
+    model = LanguageModel(ImageGPT(ImageGPTConfig(9, 8, num_layers=1, dim=8, num_heads=2)))
+    contract.randomise(model, seed=5)
+    prompts = np.array([[8, 1, 2], [8, 3, 4]])
+    expected = Decoder(model, 5)(prompts)
+    np.testing.assert_array_equal(ContrastiveSearch(model, 5, alpha=0.0)(prompts), expected)
+    assert Decoder(model, 6)(prompts).shape == (2, 9)
+    with pytest.raises(ValueError, match="after 3 tokens `max_new_tokens` must be at most 5; it is 6"):
+        ContrastiveSearch(model, 6)(prompts)
+    with pytest.raises(TypeError, match="must have a `backbone` and a `head`; a TextToCodes does not"):
+        ContrastiveSearch(TextToCodes(DALLE.from_size("tiny")), 3)
 
 
 def test_a_model_must_give_hidden_states_and_as_many_candidates():

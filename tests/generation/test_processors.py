@@ -252,3 +252,22 @@ def test_an_end_that_is_forbidden_stays_so():
 def test_what_they_refuse(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"forced_first_id": np.int64(50)},
+        {"forced_last_ids": (1, 50)},
+        {"suppressed_ids": (1, 50)},
+        {"first_suppressed_ids": (50,)},
+        {"forbidden_sequences": ((50, 1), (1,))},
+        {"sequence_bias": (((1, 50), 2.0),)},
+    ],
+)
+def test_ids_outside_the_vocabulary_are_refused_by_the_name_of_their_field(field):
+    options = DecodingOptions(4, **field)
+    assert options.within(51) is options
+    (name,) = field
+    with pytest.raises(ValueError, match=rf"`{name}` must lie in \[0, 50\); it has 50"):
+        options.within(50)

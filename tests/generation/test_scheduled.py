@@ -9,7 +9,7 @@ from keras import ops
 from keras_tfm.generation import Decoder, EndTokens, ScheduledSampling
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy
 from keras_tfm.models import RecurrentSeq2Seq, RecurrentSeq2SeqConfig
-from keras_tfm.tasks.text.translator import Seq2SeqTraining
+from keras_tfm.tasks.text.translator_options import Seq2SeqTraining
 from keras_tfm.training.changed_steps import ChangedInputs
 from tests.contract import randomise
 

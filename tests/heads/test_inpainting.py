@@ -1,8 +1,8 @@
-"""The losses of inpainting: means over holes and over the rest, of their own areas; the hinges."""
+"""The losses of inpainting: means over holes and over the rest, of their own areas."""
 
 import numpy as np
 
-from keras_tfm.heads import InpaintingLoss, discriminator_hinge, generator_hinge
+from keras_tfm.heads import InpaintingLoss
 
 
 def test_errors_are_averaged_over_holes_and_over_the_rest():
@@ -18,10 +18,3 @@ def test_errors_are_averaged_over_holes_and_over_the_rest():
     np.testing.assert_allclose(again(targets, predictions), expected, rtol=1e-5)
     no_hole = np.concatenate([truth, 0 * holes], axis=-1)
     np.testing.assert_allclose(InpaintingLoss()(no_hole, predictions), errors.mean(), rtol=1e-5)
-
-
-def test_hinges():
-    real, generated = np.random.default_rng(0).normal(size=(2, 2, 3, 4))
-    expected = (np.maximum(1 - real, 0).mean() + np.maximum(1 + generated, 0).mean()) / 2
-    np.testing.assert_allclose(discriminator_hinge(real, generated), expected, rtol=1e-5)
-    np.testing.assert_allclose(generator_hinge(generated), -generated.mean(), rtol=1e-5)

@@ -45,6 +45,16 @@ def test_a_layer_begins_with_equal_heads_around_the_centre():
         np.testing.assert_allclose(found[:, head], expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
+def test_a_centre_stays_where_it_is_in_lower_precision(dtype):
+    """At column 600.6 the nearest cell is 601; bfloat16 has 600 and 604, float16 600.5 and 601."""
+    centres = np.array([[[600.6, 0.0]]], "float32")
+    bias = GaussianBias(1, (1, 700), dtype=dtype)(np.ones((1, 1, 8), "float32"), centres)
+    assert bias.dtype == dtype.removeprefix("mixed_")
+    expected = gaussian_bias(centres[0, 0], np.ones(1), (1, 700))
+    np.testing.assert_allclose(np.asarray(bias, "float32").ravel()[590:610], expected[590:610], rtol=1e-2)
+
+
 @pytest.mark.parametrize("num_scales", [0, 1, 2])
 def test_each_head_has_offsets_and_scales_of_its_own(num_scales):
     """Outputs of the two linear layers stand head by head, x before y."""

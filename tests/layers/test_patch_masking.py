@@ -31,6 +31,19 @@ def test_restoring_is_the_inverse_and_fills_with_the_mask_token():
     np.testing.assert_array_equal(layer(PatchMasking(0.0, prefix=1)(X, NOISE), NOISE), X)
 
 
+@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
+def test_what_is_hidden_does_not_depend_on_the_precision(dtype):
+    """Numbers that differ in float32 alone: losses count what `is_hidden` says of them."""
+    noise = (1 + 1e-5 * np.array([[3, 1, 2, 0]])).astype("float32")
+    visible = PatchMasking(0.5, prefix=1, dtype=dtype)(X[:1], noise)
+    assert visible.dtype == dtype.removeprefix("mixed_")
+    np.testing.assert_array_equal(np.asarray(visible[..., 0], "float32"), [[0, 4, 2]])
+    np.testing.assert_array_equal(is_hidden(noise, 0.5), [[True, False, True, False]])
+    restored = PatchRestoring(prefix=1, initializer="ones", dtype=dtype)(visible, noise)
+    assert restored.dtype == visible.dtype
+    np.testing.assert_array_equal(np.asarray(restored[..., 0], "float32"), [[0, 1, 2, 1, 4]])
+
+
 def test_refusals():
     with pytest.raises(ValueError, match=r"`mask_ratio` must lie in \[0, 1\); it is 1"):
         PatchMasking(1)

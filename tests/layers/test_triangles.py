@@ -1,5 +1,6 @@
 """Triangles of pairs: each sum by hand, the two directions, hidden edges, dropout of whole rows."""
 
+import keras
 import numpy as np
 import pytest
 
@@ -138,6 +139,15 @@ def test_dropout_is_shared(axis):
     assert (np.take(y, [0], axis).std((0, 1, 2)) > 0).all()
     with pytest.raises(ValueError, match="`axis` must be 1, along rows, or 2, along columns; it is 3"):
         SharedDropout(0.5, 3)
+
+
+def test_a_residual_of_tables_draws_its_shared_dropout_alone():
+    """Checkpoints number the generators of seeds: each of them has to draw."""
+    layer = TableResidual(keras.layers.Identity(), None, dropout=0.5, axis=2)
+    y = np.asarray(layer(np.ones((2, 6, 7, 8), "float32"), training=True)) - 1
+    assert {*np.unique(y)} == {0, 2} and (y == y[:, :, :1]).all()
+    assert [int(variable[1]) for variable in layer.non_trainable_variables] == [1]
+    assert TableResidual.from_config(layer.get_config()).dropout == 0.5
 
 
 def test_a_transition_is_zero_where_it_is_hidden():

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 
+from keras_tfm.layers.attention.tap import recording
 from keras_tfm.models import ConvTransformer, ConvTransformerConfig
 from keras_tfm.models.video.conv_transformer import ConvolutionalAttention, TimeEncoding
 from tests import contract
@@ -16,7 +17,13 @@ SMALL = ConvTransformerConfig(
 )
 
 test_contract = contract.check_family(
-    Case("ConvTransformer", lambda: ConvTransformer(SMALL), {"videos": floats(3, 4, 4, 2)}, convolves=True)
+    Case(
+        "ConvTransformer",
+        lambda: ConvTransformer(SMALL),
+        {"videos": floats(3, 4, 4, 2)},
+        attends=True,
+        convolves=True,
+    )
 )
 
 
@@ -40,7 +47,11 @@ def test_attention_by_hand(layer):
     scores = (np.where(pairs > 0, pairs, 0.2 * pairs) * np.asarray(layer.comparison)).sum(-1, keepdims=True)
     weights = np.exp(scores) / np.exp(scores).sum(2, keepdims=True)
     expected = layer.output_layer((weights * value).sum(2).reshape(2, 2, 4, 5, 6))
-    np.testing.assert_allclose(layer(x, context), expected, rtol=1e-4, atol=1e-5)
+    recorded = []
+    with recording(lambda _, value: recorded.append(value)):
+        np.testing.assert_allclose(layer(x, context), expected, rtol=1e-4, atol=1e-5)
+    of_frames = weights[..., 0].mean((3, 4)).transpose(0, 3, 1, 2)  # (B, heads, T, S), the pixels' mean
+    np.testing.assert_allclose(recorded, of_frames[None], rtol=1e-4)
 
 
 def test_frames_without_times_have_no_order_and_one_frame_has_the_weight_1(layer):

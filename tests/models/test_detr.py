@@ -214,7 +214,7 @@ def test_configurations_that_the_weights_do_not_bear_out(name, value, message, t
 def test_refusals():
     with pytest.raises(ValueError, match=r"`backbone` must be one of BiT, .*; it is 'ViT'"):
         DETRConfig(backbone="ViT")
-    with pytest.raises(ValueError, match="`dim` must be a multiple of four"):
+    with pytest.raises(ValueError, match="`dim` must be a multiple of 4"):
         DETRConfig(dim=6, num_heads=2)
     with pytest.raises(ValueError, match="`backbone_config` must leave image_size to the detector's own"):
         DETRConfig(backbone_config={"image_size": 32})

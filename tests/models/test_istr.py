@@ -97,7 +97,7 @@ def test_a_detector_around_it_and_its_stages():
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="`mask_region_size` must be a multiple of four; it is 6"):
+    with pytest.raises(ValueError, match="`mask_region_size` must be a multiple of 4; it is 6"):
         dataclasses.replace(SMALL, mask_region_size=6)
     with pytest.raises(ValueError, match="`context` must have the shape"):
         DynamicConvolution(4).build((None, 5, 8), (None, 5, 9, 7))

@@ -153,7 +153,7 @@ def test_configurations_that_the_weights_do_not_bear_out(tmp_path):
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="`dim` must be a multiple of four"):
+    with pytest.raises(ValueError, match="`dim` must be a multiple of 4"):
         Mask2FormerConfig(dim=6, num_heads=2)
     with pytest.raises(ValueError, match=r"`pyramid_dim` must be a multiple of 32 and .* it is 40"):
         Mask2FormerConfig(pyramid_dim=40)

@@ -126,7 +126,7 @@ def test_configurations_that_the_weights_do_not_bear_out(name, value, message, t
 
 
 def test_refusals(tmp_path):
-    with pytest.raises(ValueError, match="`dim` must be a multiple of four"):
+    with pytest.raises(ValueError, match="`dim` must be a multiple of 4"):
         MaskFormerConfig(dim=6, num_heads=2)
     with pytest.raises(ValueError, match="`pyramid_dim` must be a multiple of 32; it is 40"):
         MaskFormerConfig(pyramid_dim=40)

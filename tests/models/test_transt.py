@@ -108,5 +108,5 @@ def test_around_a_backbone():
     weights = {weight.path: weight for weight in around.weights}
     for weight in backbone.weights:
         np.testing.assert_array_equal(weights[weight.path], weight)
-    with pytest.raises(ValueError, match="`dim` must be a multiple of four"):
+    with pytest.raises(ValueError, match="`dim` must be a multiple of 4"):
         TransTConfig(dim=6, num_heads=2)

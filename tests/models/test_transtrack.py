@@ -1,5 +1,7 @@
 """TransTrack: its two frames, its state, its second decoder."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -116,3 +118,5 @@ def test_sizes_and_refusals():
     assert TransTrack.sizes["50"].num_queries == 500 and TransTrack.sizes["50"].intermediate_dim == 1024
     with pytest.raises(ValueError, match="`refines` must be True, and `proposes` False"):
         TransTrackConfig(refines=False)
+    with pytest.raises(ValueError, match="`num_maps` must be at most 2; it is 3"):
+        TransTrack(dataclasses.replace(SMALL, num_maps=3, num_levels=3))

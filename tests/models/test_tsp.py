@@ -27,6 +27,7 @@ SMALL = TSPFCOSConfig(
     backbone_config=test_detr.RESNET,
     num_classes=2,
     num_queries=4,
+    num_maps=2,
     num_coarse_levels=1,
     pyramid_dim=4,
     num_convolutions=1,
@@ -228,5 +229,7 @@ def test_refusals():
     assert heads.detector_around(TSPFCOS(SMALL), 3).num_classes == 3
     with pytest.raises(ValueError, match="`num_groups` must be a divisor of `pyramid_dim`, 4; it is 3"):
         dataclasses.replace(SMALL, num_groups=3)
+    with pytest.raises(ValueError, match="`num_maps` must be at most 2; it is 3"):
+        TSPFCOS(dataclasses.replace(SMALL, num_maps=3))
     with pytest.raises(ValueError, match="`dim` must be a multiple of 16"):
         TSPRCNNHeadConfig(dim=24)

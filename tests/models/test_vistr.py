@@ -254,7 +254,7 @@ def test_around_a_backbone_and_refusals():
         heads.ClipDetector(VisTR.around(backbone, **fields | {"num_frames": 3}), 2)
     with pytest.raises(ValueError, match="`num_frames`, 3, must divide the number of queries; it is 4"):
         heads.ClipSetPredictionLoss(3)(np.zeros((1, 3, 1, 5)), np.zeros((1, 1, 4, 7)))
-    with pytest.raises(ValueError, match="`dim` must be a multiple of six"):
+    with pytest.raises(ValueError, match="`dim` must be a multiple of 12"):
         VisTRConfig(dim=16)
 
 

@@ -20,7 +20,7 @@ from keras_tfm.models.base import OUTSIDE
 from keras_tfm.serving import plugins
 from keras_tfm.tasks.images.image_families import ImageOptions
 from keras_tfm.tasks.text.encoder_task import FamilyOptions
-from keras_tfm.tasks.text.translator import TranslatorOptions
+from keras_tfm.tasks.text.translator_options import TranslatorOptions
 from tests.docs.pages import ROOT, blocks
 from tests.fresh_process import UNUSED, ask, run_fresh
 from tests.test_cli import run

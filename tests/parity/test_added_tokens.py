@@ -212,6 +212,9 @@ def test_japanese_words_are_refused(tmp_path):
     [
         ("llama3", "PreTrainedTokenizerFast", "llama"),
         ("llama3", "LlamaTokenizerFast", "llama"),
+        ("tekken", "PreTrainedTokenizerFast", "mistral"),
+        ("tekken", "GPT2TokenizerFast", "mistral"),
+        ("tekken", "LlamaTokenizerFast", "mistral"),
         ("qwen2", "Qwen2Tokenizer", "qwen2"),
         ("qwen2", "Qwen2TokenizerFast", "qwen3"),
         ("qwen2", "PreTrainedTokenizerFast", "qwen2"),

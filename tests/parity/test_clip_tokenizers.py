@@ -6,6 +6,7 @@ import pydoc_data.topics
 import pytest
 import transformers
 
+from keras_tfm.convert.folder import max_length_writer
 from keras_tfm.data import CLIPTokenizer, SentencePieceTokenizer
 from keras_tfm.data.tokenizers.huggingface import read_huggingface_tokenizer
 from tests.data.tokenizers.test_clip import ODD, SPECIAL
@@ -32,7 +33,8 @@ def check(ours, theirs, texts, prefix, length):
 
 @pytest.mark.parametrize("kind", [transformers.CLIPTokenizer, transformers.AutoTokenizer])
 def test_clips_folders_are_transformers(clip, kind, tmp_path):
-    clip.save_huggingface(tmp_path, max_length=77)
+    clip.save_huggingface(tmp_path)
+    max_length_writer(77)(tmp_path)
     theirs = kind.from_pretrained(tmp_path)
     assert theirs.model_max_length == 77
     check(clip, theirs, [*LINES, *ODD, *SPECIAL], [clip.start_id], 77)
@@ -70,7 +72,8 @@ def test_siglips_tokens_are_transformers(siglip, tmp_path):
     theirs = transformers.SiglipTokenizer.from_pretrained(folder)
     assert (ours.pad_id, ours.end_id) == (theirs.pad_token_id, theirs.eos_token_id)
     check(ours, theirs, texts, [], 64)
-    ours.save_huggingface(tmp_path, max_length=64)
+    ours.save_huggingface(tmp_path)
+    max_length_writer(64)(tmp_path)
     back = transformers.AutoTokenizer.from_pretrained(tmp_path)
     assert type(back) is transformers.SiglipTokenizer and back.model_max_length == 64
     check(ours, back, texts, [], 64)

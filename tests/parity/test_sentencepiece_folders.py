@@ -1,11 +1,14 @@
-"""Folders with a SentencePiece tokenizer, written here, in transformers: the same ids around and in texts."""
+"""Folders with a SentencePiece tokenizer in transformers: the same ids around, in and between texts."""
 
 import dataclasses
+import re
 
 import keras
+import numpy as np
 import pytest
 
-from keras_tfm.data import SentencePieceTokenizer
+from keras_tfm.data import SentencePieceTokenizer, read_huggingface_tokenizer
+from keras_tfm.data.batches.encoding import pack_texts
 from keras_tfm.heads import LanguageModel
 from keras_tfm.models import ALBERT, T5, DeBERTa
 from keras_tfm.tasks import TextClassifier, Translator, TranslatorConfig
@@ -14,7 +17,7 @@ from tests.models import test_albert, test_deberta, test_t5
 
 EXAMPLES = (["a good film", "a bad one"], ["good", "bad"])
 
-pytestmark = [pytest.mark.parity, pytest.mark.slow]  # a minute of CPU time each
+pytestmark = pytest.mark.parity
 
 
 def task_of(family, tokenizer):
@@ -29,6 +32,7 @@ def task_of(family, tokenizer):
     return TextClassifier.from_backbone(backbone, tokenizer, EXAMPLES, head=head)
 
 
+@pytest.mark.slow  # a minute of CPU time each
 @pytest.mark.parametrize("family", ["albert", "deberta", "t5"])
 def test_transformers_reads_the_same_tokens(family, tmp_path):
     import transformers
@@ -45,3 +49,27 @@ def test_transformers_reads_the_same_tokens(family, tmp_path):
         assert row == expected or sorted(row) == sorted(expected), text  # ties of scores
     assert (theirs.pad_token_id, theirs.eos_token_id) == (tokenizer.pad_id, tokenizer.end_id)
     assert theirs.mask_token_id == tokenizer.mask_id
+
+
+def test_pairs_of_xlm_roberta(tmp_path):
+    """The same ids of drawn pairs, cut ones too, from its own folder and from the one written here."""
+    import transformers
+
+    (tmp_path / "sentencepiece.bpe.model").write_bytes(trained("mbart"))
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "XLMRobertaTokenizer"}')
+    (tmp_path / "written").mkdir()
+    read_huggingface_tokenizer(tmp_path).save_huggingface(tmp_path / "written")
+    random = np.random.default_rng(0)
+    lines = [line for line in LINES if not re.search(r"(.)\1\1", line)]  # runs have pieces whose scores tie
+    pairs = [[lines[i] for i in random.integers(len(lines), size=2)] for _ in range(500)]
+    pairs += [["", ""], ["a house", ""], ["", "a <mask>  b"]]
+    rows = []
+    for folder in (tmp_path, tmp_path / "written"):
+        theirs, ours = transformers.AutoTokenizer.from_pretrained(folder), read_huggingface_tokenizer(folder)
+        assert type(theirs).__name__.startswith("XLM") == (folder == tmp_path)
+        for max_length in (512, 16):
+            options = {"truncation": True, "max_length": max_length}
+            expected = theirs([a for a, _ in pairs], [b for _, b in pairs], **options)["input_ids"]
+            rows.append(pack_texts(ours, max_length, *zip(*pairs, strict=True))["token_ids"].to_list())
+            assert rows[-1] == expected
+    assert rows[:2] == rows[2:]

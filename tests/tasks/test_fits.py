@@ -19,7 +19,7 @@ from keras_tfm.tasks import (
     TextGenerator,
     Translator,
 )
-from keras_tfm.tasks.learning import columns_of, fingerprint_of
+from keras_tfm.tasks.columns import columns_of, fingerprint_of
 from keras_tfm.training.record import read_record
 from tests.tasks.images.test_image_classifier import NAMES, SMALL, examples
 from tests.tasks.test_every_task import MAKERS

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from typing import get_args
 
 import keras
 import numpy as np
@@ -11,8 +12,9 @@ from keras_tfm import tasks
 from keras_tfm.configs import Option, rules_of
 from keras_tfm.tasks.images.image_classifier import ImageTraining
 from keras_tfm.tasks.task import task_classes
-from keras_tfm.tasks.text.translator import Seq2SeqTraining
-from keras_tfm.training.options import FineTuning, MaskedTraining, Run, Training
+from keras_tfm.tasks.text.text_generator import LanguageModelTraining
+from keras_tfm.tasks.text.translator_options import Seq2SeqTraining
+from keras_tfm.training.options import FineTuning, MaskedTraining, Run, Schedule, Training
 from keras_tfm.training.record import read_record, results, write_record
 from keras_tfm.training.safetensors import CheckpointError
 from keras_tfm.training.schedules import make_schedule
@@ -51,10 +53,26 @@ def test_the_schedules_are_those_asked_for():
 
 def test_the_warm_up_is_the_tasks_own_or_what_is_said():
     assert Training(epochs=4).warmup(50) == 20 and Training(epochs=1).warmup(1) == 1
-    by_root = Seq2SeqTraining(schedule="inverse-root")
-    assert by_root.warmup(50) == 150 and by_root.warmup(5_000) == 4_000
-    assert Seq2SeqTraining(epochs=4).warmup(50) == 20
-    assert Seq2SeqTraining(warmup_steps=7).warmup(50) == 7
+    for kind, steps, most in (
+        (LanguageModelTraining, 50, 2_000),
+        (MaskedTraining, 100, 10_000),
+        (Seq2SeqTraining, 150, 4_000),
+    ):
+        by_root = kind(schedule="inverse-root", epochs=40)
+        assert by_root.warmup(50) == steps and by_root.warmup(50_000) == most
+        assert kind(epochs=4, schedule="constant").warmup(50) == 20
+        assert kind(epochs=4, warmup_steps=7, schedule="inverse-root").warmup(50) == 7
+
+
+@pytest.mark.parametrize("kind", [LanguageModelTraining, MaskedTraining, Seq2SeqTraining, FineTuning])
+def test_a_warm_up_leaves_half_of_the_steps_at_least(kind):
+    for schedule in get_args(Schedule):
+        for epochs, num_batches in ((1, 100), (2, 100), (3, 7), (1, 2)):
+            made = make_schedule(kind(epochs=epochs, schedule=schedule), num_batches)
+            assert 1 <= made.warmup_steps <= epochs * num_batches / 2, (schedule, epochs)
+
+
+def test_a_warm_up_that_was_asked_for_fits_into_the_steps():
     with pytest.raises(
         ValueError, match="`warmup_steps` must be at most 30, the steps of all epochs; it is 31"
     ):
@@ -75,16 +93,6 @@ def test_the_warm_up_is_the_tasks_own_or_what_is_said():
 def test_few_images_take_more_epochs(task, count, options, expected):
     assert dataclasses.replace(task.training, **options).settled(count).epochs == expected
     assert task.training_of(is_given=True).settled(count).epochs == 50
-
-
-def test_the_warm_up_of_masked_texts_fits_into_their_steps():
-    for schedule in ("linear", "cosine", "constant", "inverse-root"):
-        ends = schedule in ("linear", "cosine")
-        for epochs, steps in ((1, 10 if ends else 200), (2, 200), (40, 200)):
-            training = MaskedTraining(epochs=epochs, schedule=schedule)
-            assert make_schedule(training, 100).warmup_steps == steps
-    with pytest.raises(ValueError, match="`warmup_steps` must be at most 100"):
-        make_schedule(MaskedTraining(epochs=1, schedule="linear", warmup_steps=200), 100)
 
 
 def test_what_a_resumed_training_may_change():

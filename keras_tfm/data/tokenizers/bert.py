@@ -26,7 +26,7 @@ from keras_tfm.data.tokenizers.added import (
     in_order,
     special_tokens,
 )
-from keras_tfm.data.tokenizers.bert_characters import NUM_CHARACTERS, characters, stands_alone
+from keras_tfm.data.tokenizers.bert_characters import NUM_CHARACTERS, PRIVATE, TAGS, characters, stands_alone
 from keras_tfm.data.tokenizers.kernels import Kernel
 from keras_tfm.data.tokenizers.offsets import encoded_size, original_offsets
 from keras_tfm.data.tokenizers.published import Published, tokens_of_file, write_options
@@ -324,12 +324,20 @@ class _Characters:
 
     def __call__(self, characters: tf.RaggedTensor) -> tf.RaggedTensor:
         """The normalised code points of each character of (B, characters): (B, characters, None)."""
-        # The row after the table's characters is for all other code points.
         points, begins = self._table
-        rows = tf.minimum(characters.flat_values, NUM_CHARACTERS)
+        codes, size, last = characters.flat_values, tf.size(points), NUM_CHARACTERS + len(TAGS)
+        tags = codes - TAGS.start
+        is_tag = (tags >= 0) & (tags < len(TAGS))
+        rows = tf.where(codes < NUM_CHARACTERS, codes, tf.where(is_tag, NUM_CHARACTERS + tags, last))
+        # What no version of Unicode has assigned yet stays as it is, as if all code points followed the
+        # table's values.
+        is_new = (rows == last) & (codes < PRIVATE)
+        starts = tf.where(is_new, size + codes, tf.gather(begins, rows))
+        limits = tf.where(is_new, starts + 1, tf.gather(begins, rows + 1))
         # A ragged table would be read whole at each call: half of the time of a short text.
-        places = tf.ragged.range(tf.gather(begins, rows), tf.gather(begins, rows + 1))
-        normal = tf.gather(points, places.flat_values)
+        places = tf.ragged.range(starts, limits)
+        normal = tf.gather(points, tf.minimum(places.flat_values, size - 1))
+        normal = tf.where(places.flat_values < size, normal, places.flat_values - size)
         return characters.with_flat_values(places.with_flat_values(normal))
 
 

@@ -10,7 +10,9 @@ import unicodedata
 
 import numpy as np
 
-NUM_CHARACTERS = 0x323B0  # above it there are only tags, variation selectors and private planes
+NUM_CHARACTERS = 0x323B0  # above it only tags and variation selectors are assigned, and private planes
+TAGS = range(0xE0000, 0xE0200)  # tags and variation selectors
+PRIVATE = 0xF0000  # where the planes for private use begin
 # The blocks of Chinese characters in the original code: where each begins and ends. One begins there at
 # 2B920, although Unicode's block begins at 2B820.
 HAN = (
@@ -25,12 +27,13 @@ def characters(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The replacements of all characters as (values, lengths) of rows.
 
-    There is a row for each code point below `NUM_CHARACTERS`, and an empty one for all others. Spaces are put
-    around Chinese characters if `han`, and around punctuation if `marks`.
+    There is a row for each code point below `NUM_CHARACTERS`, then one for each of the `TAGS`, and an empty
+    one for all of private use. Spaces are put around Chinese characters if `han`, and around punctuation if
+    `marks`.
     """
     rows = [
         [] if 0xD800 <= i < 0xE000 else _normal(chr(i), lowercase, strip_accents, han, marks)
-        for i in range(NUM_CHARACTERS)
+        for i in (*range(NUM_CHARACTERS), *TAGS)
     ]
     rows.append([])
     lengths = np.array([len(row) for row in rows], "int64")

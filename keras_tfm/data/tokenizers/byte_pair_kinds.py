@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from keras_tfm.configs import brief
 from keras_tfm.data.tokenizers.added import AddedToken, in_order, special_tokens
-from keras_tfm.data.tokenizers.published import Published, around_of
+from keras_tfm.data.tokenizers.published import Published
 from keras_tfm.data.tokenizers.splitting import GPT2, Rules
 
 END = "<|endoftext|>"
@@ -112,7 +112,7 @@ def _options_of_roles(published: Published, tokens: Sequence[str]) -> dict[str, 
     roles = {role: published.role(name, usual.get(name)) for role, name in ROLES.items() if role != "mask"}
     if roles["end"] is None and (end_id := published.end_token_id()) is not None:
         roles["end"] = names.get(end_id)
-    before, _ = around_of(published.content.get("post_processor"))
+    before, _ = published.post_processor.around
     if roles["start"] is None and before:
         roles["start"] = names.get(before[0])
     if roles["end"] is None:

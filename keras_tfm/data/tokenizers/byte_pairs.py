@@ -57,7 +57,7 @@ class ByteLevelTokenizer(Tokenizer):
 
     No text is unknown, and `detokenize` restores it exactly. GPT-2's "<|endoftext|>" serves as padding, start
     and end. Malformed UTF-8 is read as U+FFFD, and written as U+FFFD where tokens yield it. With the `rules`
-    of Llama 3 or Qwen2, special tokens are found in texts, and `detokenize` omits them.
+    of Llama 3, Qwen2 or Mistral, special tokens are found in texts, and `detokenize` omits them.
 
     Args:
         tokens: the vocabulary by id, bytes spelled by GPT-2's characters ("Ġ" is a space), as in vocab.json.
@@ -67,8 +67,8 @@ class ByteLevelTokenizer(Tokenizer):
         prefix_space: whether a space is put before a text, and before what follows an added token, if it does
             not begin with one.
         roles: other tokens for padding, start, end or unknown than GPT-2's, {"pad": "[PAD]"} for example.
-        rules: others than GPT-2's: {"split": "llama3" or "qwen2"}, which needs the role "end", and beside it
-            {"normalizer": "NFC"} or {"ignore_merges": True}: a word that is a token is not merged.
+        rules: others than GPT-2's: {"split": "llama3", "qwen2" or "tekken"}, which needs the role "end", and
+            beside it {"normalizer": "NFC"} or {"ignore_merges": True}: a word that is a token is not merged.
 
     Raises:
         ValueError: if a byte, a special token or the result of a merge is not in the vocabulary, or an added
@@ -116,7 +116,7 @@ class ByteLevelTokenizer(Tokenizer):
             raise ValueError(f"roles: expected added tokens, got {min(text)!r}")
         self.vocabulary_size = self.unknown_id = len(tokens)
         self.pad_id, self.start_id, self.end_id = map(tokens.index, special[:3])
-        self.blank = special.mask
+        self.blank, self.ends_between = special.mask, special.ends_between
         self.mask_id = None if special.mask is None else tokens.index(special.mask)
         apart = surplus - {token.content for token in added if not token.special}
         self.special_ids = tuple(i for i, token in enumerate(tokens) if token in apart)
@@ -175,7 +175,7 @@ class ByteLevelTokenizer(Tokenizer):
     def from_huggingface(cls, folder) -> "ByteLevelTokenizer":
         """Read the tokenizer.json, or vocab.json and merges.txt, of a folder of `transformers`.
 
-        Raises DataError unless it is a byte-level tokenizer like GPT-2's, Llama 3's or Qwen2's.
+        Raises DataError unless it is a byte-level tokenizer like GPT-2's, Llama 3's, Qwen2's or Mistral's.
         """
         published = Published(folder)
         path = published.folder / "tokenizer.json"
@@ -191,7 +191,7 @@ class ByteLevelTokenizer(Tokenizer):
                 raise ValueError(f"expected the rules of its class, {of_class.entries}, got {rules.entries}")
             return cls(tokens, merges, **published_options(published, tokens, rules))
         except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
-            kinds = "GPT-2's kind, Llama 3's or Qwen2's"
+            kinds = "GPT-2's kind, Llama 3's, Qwen2's or Mistral's"
             raise DataError(path, None, f"no tokenizer of {kinds} ({error})") from None
 
     def with_prefix_space(self) -> "ByteLevelTokenizer":
@@ -224,7 +224,7 @@ class ByteLevelTokenizer(Tokenizer):
             whole.add_tokens([tokenizers.AddedToken(token.content, **flags)])
         start, end = ((name, tokens.index(name)) for name in (special.start, special.end))
         if special.mask is not None:
-            between = " ".join([special.end] * special.ends_between)
+            between = " ".join([special.end] * self.ends_between)
             whole.post_processor = tokenizers.processors.TemplateProcessing(
                 single=f"{special.start} $A {special.end}",
                 pair=f"{special.start} $A {between} $B {special.end}",
@@ -252,11 +252,6 @@ class ByteLevelTokenizer(Tokenizer):
         """Padding and start; by other rules than GPT-2's all special tokens."""
         special = () if self._rules == GPT2 else self.special_ids
         return tuple(dict.fromkeys((*super().silent_ids, *special)))
-
-    @property
-    def between_ids(self) -> tuple[int, ...]:
-        """The ids between the two texts of a pair: two end tokens for RoBERTa."""
-        return (self.end_id,) * self._special.ends_between
 
     @property
     def content(self) -> dict[str, Any]:

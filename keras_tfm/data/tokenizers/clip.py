@@ -175,10 +175,8 @@ class CLIPTokenizer(Tokenizer):
         except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
             raise DataError(path, None, f"no tokenizer of CLIP's kind ({error})") from None
 
-    def save_huggingface(self, folder, max_length: int | None = None):
-        """Write tokenizer.json and tokenizer_config.json into `folder`, as `transformers` reads them, for
-        texts of at most `max_length` tokens.
-        """
+    def save_huggingface(self, folder):
+        """Write tokenizer.json and tokenizer_config.json into `folder`, as `transformers` reads them."""
         import tokenizers
 
         content = self.content
@@ -200,7 +198,7 @@ class CLIPTokenizer(Tokenizer):
             "bos_token": START,
             **dict.fromkeys(("eos_token", "unk_token"), END),
             "pad_token": content["pad"],
-        } | ({} if max_length is None else {"model_max_length": max_length})
+        }
         write_options(options, folder)
 
     @property

@@ -8,7 +8,7 @@ from keras_tfm.data.sources.lines import DataError, Path
 from keras_tfm.data.tokenizers.bert import BERTTokenizer
 from keras_tfm.data.tokenizers.byte_pairs import ByteLevelTokenizer
 from keras_tfm.data.tokenizers.clip import START, SUFFIX, CLIPTokenizer
-from keras_tfm.data.tokenizers.published import Published, around_of
+from keras_tfm.data.tokenizers.published import Published
 from keras_tfm.data.tokenizers.residues import ROLES, ResidueTokenizer
 from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
@@ -86,12 +86,7 @@ def read_huggingface_special_tokens(folder, tokenizer) -> SpecialTokens:
     if options.get("add_bos_token") is True and not path.is_file():
         return SpecialTokens([tokenizer.start_id], [])
     if path.is_file():
-        content = read_json(path)
-        try:
-            return around_of(content.get("post_processor"))
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError):
-            got = repr(content["post_processor"])[:80]
-            raise CheckpointError(path, "post_processor", "a template of tokens", got) from None
+        return Published(folder).post_processor.around
     if isinstance(tokenizer, ByteLevelTokenizer) and tokenizer.mask_id is None:
         return SpecialTokens([], [])
     if not isinstance(tokenizer, SentencePieceTokenizer):
@@ -114,37 +109,14 @@ def refuse_other_pairs(folder: Path, tokenizer: Tokenizer, has_segments: bool) -
     """
     published = Published(folder)
     expected = [tokenizer.start_id, "A", *tokenizer.between_ids, "B", tokenizer.end_id], 1
-    pair: tuple[Any, Any]
+    pair: tuple[list, int]
     if published.joins_as_xlm_roberta():
         pair = [tokenizer.start_id, "A", tokenizer.end_id, tokenizer.end_id, "B", tokenizer.end_id], 0
     elif published.is_general and published.content:
-        try:
-            pair = _pair_of(published.content.get("post_processor"))
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError):
-            pair = None, None
+        pair = published.post_processor[1:]
     else:
         return
     if pair[0] != expected[0] or (has_segments and pair != expected):
         layout, got = ("{} with segment {} for B".format(*x) for x in (expected, pair))
         path, wanted = published.folder / "tokenizer.json", f"pairs of texts as {layout}, or single texts"
         raise CheckpointError(path, "post_processor", wanted, got)
-
-
-def _pair_of(rule) -> tuple[list, int]:
-    """The ids around and between the texts "A" and "B", and the segment of B."""
-    kind = rule["type"]
-    if kind == "Sequence":
-        rules = [part for part in rule["processors"] if part["type"] != "ByteLevel"]
-        return _pair_of(rules[-1])
-    if kind in ("RobertaProcessing", "BertProcessing"):
-        is_bert, start, end = kind == "BertProcessing", int(rule["cls"][1]), int(rule["sep"][1])
-        return [start, "A", *[end] * (1 if is_bert else 2), "B", end], int(is_bert)
-    ids: list = []
-    segment: Any = None
-    for part in rule["pair"]:
-        if "Sequence" in part:
-            ids.append(part["Sequence"]["id"])
-            segment = part["Sequence"]["type_id"]  # the last one's, which is B
-        else:
-            ids += map(int, rule["special_tokens"][part["SpecialToken"]["id"]]["ids"])
-    return ids, segment

@@ -13,8 +13,8 @@ from typing import Any
 from keras_tfm.configs import brief, checked
 from keras_tfm.data.sources.lines import DataError, Path
 from keras_tfm.data.tokenizers.added import AddedToken
-from keras_tfm.data.tokenizers.tokenizer import SpecialTokens
-from keras_tfm.training.safetensors import read_json
+from keras_tfm.data.tokenizers.post_processor import PostProcessor
+from keras_tfm.training.safetensors import CheckpointError, read_json
 
 GENERAL = ("PreTrainedTokenizer", "PreTrainedTokenizerFast", "TokenizersBackend")
 FAMILIES = (
@@ -28,7 +28,6 @@ MODELS = (
     "albert", "bart", "bert", "clip", "deberta", "deberta-v2", "distilbert", "electra", "esm", "fnet", "gpt2",
     "mbart", "qwen2", "qwen3", "roberta", "siglip", "t5", "xlm-roberta",
 )  # fmt: skip
-QWEN2 = "Qwen2Tokenizer"
 LLAMA = "LlamaTokenizer"  # a class of SentencePiece's rules, which folders of bytes name too
 ROLES = tuple(f"{role}_token" for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"))
 WORD_SPLITTING = {"word_tokenizer_type": "basic", "subword_tokenizer_type": "wordpiece"}
@@ -53,10 +52,9 @@ class Published:
         config = self._read("config.json")
         name = self.options.get("tokenizer_class") or config.get("tokenizer_class")
         if config.get("model_type") == "qwen2":  # whatever class such a folder names
-            name = QWEN2
-        if str(name).removesuffix("Fast") == LLAMA and "'ByteLevel'" in str(
-            self.content.get("pre_tokenizer")
-        ):
+            name = "Qwen2Tokenizer"
+        of_bytes = "'ByteLevel'" in str(self.content.get("pre_tokenizer"))
+        if of_bytes and (str(name).removesuffix("Fast") == LLAMA or config.get("model_type") == "mistral"):
             name = GENERAL[1]
         if name not in (None, *GENERAL) and str(name).removesuffix("Fast") not in FAMILIES:
             raise DataError(
@@ -75,6 +73,16 @@ class Published:
     def content(self) -> dict[str, Any]:
         """The content of tokenizer.json, or {} if there is none."""
         return self._read("tokenizer.json")
+
+    @functools.cached_property
+    def post_processor(self) -> PostProcessor:
+        """The ids that tokenizer.json puts around and between texts; CheckpointError for others."""
+        rule = self.content.get("post_processor")
+        try:
+            return PostProcessor.of(rule)
+        except ValueError:
+            path = self.folder / "tokenizer.json"
+            raise CheckpointError(path, "post_processor", "a template of tokens", brief(rule)) from None
 
     def _read(self, name: str) -> dict[str, Any]:
         path = self.folder / name
@@ -127,6 +135,12 @@ class Published:
     def joins_as_xlm_roberta(self) -> bool:
         """Whether a class joins two texts by two end tokens, as XLM-RoBERTa's does, in one segment."""
         return not self.is_general and self._family.lower().replace("-", "").startswith("xlmroberta")
+
+    def ends_between(self, end_id: int) -> int:
+        """How many end tokens stand between two texts, 1 or 2; 1, too, where other tokens do."""
+        if not self.is_general:
+            return 2 if self.joins_as_xlm_roberta() else 1
+        return 2 if self.post_processor.between == [end_id, end_id] else 1
 
     def splits_as_qwen2(self) -> bool:
         """Whether a class splits texts as Qwen2's does, whatever tokenizer.json says."""
@@ -231,30 +245,6 @@ def tokens_of_file(path: Path) -> list[AddedToken] | None:
         return None if entries is None else [AddedToken.of(entry) for entry in entries]
     except (ValueError, TypeError) as error:
         raise DataError(path, None, str(error)) from error
-
-
-def around_of(rule: Any) -> SpecialTokens:
-    """The ids that a `post_processor` of tokenizer.json puts around a text; ValueError and others for one
-    that is not known.
-    """
-    kind = rule["type"] if rule else None
-    if kind == "Sequence":
-        parts = [around_of(part) for part in rule["processors"]]
-        return next((part for part in reversed(parts) if any(part)), SpecialTokens([], []))
-    if kind in ("RobertaProcessing", "BertProcessing"):
-        return SpecialTokens([int(rule["cls"][1])], [int(rule["sep"][1])])
-    if kind == "TemplateProcessing":
-        ids: list[list[int]] = [[], []]
-        has_come = False
-        for part in rule["single"]:
-            if "Sequence" in part:
-                has_come = True
-            else:
-                ids[has_come] += map(int, rule["special_tokens"][part["SpecialToken"]["id"]]["ids"])
-        return SpecialTokens(*ids)
-    if kind in (None, "ByteLevel"):
-        return SpecialTokens([], [])
-    raise ValueError(kind)
 
 
 def write_options(options: Mapping[str, Any], folder: Path) -> None:

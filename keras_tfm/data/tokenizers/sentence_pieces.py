@@ -40,6 +40,11 @@ CLEANED = (
     (" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'"), (" n't", "n't"), (" 'm", "'m"),
     (" 's", "'s"), (" 've", "'ve"), (" 're", "'re"),
 )  # fmt: skip
+IN_GRAPHS = (
+    "The SavedModel reads texts as SentencePiece does. The tokenizers library, used in training, in predict "
+    "and in all other exports, loses a mark or joiner right behind a character that normalisation replaces, "
+    "and U+0085 at the ends of a text."
+)
 FINAL = chr(0x10FFFD)  # a private character that replaces a sigma with no letter after it
 
 
@@ -57,10 +62,11 @@ class SentencePieceTokenizer(Tokenizer):
         added: added tokens (`AddedToken`, or entries of tokenizer.json) beside the control pieces, or instead
             of control pieces with the same id; all are pieces of the model.
         cleans_up: whether `detokenize` removes spaces before punctuation and English contractions.
+        ends_between: how many end tokens stand between two texts, 1 or, for XLM-RoBERTa, 2.
 
     Raises:
         ValueError: if `model` is not a SentencePiece model, or an added token is none of its pieces or cannot
-            be found as the `tokenizers` library finds it.
+            be found as the `tokenizers` library finds it, or `ends_between` is neither 1 nor 2.
 
     >>> lines = ["the cat sat on the mat", "a cat and a dog"] * 9
     >>> tokenizer = keras_tfm.data.SentencePieceTokenizer.train(lines, vocabulary_size=300)
@@ -70,7 +76,13 @@ class SentencePieceTokenizer(Tokenizer):
 
     NUM_BYTES = 256  # pieces <0x00>..<0xFF>
 
-    def __init__(self, model: bytes, added: Iterable[AddedToken | Mapping] = (), cleans_up: bool = False):
+    def __init__(
+        self,
+        model: bytes,
+        added: Iterable[AddedToken | Mapping] = (),
+        cleans_up: bool = False,
+        ends_between: int = 1,
+    ):
         super().__init__(name="sentence_piece_tokenizer")
         try:
             proto = sentencepiece_model_pb2.ModelProto.FromString(model)
@@ -87,11 +99,15 @@ class SentencePieceTokenizer(Tokenizer):
             )
         self.vocabulary_size = processor.vocab_size()
         self._model = model
+        if ends_between not in (1, 2):
+            raise ValueError(f"ends_between: expected 1 or 2, got {brief(ends_between)}")
+        self.ends_between = ends_between
         self.replaced = CLEANED if checked(cleans_up, bool, "cleans_up") else ()
         # Only models that `train` made keep white space as it is.
         normalizer = proto.normalizer_spec
         self._is_lossless = not (normalizer.add_dummy_prefix or normalizer.remove_extra_whitespaces)
         self._is_canonical = normalizer.name == CANONICAL
+        self.in_graphs = "" if self._is_lossless else IN_GRAPHS
         kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
         special = {i: p.piece for i, p in enumerate(proto.pieces) if p.type in (kinds.CONTROL, kinds.UNKNOWN)}
         usual = [AddedToken(piece, i, special=True) for i, piece in special.items()]
@@ -184,7 +200,8 @@ class SentencePieceTokenizer(Tokenizer):
             for name, expected in (("add_prefix_space", True), ("split_by_punct", False)):
                 if not published.is_general and published.options.get(name, expected) != expected:
                     raise ValueError(f"{name}: expected {expected}, got {brief(published.options[name])}")
-            return cls(with_tokens(model, added), added, published.cleans_up())
+            ends_between = published.ends_between(proto.trainer_spec.eos_id)
+            return cls(with_tokens(model, added), added, published.cleans_up(), ends_between)
         except ValueError as error:
             raise DataError(folder, None, str(error)) from error
 
@@ -267,35 +284,35 @@ class SentencePieceTokenizer(Tokenizer):
             strings = tf.strings.regex_replace(strings, re.escape(text), value)
         return tf.strings.regex_replace(strings, r"\x00", "▁") if self._is_lossless else strings
 
-    def save_huggingface(self, folder, special: SpecialTokens | None = None, max_length: int | None = None):
+    def save_huggingface(self, folder, special: SpecialTokens | None = None):
         """Write tokenizer.json, or SigLIP's spiece.model, and tokenizer_config.json into `folder`, as
         `transformers` reads them.
 
         `special` are the ids before and after a text, by default start and end, and for T5 and mBART only the
-        end. `max_length` is the longest text that SigLIP reads. Raises TypeError for a lossless tokenizer,
-        which `transformers` cannot express.
+        end. Raises TypeError for a lossless tokenizer, which `transformers` cannot express.
         """
         if self._is_lossless:
             super().save_huggingface(folder)
         if self._is_canonical:
-            write_canonical(self._model, folder, max_length)
+            write_canonical(self._model, folder)
         else:
             starts = [] if self.start_id == self.pad_id or self.language_ids else [self.start_id]
             special = special or SpecialTokens(starts, [self.end_id])
-            write_model(self._model, self.added, special, folder)
+            write_model(self._model, self.added, special, self.ends_between, folder)
         if self.replaced:
             path = pathlib.Path(folder, "tokenizer_config.json")
             write_options(read_json(path) | {"clean_up_tokenization_spaces": True}, folder)
 
     def save(self, folder, name: str = "tokenizer") -> pathlib.Path:
-        """Write `name`.model and, for added tokens that are not all control pieces and for the cleaning of
-        texts, `name`.added.json.
+        """Write `name`.model and, for added tokens that are not all control pieces, for the cleaning of texts
+        and for other pairs, `name`.added.json.
         """
         path = pathlib.Path(folder, f"{name}.model")
         path.write_bytes(self._model)
         content: dict[str, Any] = {}
         content |= {} if self._is_usual else {"added": [token.entry for token in self.added]}
         content |= {"cleans_up": True} if self.replaced else {}
+        content |= {"ends_between": self.ends_between} if self.ends_between > 1 else {}
         if content:
             text = json.dumps(content, ensure_ascii=False) + "\n"
             pathlib.Path(folder, f"{name}.added.json").write_text(text, "utf-8")

@@ -3,8 +3,10 @@
 T5, ALBERT, DeBERTa-v2/v3, mBART and SigLIP add tokens to the pieces of their model, move pieces, or change a
 text before the model reads it. Here the model itself is changed instead: it gets all pieces in their final
 order, and one table of normalisation that does all of the family's steps. A tokenizer.json of the same kind
-is read as such a model, and a model is written as a tokenizer.json. The results differ in one character: at
-the ends of a text, SentencePiece keeps a "next line", U+0085, which the `tokenizers` library removes.
+is read as such a model, and a model is written as a tokenizer.json. The results differ in two places. At the
+ends of a text, SentencePiece keeps a "next line", U+0085, which the `tokenizers` library removes. And the
+library looks up a character with its marks and joiners; if all are less than 6 bytes, and the table replaces
+their beginning, the rest is lost.
 """
 
 import base64
@@ -146,9 +148,9 @@ def train_canonical(lines: list[str], vocabulary_size: int) -> bytes:
     return _finish(proto, {})
 
 
-def write_model(model: bytes, added: Sequence[AddedToken], special: SpecialTokens, folder):
+def write_model(model: bytes, added: Sequence[AddedToken], special: SpecialTokens, ends_between: int, folder):
     """Write `model` into `folder` as tokenizer.json and tokenizer_config.json, with all its `added` tokens;
-    `special` are the ids before and after a text.
+    `special` are the ids before and after a text, and `ends_between` ends stand between two.
     """
     import tokenizers
     from tokenizers import decoders, normalizers, pre_tokenizers, processors
@@ -181,10 +183,11 @@ def write_model(model: bytes, added: Sequence[AddedToken], special: SpecialToken
     whole.decoder = decoders.Metaspace(prepend_scheme="always")
     is_pair = "[CLS]" in control  # models of this kind number the second text of a pair as segment 1
     prefix, suffix = ([proto.pieces[i].piece for i in ids] for ids in special)
+    between = [*suffix, *[spec.eos_piece] * (ends_between - 1)]
     last = [f"{name}:{int(is_pair)}" for name in suffix]
     whole.post_processor = processors.TemplateProcessing(
         single=[*prefix, "$A", *suffix],
-        pair=[*prefix, "$A", *suffix, f"$B:{int(is_pair)}", *last],
+        pair=[*prefix, "$A", *between, f"$B:{int(is_pair)}", *last],
         special_tokens=[(name, whole.token_to_id(name)) for name in {*prefix, *suffix}],
     )
     names = {"pad": spec.pad_piece, "unk": spec.unk_piece}
@@ -197,9 +200,9 @@ def write_model(model: bytes, added: Sequence[AddedToken], special: SpecialToken
     write_options(options, folder)
 
 
-def write_canonical(model: bytes, folder, max_length: int | None = None):
-    """Write a `model` of SigLIP into `folder` as spiece.model and tokenizer_config.json, for texts of at most
-    `max_length` tokens. `transformers` normalises a text too before the model's table does it again.
+def write_canonical(model: bytes, folder):
+    """Write a `model` of SigLIP into `folder` as spiece.model and tokenizer_config.json. `transformers`
+    normalises a text too before the model's table does it again.
     """
     pathlib.Path(folder, "spiece.model").write_bytes(model)
     spec = sentencepiece_model_pb2.ModelProto.FromString(model).trainer_spec
@@ -210,7 +213,7 @@ def write_canonical(model: bytes, folder, max_length: int | None = None):
         "eos_token": spec.eos_piece,
         "pad_token": spec.pad_piece,
         "unk_token": spec.unk_piece,
-    } | ({} if max_length is None else {"model_max_length": max_length})
+    }
     write_options(options, folder)
 
 

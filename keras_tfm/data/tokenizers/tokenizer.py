@@ -38,6 +38,7 @@ class Tokenizer(tf.Module):
 
     pad_id, start_id, end_id, unknown_id = range(4)
     vocabulary_size: int
+    ends_between = 1  # how many end tokens stand between the two texts of a pair: for RoBERTa two
     _added: Any = None  # `AddedTokens`, of a tokenizer that has any
     in_graphs: str = ""  # how the ids of a text in a graph may differ from its ids on the host, in a sentence
     replaced: tuple[tuple[str, str], ...] = ()  # what `detokenize` replaces last in its texts, in this order
@@ -66,7 +67,7 @@ class Tokenizer(tf.Module):
     @property
     def between_ids(self) -> tuple[int, ...]:
         """The ids between the two texts of a pair."""
-        return (self.end_id,)
+        return (self.end_id,) * self.ends_between
 
     def num_added(self, num_texts: int = 1) -> int:
         """The number of special tokens in a sequence made of `num_texts` texts."""

@@ -7,6 +7,7 @@ from keras import ops
 
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.masks import in_float32
+from keras_tfm.layers.normalization import unit
 from keras_tfm.layers.signatures import Initializer
 
 
@@ -74,7 +75,4 @@ def unit_over_tokens(x, shown=None):
     Tokens that are False in `shown` (B, 1, T, 1) are set to zero first.
     """
     x = in_float32(x)
-    if shown is not None:
-        x = x * ops.cast(shown, x.dtype)
-    squares = ops.sum(ops.square(x), axis=2, keepdims=True)
-    return x * ops.rsqrt(ops.maximum(squares, 1e-24))
+    return unit(x if shown is None else x * ops.cast(shown, x.dtype), axis=2)

@@ -19,7 +19,7 @@ from keras import ops
 
 from keras_tfm.layers.attention.functional import add_if_given
 from keras_tfm.layers.attention.tap import is_recorded, tap
-from keras_tfm.layers.base import Layer, require_sizes
+from keras_tfm.layers.base import SameShape, require_sizes
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.masks import key_mask_of
 from keras_tfm.layers.signatures import Tensor
@@ -81,7 +81,7 @@ def read_cells(values, cells, weights):
     return ops.einsum("bthp,bthpk->bthk", ops.cast(weights, values.dtype), taken)
 
 
-class DeformableAttention(Layer):
+class DeformableAttention(SameShape):
     """Deformable attention of queries (B, T, D) to the cells of several maps: (B, T, D).
 
     Args:
@@ -184,11 +184,6 @@ class DeformableAttention(Layer):
         """The weights of all cells, (B, H, T, N), by the `shares` of cells near points, (B, T, H, L P 4)."""
         count = sum(rows * columns for rows, columns in self.grids)
         return ops.einsum("bthp,bthpn->bhtn", shares, ops.one_hot(cells, count))
-
-    def compute_output_shape(
-        self, query_shape, context_shape=None, references_shape=None, position_shape=None
-    ):
-        return tuple(query_shape)
 
     def compute_mask(self, query, previous_mask=None):
         return key_mask_of(query)

@@ -20,7 +20,7 @@ from keras import ops
 
 from keras_tfm.layers.attention.multi_head import Attention
 from keras_tfm.layers.attention.projections import HeadProjection, HeadProjections
-from keras_tfm.layers.base import Layer, copy_of, require_sizes
+from keras_tfm.layers.base import WithoutMask, copy_of, require_sizes
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.regularization import Dropout
@@ -30,7 +30,7 @@ FARTHEST = 2**20  # a limit of memory: each distance has an entry in an array
 CONTENT_TO_POSITION, POSITION_TO_CONTENT = "c2p", "p2c"
 
 
-class DistanceEmbedding(Layer):
+class DistanceEmbedding(WithoutMask):
     """A learned vector for each distance i - j: for length T the vectors of T-1, T-2, ..., -T, of shape (2T,
     D).
 
@@ -95,10 +95,6 @@ class DistanceEmbedding(Layer):
 
     def compute_output_shape(self, x_shape):
         return (None if x_shape[1] is None else 2 * x_shape[1], self.dim)
-
-    def compute_mask(self, x, previous_mask=None):
-        """None: the output has no batch axis, so the mask of `x` does not fit it."""
-        return None
 
     def rows(self):
         """The table's row for each distance from -`max_distance` to `max_distance`."""

@@ -8,8 +8,9 @@ from typing import Any, cast
 import numpy as np
 from keras import ops
 
-from keras_tfm.layers.base import Layer, require_sizes
+from keras_tfm.layers.base import WithoutMask, require_sizes
 from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.masks import in_float32
 from keras_tfm.layers.signatures import Tensor
 
 
@@ -31,7 +32,7 @@ def gaussian_bias(centres: Tensor, scales: Tensor, grid: tuple[int, int], smooth
     return -ops.sum(ops.square(scales * (centres - cells)), axis=-1) / smoothness
 
 
-class GaussianBias(Layer):
+class GaussianBias(WithoutMask):
     """A `gaussian_bias` (B, H, Q, N) for attention scores; its offsets and scales come from the queries.
 
     A head's Gaussian is centred at the query's centre plus an offset. The offset and the scales are linear
@@ -56,7 +57,7 @@ class GaussianBias(Layer):
         smoothness: float = 8.0,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(autocast=False, **kwargs)  # lower precision moves centres
         require_sizes(num_heads=num_heads)
         if num_scales not in (0, 1, 2):
             raise ValueError(f"`num_scales` must be 0, 1 or 2; it is {num_scales}.")
@@ -79,7 +80,9 @@ class GaussianBias(Layer):
 
     def call(self, query, centres):
         """(B, H, Q, N) for the `query` (B, Q, D) and its `centres` (B, Q, 2), (column, row) in cells."""
-        centres = centres[:, None] + self._of_heads(self.offsets(query), 2)  # (B, H, Q, 2)
+        query = ops.cast(query, self.compute_dtype)
+        offsets = in_float32(self._of_heads(self.offsets(query), 2))
+        centres = ops.cast(centres, offsets.dtype)[:, None] + offsets  # (B, H, Q, 2)
         if self.scales is None:
             scales = ops.ones_like(centres)
         else:
@@ -94,6 +97,3 @@ class GaussianBias(Layer):
     def compute_output_shape(self, query_shape, centres_shape=None):
         rows, columns = self.grid
         return (query_shape[0], self.num_heads, query_shape[1], rows * columns)
-
-    def compute_mask(self, query, previous_mask=None):
-        return None

@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from keras_tfm.layers.attention.tap import tap
-from keras_tfm.layers.base import Layer, require_sizes
+from keras_tfm.layers.base import SameShape, require_sizes
 from keras_tfm.layers.compiler.products import split
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.frames import Frames
@@ -18,7 +18,7 @@ from keras_tfm.layers.masks import in_float32, masked_softmax
 POINT_SCALE = 4.5  # in the weight of squared distances, sqrt(1 / (4.5 P)), line 7
 
 
-class InvariantPointAttention(Layer):
+class InvariantPointAttention(SameShape):
     """Residues (B, N, D), each with a frame, attend to each other: (B, N, D) in and out.
 
     The score of j for i is a product of queries and keys, a bias from the pair ij, and the squared distances
@@ -121,9 +121,6 @@ class InvariantPointAttention(Layer):
         scale = 0.5 * (3 * POINT_SCALE * self.num_query_points) ** -0.5
         weights = ops.softplus(in_float32(self.point_weights)) * scale
         return ops.transpose(squares * weights, (0, 3, 1, 2))
-
-    def compute_output_shape(self, x_shape, *others, **more):
-        return tuple(x_shape)
 
 
 def _joined(x):

@@ -138,17 +138,14 @@ class KnowsClasses:
     """A model that chooses its queries by their classes: its `config` has a field `num_classes`."""
 
     config: Any
-    name: str
-    dtype_policy: Any
     weights: list
+    with_fresh_weights: Callable
 
     def with_classes(self, num_classes: int) -> Any:
         """This model, or, for another number of classes, one with its weights but for the classes' own."""
         if num_classes == self.config.num_classes:
             return self
-        config = dataclasses.replace(self.config, num_classes=num_classes)
-        make: Callable = type(self)
-        model = make(config, name=self.name, dtype=self.dtype_policy)
+        model = self.with_fresh_weights(num_classes=num_classes)
         for new, old in zip(model.weights, self.weights, strict=True):
             if new.shape == old.shape:
                 new.assign(old)

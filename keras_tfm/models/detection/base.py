@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 import keras
 from keras import ops
 
-from keras_tfm.configs import Between, Depth, Heads, InWeights, Rate, Refusal, Size
+from keras_tfm.configs import Between, Depth, Heads, InWeights, Multiple, Rate, Refusal, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import Block, residuals
@@ -24,6 +24,7 @@ from keras_tfm.private.keras import change_value
 EPSILON = 1e-5
 Queries = Annotated[int, Between(1, 2**14)]  # each attends to all others
 LearnedQueries = Annotated[Queries, InWeights(is_depth=False)]
+SineWidth = Annotated[Size, Multiple(4)]  # a width: the sines and cosines of two coordinates
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +35,7 @@ class SetDetectorConfig(AroundBackbone):
     """
 
     num_queries: LearnedQueries = 100
-    dim: Size = 256
+    dim: SineWidth = 256
     num_layers: Depth = 6
     num_decoder_layers: Depth | None = None
     num_heads: Heads = 8
@@ -45,11 +46,6 @@ class SetDetectorConfig(AroundBackbone):
     attention_dropout: Rate = 0.0
     activation_dropout: Rate = 0.0
     activation: str = "relu"
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.dim % 4:
-            raise Refusal("dim", "a multiple of four, for the sines", self.dim)
 
     @property
     def decoder_sizes(self):
@@ -79,6 +75,13 @@ def start_of(config):
     backbone = config.new_backbone()
     pixel_mask = keras.Input(backbone.input["images"].shape[1:3], dtype="bool", name="pixel_mask")
     return backbone, pixel_mask, config.trace_of(backbone)
+
+
+def last_maps(maps, count, field="num_maps"):
+    """The last `count` of a backbone's `maps`; `Refusal` of the `field` that asks for more than there are."""
+    if count > len(maps):
+        raise Refusal(field, f"at most {len(maps)}", count)
+    return maps[-count:]
 
 
 class EncodedMap(NamedTuple):

@@ -29,7 +29,7 @@ from keras_tfm.layers.embeddings import LearnedVectors
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.grid import centres_of, shares_of
 from keras_tfm.layers.image_positions import SineGridPositionEncoding
-from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.normalization import GroupNormalization, LayerNormalization
 from keras_tfm.layers.patches import flatten_map
 from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.models.detection.backbones import TINY
@@ -40,6 +40,7 @@ from keras_tfm.models.detection.base import (
     SetDetector,
     SetDetectorConfig,
     about_queries,
+    last_maps,
     references_of,
     start_of,
 )
@@ -103,9 +104,7 @@ class DeformableDETR(SetDetector):
 
     def __init__(self, config: DeformableDETRConfig, name: str = "deformable_detr", **kwargs: Any) -> None:
         backbone, pixel_mask, trace = start_of(config)
-        if len(backbone.maps) < config.num_maps:
-            raise ValueError(f"`num_maps` must be at most {len(backbone.maps)}; it is {config.num_maps}.")
-        levels = levels_of(projections_of(config), backbone.maps[-config.num_maps :])
+        levels = levels_of(projections_of(config), last_maps(backbone.maps, config.num_maps))
         encoder = encoded_levels(config, levels, pixel_mask, trace)
         encoded, cells, grids, centres, shares = encoder
         outputs = {"encoder_sequence_output": encoded}
@@ -140,9 +139,9 @@ def projections_of(config, most_groups=GROUPS):
     layers = []
     for i in range(config.num_levels):
         size, stride = (1, 1) if i < config.num_maps else (3, 2)
-        norm = keras.layers.GroupNormalization(math.gcd(most_groups, config.dim), epsilon=1e-5)
-        options = {"norm": norm, "use_bias": True, "name": f"encoder_projection_{i}"}
-        layers.append(Convolution(config.dim, size, stride, **options))
+        norm = GroupNormalization(math.gcd(most_groups, config.dim), epsilon=1e-5)
+        name = f"encoder_projection_{i}"
+        layers.append(Convolution(config.dim, size, stride, norm=norm, use_bias=True, name=name))
     return layers
 
 

@@ -14,6 +14,7 @@ import keras
 from keras import ops
 
 from keras_tfm.layers.base import Layer
+from keras_tfm.layers.boxes import centred, corners_of
 from keras_tfm.models.detection.base import inverse_sigmoid
 
 
@@ -81,10 +82,8 @@ class DenoisingQueries(Layer):
         how_far = keras.random.uniform(shape, seed=self.seed_generator) + is_far
         sign = ops.where(keras.random.uniform(shape, seed=self.seed_generator) < 0.5, -1.0, 1.0)
         half = boxes[..., 2:] / 2
-        corners = ops.concatenate([boxes[..., :2] - half, boxes[..., :2] + half], axis=-1)
-        corners += self.box_noise * sign * how_far * ops.concatenate([half, half], axis=-1)
-        first, last = ops.split(ops.clip(corners, 0.0, 1.0), 2, axis=-1)
-        return ops.concatenate([(first + last) / 2, last - first], axis=-1)
+        moves = self.box_noise * sign * how_far * ops.concatenate([half, half], axis=-1)
+        return centred(ops.clip(corners_of(boxes) + moves, 0.0, 1.0))
 
     def compute_output_spec(self, queries, references, objects=None, training=None):
         if objects is None:

@@ -13,12 +13,12 @@ the codes of all stages are outputs, where theirs in evaluation computes the las
 """
 
 import dataclasses
-from typing import Any
+from typing import Annotated, Any
 
 import keras
 from keras import ops
 
-from keras_tfm.configs import Depth, Heads, Rate, Refusal, Size
+from keras_tfm.configs import Depth, Heads, Multiple, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.boxes import moved
@@ -40,9 +40,8 @@ ACTIVATION = "elu"
 @dataclasses.dataclass(frozen=True)
 class ISTRConfig(AroundBackbone):
     """`num_layers` are the stages; `dynamic_dim` is the inner width of the dynamic convolution; `region_size`
-    and `mask_region_size` are sides of what is read in a box, the second a multiple of four;
-    `num_class_layers` and `num_box_layers` stand before the outputs of a stage; `code_dim` numbers are a
-    mask's code.
+    and `mask_region_size` are sides of what is read in a box; `num_class_layers` and `num_box_layers` stand
+    before the outputs of a stage; `code_dim` numbers are a mask's code.
     """
 
     num_queries: LearnedQueries = 300
@@ -54,14 +53,9 @@ class ISTRConfig(AroundBackbone):
     num_class_layers: Size = 3
     num_box_layers: Size = 3
     region_size: Size = 7
-    mask_region_size: Size = 28
+    mask_region_size: Annotated[Size, Multiple(4)] = 28
     code_dim: Size = 256
     dropout: Rate = 0.0
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.mask_region_size % 4:
-            raise Refusal("mask_region_size", "a multiple of four", self.mask_region_size)
 
 
 class ISTR(ModelAroundBackbone):

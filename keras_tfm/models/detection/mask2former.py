@@ -41,7 +41,7 @@ from keras_tfm.layers.positioned_block import PositionedAttention
 from keras_tfm.layers.resizing import resize_bilinear
 from keras_tfm.models.base import ConfiguredModel
 from keras_tfm.models.detection.backbones import SWINS, TINY, AroundBackbone
-from keras_tfm.models.detection.base import EPSILON, LearnedQueries, about_queries
+from keras_tfm.models.detection.base import EPSILON, LearnedQueries, SineWidth, about_queries, last_maps
 from keras_tfm.models.detection.deformable_detr import LevelPositionEncoding
 from keras_tfm.models.detection.mask_former import NUM_GROUPS, merged, normalized, normalized_maps
 from keras_tfm.models.detection.refinement import on_levels
@@ -62,7 +62,7 @@ class Mask2FormerConfig(AroundBackbone):
     image_size: Side | tuple[Side, Side] = 384
     num_levels: Count = 3
     num_queries: LearnedQueries = 100
-    dim: Size = 256
+    dim: SineWidth = 256
     num_layers: Depth = 9
     num_heads: Heads = 8
     intermediate_dim: Size = 2048
@@ -75,8 +75,6 @@ class Mask2FormerConfig(AroundBackbone):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.dim % 4:
-            raise ValueError(f"`dim` must be a multiple of four, for the sines; it is {self.dim}.")
         if self.num_layers < self.num_levels:
             raise ValueError(
                 f"`num_layers` must be at least `num_levels`, {self.num_levels}, so that each level is read; "
@@ -109,10 +107,8 @@ class Mask2Former(ConfiguredModel):
     def __init__(self, config: Mask2FormerConfig, name: str = "mask2former", **kwargs: Any) -> None:
         backbone = config.new_backbone()
         maps = normalized_maps(config, backbone)
-        if len(maps) < config.num_levels:
-            raise ValueError(f"`num_levels` must be at most {len(maps)}; it is {config.num_levels}.")
         trace = config.trace_of(backbone)
-        levels = encoded_levels(config, trace, maps[-config.num_levels :][::-1])
+        levels = encoded_levels(config, trace, last_maps(maps, config.num_levels, "num_levels")[::-1])
         features = merged(levels[-1], maps[: -config.num_levels], config.pyramid_dim, resize_bilinear)
         features = Convolution(config.mask_dim, 1, name="mask_features")(features)
         contexts = [decoder_context(config, level, features, i) for i, level in enumerate(levels)]

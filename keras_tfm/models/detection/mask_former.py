@@ -10,21 +10,20 @@ backbone, which the authors use for COCO with a ResNet.
 """
 
 import dataclasses
-from typing import Any
+from typing import Annotated, Any
 
-import keras
 from keras import ops
 
-from keras_tfm.configs import Depth, Heads, Rate, Size
+from keras_tfm.configs import Depth, Heads, Multiple, Rate, Size
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.embeddings import LearnedVectors
 from keras_tfm.layers.image_positions import SineGridPositionEncoding
-from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.normalization import GroupNormalization, LayerNormalization
 from keras_tfm.layers.patches import flatten_map
 from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.models.base import ConfiguredModel
 from keras_tfm.models.detection.backbones import SWINS, TINY, AroundBackbone
-from keras_tfm.models.detection.base import EPSILON, LearnedQueries, about_queries, detr_block
+from keras_tfm.models.detection.base import EPSILON, LearnedQueries, SineWidth, about_queries, detr_block
 from keras_tfm.models.vision.images import Side
 
 NORMALIZED = ("Swin",)  # whose last block's sum is not normalised
@@ -41,23 +40,16 @@ class MaskFormerConfig(AroundBackbone):
 
     image_size: Side | tuple[Side, Side] = 384
     num_queries: LearnedQueries = 100
-    dim: Size = 256
+    dim: SineWidth = 256
     num_layers: Depth = 6
     num_heads: Heads = 8
     intermediate_dim: Size = 2048
-    pyramid_dim: Size = 256
+    pyramid_dim: Annotated[Size, Multiple(NUM_GROUPS)] = 256
     mask_dim: Size = 256
     dropout: Rate = 0.1
     attention_dropout: Rate = 0.0
     activation_dropout: Rate = 0.0
     activation: str = "relu"
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.dim % 4:
-            raise ValueError(f"`dim` must be a multiple of four, for the sines; it is {self.dim}.")
-        if self.pyramid_dim % NUM_GROUPS:
-            raise ValueError(f"`pyramid_dim` must be a multiple of {NUM_GROUPS}; it is {self.pyramid_dim}.")
 
     @property
     def decoder_sizes(self):
@@ -136,7 +128,7 @@ def merged(x, maps, dim, resize=resize_nearest):
 
 def normalized(dim, size, activation=None, use_bias=None, name=None):
     """A `Convolution` whose features are normalised in groups."""
-    norm = keras.layers.GroupNormalization(NUM_GROUPS, epsilon=EPSILON)
+    norm = GroupNormalization(NUM_GROUPS, epsilon=EPSILON)
     return Convolution(dim, size, norm=norm, activation=activation, use_bias=use_bias, name=name)
 
 

@@ -32,6 +32,7 @@ from keras_tfm.models.detection.base import (
     LearnedQueries,
     SetDetector,
     SetDetectorConfig,
+    last_maps,
     start_of,
 )
 from keras_tfm.models.detection.deformable_detr import encoded_levels, levels_of, projections_of
@@ -81,9 +82,7 @@ class PED(SetDetector):
 
     def __init__(self, config: PEDConfig, name: str = "ped", **kwargs: Any) -> None:
         backbone, pixel_mask, trace = start_of(config)
-        if len(backbone.maps) < config.num_maps:
-            raise Refusal("num_maps", f"at most {len(backbone.maps)}", config.num_maps)
-        levels = levels_of(projections_of(config), backbone.maps[-config.num_maps :])
+        levels = levels_of(projections_of(config), last_maps(backbone.maps, config.num_maps))
         encoder = encoded_levels(config, levels, pixel_mask, trace)
         x = LearnedVectors(config.num_queries, config.dim, name="decoder_queries")(encoder.x)
         first = keras.initializers.Constant(FIRST_BOX)

@@ -8,7 +8,7 @@ import math
 import numpy as np
 from keras import ops
 
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import WithoutMask
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.regions import read_regions
 from keras_tfm.layers.resizing import resize_nearest
@@ -36,7 +36,7 @@ def strides_of(levels, height):
     return [2 ** math.ceil(math.log2(height / level.shape[1])) for level in levels]
 
 
-class PyramidRoIAlign(Layer):
+class PyramidRoIAlign(WithoutMask):
     """`RoIAlign` of each box on the level that fits its size: levels [(B, rows, columns, D)] and boxes (B, N,
     4) in pixels, as `RoIAlign` has them, give (B, N, size, size, D).
 
@@ -87,6 +87,3 @@ class PyramidRoIAlign(Layer):
 
     def compute_output_shape(self, levels_shape, boxes_shape):
         return (*boxes_shape[:2], self.size, self.size, levels_shape[0][-1])
-
-    def compute_mask(self, levels, previous_mask=None):
-        return None

@@ -19,7 +19,7 @@ from keras import ops
 
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.attention.tap import recording
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import WithoutMask
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.embeddings import LearnedVectors
 from keras_tfm.layers.feedforward import FeedForward
@@ -104,7 +104,7 @@ class RelTR(SetDetector):
             copy_contexts(block.object_block)
 
 
-class TripletBlock(Layer):
+class TripletBlock(WithoutMask):
     """One block of subjects and objects, (B, 2 T, D), all subjects first.
 
     `attention` is the part in which all attend to each other; the blocks of both sides have the parts
@@ -143,9 +143,6 @@ class TripletBlock(Layer):
             states.append(y)
             looks.append(ops.mean(weights[0], axis=1))  # (B, T, N), of the side's first part
         return ops.concatenate(states, axis=1), ops.concatenate(looks, axis=1)
-
-    def compute_mask(self, x, previous_mask=None):
-        return None
 
 
 def triplet_block(config, index):

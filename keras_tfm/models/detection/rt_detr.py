@@ -42,6 +42,7 @@ from keras_tfm.models.detection.base import (
     Queries,
     SetDetector,
     SetDetectorConfig,
+    last_maps,
     start_of,
 )
 from keras_tfm.models.detection.denoising import DenoisingMask, DenoisingQueries
@@ -130,9 +131,8 @@ class RTDETR(KnowsClasses, SetDetector):
 
     def __init__(self, config: RTDETRConfig, name: str = "rt_detr", **kwargs: Any) -> None:
         backbone, pixel_mask, trace = start_of(config)
-        if len(backbone.maps) < config.num_maps:
-            raise ValueError(f"`num_maps` must be at most {len(backbone.maps)}; it is {config.num_maps}.")
-        maps = _projected(backbone.maps[-config.num_maps :], config.encoder_width, "encoder_projection")
+        maps = last_maps(backbone.maps, config.num_maps)
+        maps = _projected(maps, config.encoder_width, "encoder_projection")
         grids = tuple(tuple(x.shape[1:3]) for x in maps)
         masks = [resize_nearest(pixel_mask, grid) for grid in grids]
         cells = flat_cells(masks)  # (B, N)

@@ -15,14 +15,16 @@ from typing import Annotated, Any
 
 from keras import ops
 
-from keras_tfm.configs import Between, Positive, Size
+from keras_tfm.configs import Between, Positive
 from keras_tfm.layers.attention.gaussian import GaussianBias
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.embeddings import LearnedVectors
+from keras_tfm.layers.masks import in_float32
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.models.detection.base import (
     EPSILON,
+    LearnedQueries,
     SetDetector,
     SetDetectorConfig,
     about_queries,
@@ -41,7 +43,7 @@ class SMCAConfig(SetDetectorConfig):
     `GaussianBias`.
     """
 
-    num_queries: Size = 300
+    num_queries: LearnedQueries = 300
     num_scales: Annotated[int, Between(0, 2)] = 2
     smoothness: Positive = 8.0
 
@@ -72,7 +74,8 @@ class SMCA(SetDetector):
             if i == 0:
                 mlp = [Dense(config.dim, "relu"), Dense(config.dim, "relu"), Dense(2)]
                 references = Chain(mlp, name="decoder_references")(content)  # (B, Q, 2)
-                centres = ops.sigmoid(references) * ops.cast(_extent(encoder.cells), references.dtype)
+                places = ops.sigmoid(in_float32(references))
+                centres = places * ops.cast(_extent(encoder.cells), places.dtype)
             scales = config.num_scales, config.smoothness
             bias = GaussianBias(num_heads, encoder.grid, *scales, name=f"decoder_bias_{i}")(content, centres)
             tensors = about_queries(queries, {**encoder.context, "bias": bias})

@@ -19,7 +19,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_tfm.configs import Depth, Heads, Rate, Refusal, Size
+from keras_tfm.configs import Depth, Heads, Rate, Refusal, Size, Whole
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.boxes import centred
@@ -29,12 +29,12 @@ from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.embeddings import LearnedVectors
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.image_positions import SineGridPositionEncoding
-from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.normalization import GroupNormalization, LayerNormalization
 from keras_tfm.layers.positioned_block import PositionedAttention
 from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.models.base import Trace
 from keras_tfm.models.detection.backbones import TINY, AroundBackbone, KnowsClasses, ModelAroundBackbone
-from keras_tfm.models.detection.base import EPSILON, Queries, start_of
+from keras_tfm.models.detection.base import EPSILON, Queries, SineWidth, last_maps, start_of
 from keras_tfm.models.detection.istr import extent_of
 from keras_tfm.models.detection.pyramid import pyramid_of, strides_of
 from keras_tfm.models.detection.refinement import best_of
@@ -54,11 +54,11 @@ class TSPFCOSConfig(AroundBackbone):
     num_classes: Size = 80
     num_queries: Queries = 700
     num_maps: Size = 3
-    num_coarse_levels: int = 2
+    num_coarse_levels: Whole = 2
     pyramid_dim: Size = 256
     num_convolutions: Size = 4
     num_groups: Size = 32
-    dim: Size = 512
+    dim: SineWidth = 512
     num_layers: Depth = 6
     num_heads: Heads = 8
     intermediate_dim: Size = 2048
@@ -66,8 +66,6 @@ class TSPFCOSConfig(AroundBackbone):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.dim % 4:
-            raise Refusal("dim", "a multiple of four, for the sines", self.dim)
         if self.pyramid_dim % self.num_groups:
             raise Refusal("num_groups", f"a divisor of `pyramid_dim`, {self.pyramid_dim}", self.num_groups)
 
@@ -105,7 +103,7 @@ class TSPFCOS(KnowsClasses, ChoosesByScores):
 
     def __init__(self, config: TSPFCOSConfig, name: str = "tsp_fcos", **kwargs: Any) -> None:
         backbone, pixel_mask, trace = start_of(config)
-        levels = pyramid_of(backbone.maps[-config.num_maps :], config.pyramid_dim)
+        levels = pyramid_of(last_maps(backbone.maps, config.num_maps), config.pyramid_dim)
         for i in range(config.num_coarse_levels):
             x = ops.relu(levels[-1]) if i else levels[-1]
             levels.append(Convolution(config.pyramid_dim, 3, 2, name=f"pyramid_coarse_{i}")(x))
@@ -221,7 +219,7 @@ def encoder_block(config, index):
 
 def _tower(config, name):
     def layer():
-        norm = keras.layers.GroupNormalization(config.num_groups, epsilon=EPSILON)
+        norm = GroupNormalization(config.num_groups, epsilon=EPSILON)
         return Convolution(config.pyramid_dim, 3, norm=norm, activation="relu", use_bias=True)
 
     return Chain([layer() for _ in range(config.num_convolutions)], name=name)

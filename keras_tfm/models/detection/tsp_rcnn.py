@@ -18,13 +18,13 @@ beyond the pyramid's, and that the best anchors of all levels together are candi
 
 import dataclasses
 import math
-from typing import Any
+from typing import Annotated, Any
 
 import keras
 import numpy as np
 from keras import ops
 
-from keras_tfm.configs import Config, Depth, Heads, Rate, Refusal, Size
+from keras_tfm.configs import Config, Depth, Heads, Multiple, Rate, Refusal, Size
 from keras_tfm.layers.boxes import NonMaximumSuppression, centred, corners_of, moved
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.dense import Dense
@@ -48,16 +48,11 @@ class TSPRCNNHeadConfig(Config):
 
     region_size: Size = 7
     region_dim: Size = 256
-    dim: Size = 512
+    dim: Annotated[Size, Multiple(16)] = 512  # the sines and cosines of eight numbers
     num_layers: Depth = 6
     num_heads: Heads = 8
     intermediate_dim: Size = 2048
     dropout: Rate = 0.0
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.dim % 16:
-            raise Refusal("dim", "a multiple of 16, for the sines of eight numbers", self.dim)
 
 
 @dataclasses.dataclass(frozen=True)

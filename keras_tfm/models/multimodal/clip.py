@@ -12,7 +12,7 @@ import keras
 from keras import ops
 
 from keras_tfm.configs import Between, TokenId
-from keras_tfm.layers.base import Layer
+from keras_tfm.layers.base import WithoutMask
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PatchEncoder
 from keras_tfm.models.multimodal.dual_encoder import (
@@ -103,7 +103,7 @@ def projected(config, x, side):
     return keras.layers.Dense(config.embedding_dim, use_bias=False, name=f"{side}_projection")(x)
 
 
-class EndPooling(Layer):
+class EndPooling(WithoutMask):
     """The state at a text's first `end_id`; where a text has none, as one that was cut, at its last token.
 
     `x` (B, T, D), `token_ids` and `padding_mask` (B, T) give (B, D).
@@ -124,9 +124,6 @@ class EndPooling(Layer):
 
     def compute_output_shape(self, x_shape, token_ids_shape=None, padding_mask_shape=None):
         return (x_shape[0], x_shape[-1])
-
-    def compute_mask(self, x, previous_mask=None):
-        return None
 
 
 # Radford et al. 2021, section 2.5 and appendix F: the Vision Transformers. tiny is this package's own, for

@@ -27,6 +27,7 @@ from keras_tfm.models.multimodal.clip import (
     text_tower,
 )
 from keras_tfm.models.multimodal.dual_encoder import DualEncoder, UnitLength, tower_blocks
+from keras_tfm.models.vision.images import video_input
 from keras_tfm.models.vision.stem import Stem, check_stem, convolved, stride_of
 from keras_tfm.training.weights import assign_by_path, by_path
 
@@ -120,10 +121,9 @@ class CLIP4Clip(DualEncoder):
 
 
 def _video(config, trace):
-    frames, size = config.num_frames, height_and_width(config.image_size, "image_size")
-    videos = keras.Input((frames, *size, config.num_channels), name="videos")
+    frames, videos = config.num_frames, video_input(config)
     mask = keras.Input((frames,), dtype="bool", name="frame_mask")
-    images = ops.reshape(videos, (-1, *size, config.num_channels))  # (B F, H, W, C)
+    images = ops.reshape(videos, (-1, *videos.shape[2:]))  # (B F, H, W, C)
     sides = [side // stride_of(config.stem) for side in height_and_width(config.patch_size)]
     _, pooled = image_states(config, trace, convolved(config.stem, images), sides)
     x = ops.reshape(projected(config, pooled, "image"), (-1, frames, config.embedding_dim))  # (B, F, E)

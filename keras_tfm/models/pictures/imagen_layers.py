@@ -17,7 +17,7 @@ from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.grid import to_map
 from keras_tfm.layers.masks import in_float32, masked_softmax
-from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.normalization import LayerNormalization, unit
 from keras_tfm.layers.patches import flatten_map
 
 EPSILON = 1e-5
@@ -84,18 +84,16 @@ class CosineProjections(Layer):
             parts.insert(0, [ops.zeros_like(like) + null[i] for i in (0, 1)])
         keys, values = (ops.concatenate(heads, axis=2) for heads in zip(*parts, strict=True))
         (query,) = self.query(query)
-        return [_unit(query, self.query_scale), _unit(keys, self.key_scale), values]
+        return [_scaled(query, self.query_scale), _scaled(keys, self.key_scale), values]
 
     def project_query(self, query):
         """The queries alone, [(B, H, T, K)]."""
-        return [_unit(self.query(query)[0], self.query_scale)]
+        return [_scaled(self.query(query)[0], self.query_scale)]
 
 
-def _unit(x, scale):
+def _scaled(x, scale):
     """Vectors (..., K) of length 1, then scaled."""
-    y = in_float32(x)
-    y = y * ops.rsqrt(ops.maximum(ops.sum(ops.square(y), axis=-1, keepdims=True), 1e-24))
-    return ops.cast(y * in_float32(scale), x.dtype)
+    return ops.cast(unit(x) * in_float32(scale), x.dtype)
 
 
 def cosine_attention(dim, num_heads, key_dim, norm, name=None, **options):

@@ -25,6 +25,7 @@ from keras_tfm.models.base import Trace
 from keras_tfm.models.pictures.restoration import (
     Restorer,
     RestorerConfig,
+    Scale,
     head_of,
     mean_of,
     tail_of,
@@ -45,7 +46,7 @@ class IPTConfig(RestorerConfig):
     """
 
     tasks: tuple[str, ...] = ("x2", "x3", "x4", "derain", "denoise30", "denoise50")
-    scales: tuple[int, ...] = (2, 3, 4, 1, 1, 1)
+    scales: tuple[Scale, ...] = (2, 3, 4, 1, 1, 1)
     image_size: Side | tuple[Side, Side] = 48
     patch_size: Side = 3
     num_layers: Depth = 12

@@ -5,6 +5,7 @@ Networks", section 3.2.2), with which VQGAN learns. Deviates in its norms, of gr
 import keras
 
 from keras_tfm.layers.convolution import Convolution
+from keras_tfm.layers.normalization import GroupNormalization
 from keras_tfm.training.model import Model
 
 NUM_GROUPS = 8
@@ -29,7 +30,7 @@ def patch_discriminator(shape: tuple[int, int, int], dim: int = 32, num_levels: 
         stride = 2 if level < num_levels else 1
         x = Convolution(dim * 2**level, 4, stride=stride, padding="same", name=f"level_{level}")(x)
         if level:
-            x = keras.layers.GroupNormalization(NUM_GROUPS, name=f"norm_{level}")(x)
+            x = GroupNormalization(NUM_GROUPS, name=f"norm_{level}")(x)
         x = keras.layers.LeakyReLU(SLOPE, name=f"activation_{level}")(x)
     scores = Convolution(1, 4, padding="same", name="scores")(x)[..., 0]
     return Model({"images": images}, {"scores": scores}, name="patch_discriminator")

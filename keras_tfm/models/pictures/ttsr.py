@@ -18,7 +18,6 @@ from keras import ops
 
 from keras_tfm.configs import Config, Size
 from keras_tfm.layers.base import Layer
-from keras_tfm.layers.blocks import Residual
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.masks import in_float32
@@ -32,6 +31,7 @@ from keras_tfm.layers.patches import (
 from keras_tfm.layers.pooling import MaxPooling
 from keras_tfm.layers.resizing import resize_bicubic
 from keras_tfm.models.base import ConfiguredModel, Trace
+from keras_tfm.models.pictures.restoration import residual_of
 from keras_tfm.models.vision.images import Side
 
 MEAN, DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's colours, which VGG reads
@@ -257,11 +257,8 @@ def joined(config, x, texture, similarity, stage):
 
 def residual_blocks(config, count, name):
     """Residual blocks of two convolutions, and a convolution after them."""
-    width = config.dim
-    blocks = [
-        Residual(Chain([Convolution(width, activation="relu"), Convolution(width)])) for _ in range(count)
-    ]
-    return Chain([Chain(blocks, name="blocks"), Convolution(width, name="after")], name=name)
+    blocks = [residual_of(config.dim) for _ in range(count)]
+    return Chain([Chain(blocks, name="blocks"), Convolution(config.dim, name="after")], name=name)
 
 
 class Exchange(Layer):

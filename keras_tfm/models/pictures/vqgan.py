@@ -21,7 +21,7 @@ from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.feedforward import silu
 from keras_tfm.layers.grid import MapAttention
-from keras_tfm.layers.normalization import RMSNormalization
+from keras_tfm.layers.normalization import GroupNormalization, RMSNormalization
 from keras_tfm.layers.patches import height_and_width
 from keras_tfm.layers.quantizer import VectorQuantizer
 from keras_tfm.layers.residual_convolution import ResidualConvolution
@@ -137,7 +137,7 @@ def decoder_of(config):
 def _norm(config, is_local=False):
     if is_local:
         return RMSNormalization()
-    return keras.layers.GroupNormalization(config.num_groups, epsilon=1e-6)
+    return GroupNormalization(config.num_groups, epsilon=1e-6)
 
 
 def _block(config, name, factor, is_local=False):

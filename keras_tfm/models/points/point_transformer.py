@@ -139,11 +139,11 @@ def _decoded(config, stages, trace):
     return x
 
 
-def raised(dim, stage, finer, x, points, places, power, count=INTERPOLATED):
+def raised(dim, stage, finer, x, points, places, power):
     """Vectors `x` (B, M, D') of `points`, interpolated at `places` and added to the vectors `finer` (B, N, D)
     there, each after a dense layer: (B, N, `dim`).
     """
-    interpolated = PointInterpolation(count, power, name=f"decoder_stage_{stage}_interpolation")
+    interpolated = PointInterpolation(INTERPOLATED, power, name=f"decoder_stage_{stage}_interpolation")
     x = interpolated(_raised(dim, f"decoder_stage_{stage}_coarse")(x), points, places)
     return _raised(dim, f"decoder_stage_{stage}_fine")(finer) + x
 

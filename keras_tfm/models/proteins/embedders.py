@@ -12,8 +12,8 @@ from keras import ops
 
 from keras_tfm.layers.base import Layer, require_sizes
 from keras_tfm.layers.dense import Dense
-from keras_tfm.layers.frames import squared_distances
 from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.points import squared_distances
 
 FARTHEST = 1e8  # where the last bin of squared distances ends
 
@@ -131,7 +131,7 @@ class RecyclingEmbedder(Layer):
         glycine, CA, in angstroms: zeros in the first pass.
         """
         edges = np.linspace(self.nearest, self.farthest, self.num_bins, dtype="float32") ** 2
-        squares = squared_distances(positions)[..., None]  # (B, N, N, 1)
+        squares = squared_distances(positions, positions)[..., None]  # (B, N, N, 1)
         inside = ops.logical_and(squares > edges, squares < np.append(edges[1:], np.float32(FARTHEST)))
         row, pair = (ops.cast(x, self.compute_dtype) for x in (row, pair))
         pair = self.pair_norm(pair)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from keras_tfm.configs import Depth, Heads, Rate, Refusal, Size
+from keras_tfm.configs import Depth, Heads, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.convolution import Convolution
@@ -23,7 +23,7 @@ from keras_tfm.layers.positioned_block import PositionedAttention
 from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.models.base import Trace
 from keras_tfm.models.detection.backbones import AroundBackbone, ModelAroundBackbone, on_images
-from keras_tfm.models.detection.base import EPSILON
+from keras_tfm.models.detection.base import EPSILON, SineWidth
 from keras_tfm.models.vision.images import Side
 
 # The first three stages of ResNet-50, the third one without its stride. The authors' kernels there are
@@ -53,17 +53,12 @@ class SiameseConfig(AroundBackbone):
     image_size: Side | tuple[Side, Side] = 256
     template_size: Side | tuple[Side, Side] = 128
     backbone_config: dict = dataclasses.field(default_factory=lambda: dict(THREE_STAGES))
-    dim: Size = 256
+    dim: SineWidth = 256
     num_layers: Depth = 4
     num_heads: Heads = 8
     intermediate_dim: Size = 2048
     dropout: Rate = 0.1
     activation: str = "relu"
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.dim % 4:
-            raise Refusal("dim", "a multiple of four, for the sines", self.dim)
 
 
 class Cells(NamedTuple):

@@ -23,7 +23,7 @@ from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.embeddings import LearnedVectors
 from keras_tfm.models.detection.backbones import TINY, ModelAroundBackbone, on_images
-from keras_tfm.models.detection.base import LearnedQueries, about_queries, start_of
+from keras_tfm.models.detection.base import LearnedQueries, about_queries, last_maps, start_of
 from keras_tfm.models.detection.deformable_detr import (
     GROUPS,
     DeformableDETRConfig,
@@ -83,7 +83,7 @@ class TransTrack(ModelAroundBackbone):
             "track_boxes": keras.Input((config.num_queries, 4), name="track_boxes"),
         }
         previous, _ = on_images(backbone, inputs["previous_images"])
-        maps, previous = (x[-config.num_maps :] for x in (backbone.maps, previous))
+        maps, previous = (last_maps(x, config.num_maps) for x in (backbone.maps, previous))
         states, boxes = inputs["track_states"], inputs["track_boxes"]
         outputs = tracked(config, trace, maps, previous, pixel_mask, states, boxes)
         super().__init__(config, inputs, outputs, trace, name=name, **kwargs)

@@ -16,14 +16,15 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_tfm.configs import Between, Refusal
+from keras_tfm.configs import Between, Multiple
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.embeddings import LearnedVectors
-from keras_tfm.layers.patches import height_and_width
 from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.models.detection.backbones import TINY, ModelAroundBackbone, on_images
 from keras_tfm.models.detection.base import (
+    LearnedQueries,
     SetDetectorConfig,
+    SineWidth,
     about_queries,
     begin_with_a_state,
     copy_contexts,
@@ -31,6 +32,7 @@ from keras_tfm.models.detection.base import (
     encoded_cells,
     outputs_of,
 )
+from keras_tfm.models.vision.images import video_input
 from keras_tfm.private.keras import change_value
 
 
@@ -39,13 +41,8 @@ class VisTRConfig(SetDetectorConfig):
     """`SetDetectorConfig`, whose `num_queries` counts the queries of all `num_frames` frames of a clip."""
 
     num_frames: Annotated[int, Between(1, 2**10)] = 36
-    num_queries: int = 360
-    dim: int = 384
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.dim % 6:
-            raise Refusal("dim", "a multiple of six, for the sines of three axes", self.dim)
+    num_queries: LearnedQueries = 360
+    dim: Annotated[SineWidth, Multiple(12)] = 384  # of three coordinates
 
 
 class VisTR(ModelAroundBackbone):
@@ -64,13 +61,12 @@ class VisTR(ModelAroundBackbone):
     config_class = VisTRConfig
 
     def __init__(self, config: VisTRConfig, name: str = "vistr", **kwargs: Any) -> None:
-        shape = (config.num_frames, *height_and_width(config.image_size, "image_size"))
-        videos = keras.Input((*shape, config.num_channels), name="videos")
-        video_mask = keras.Input(shape, dtype="bool", name="video_mask")
+        videos = video_input(config)
+        video_mask = keras.Input(videos.shape[1:4], dtype="bool", name="video_mask")
         frames = ops.reshape(videos, (-1, *videos.shape[2:]))  # (B F, H, W, C)
         maps, trace = on_images(config.new_backbone(), frames)
         x = Convolution(config.dim, 1, name="encoder_projection")(maps[-1])
-        cells = resize_nearest(ops.reshape(video_mask, (-1, *shape[1:])), x.shape[1:3])
+        cells = resize_nearest(ops.reshape(video_mask, (-1, *video_mask.shape[2:])), x.shape[1:3])
         x, cells = (ops.reshape(y, (-1, config.num_frames, *y.shape[1:])) for y in (x, cells))
         encoder = encoded_cells(config, x, cells, trace)  # (B, F N, D)
         decoder = [detr_block(config, "decoder", i) for i in range(config.decoder_sizes[0])]

@@ -27,8 +27,8 @@ from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.regions import RoIAlign
 from keras_tfm.models.base import ConfiguredModel, Trace
-from keras_tfm.models.video.i3d import DEPTHS, WIDTHS, Branches, TrunkConfig, trunk, video_input
-from keras_tfm.models.vision.images import Side
+from keras_tfm.models.video.i3d import DEPTHS, WIDTHS, Branches, TrunkConfig, trunk
+from keras_tfm.models.vision.images import Side, video_input
 
 STRIDE = 16  # of the trunk's last map, in pixels
 

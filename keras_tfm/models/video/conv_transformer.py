@@ -15,11 +15,11 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-import keras
 from keras import ops
 
 from keras_tfm.configs import Between, Config, Depth, Heads, Rate, Refusal, Size
-from keras_tfm.layers.base import Layer, SameShape, require_sizes
+from keras_tfm.layers.attention.tap import is_recorded, tap
+from keras_tfm.layers.base import SameShape, require_sizes
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import Convolution
@@ -28,7 +28,7 @@ from keras_tfm.layers.patches import height_and_width
 from keras_tfm.layers.positions import sines
 from keras_tfm.layers.resizing import resize_bilinear
 from keras_tfm.models.base import ConfiguredModel, Trace
-from keras_tfm.models.vision.images import Side
+from keras_tfm.models.vision.images import Side, video_input
 
 SLOPE = "leaky_relu"
 KERNEL = (1, 3, 3)  # frame by frame
@@ -83,9 +83,8 @@ class ConvTransformer(ConfiguredModel):
     config_class = ConvTransformerConfig
 
     def __init__(self, config: ConvTransformerConfig, name: str = "conv_transformer", **kwargs: Any) -> None:
-        size, frames = height_and_width(config.image_size), config.num_frames
-        videos = keras.Input((frames, *size, config.num_channels), name="videos")
-        x = videos
+        x = videos = video_input(config)
+        _, frames, *size, _ = videos.shape
         for i in range(4):
             x = Convolution(config.dim, KERNEL, activation=SLOPE, name=f"embedding_{i}")(x)
         if config.target == "next":
@@ -122,11 +121,11 @@ class TimeEncoding(SameShape):
         return x + ops.cast(waves, x.dtype)[:, None, None]
 
 
-class ConvolutionalAttention(Layer):
+class ConvolutionalAttention(SameShape):
     """Attention of frames (B, T, H, W, D) to frames (B, S, H, W, D), pixel by pixel: (B, T, H, W, D).
 
     Queries, keys and values are 3 x 3 convolutions. The softmax is over the S frames, for each pixel and
-    each of `num_heads` heads.
+    each of `num_heads` heads. What is recorded is the mean of the pixels' weights.
     """
 
     def __init__(self, num_heads: int, **kwargs: Any) -> None:
@@ -154,16 +153,16 @@ class ConvolutionalAttention(Layer):
         )
         pairs = ops.leaky_relu(query[:, :, None] + key[:, None], 0.2)  # (B, T, S, H, W, heads, K)
         scores = ops.einsum("btsyxhk,hk->btyxhs", pairs, ops.cast(self.comparison, pairs.dtype))
-        weights = ops.cast(masked_softmax(scores, None), value.dtype)
+        weights = masked_softmax(scores, None)
+        if is_recorded():
+            tap(self, ops.transpose(ops.mean(weights, axis=(2, 3)), (0, 2, 1, 3)))  # (B, heads, T, S)
+        weights = ops.cast(weights, value.dtype)
         y = ops.einsum("btyxhs,bsyxhk->btyxhk", weights, value)
         return self.output_layer(ops.reshape(y, (-1, *x.shape[1:])))
 
     def _heads(self, x):
         *sides, dim = x.shape[1:]
         return ops.reshape(x, (-1, *sides, self.num_heads, dim // self.num_heads))  # (B, T, H, W, heads, K)
-
-    def compute_output_shape(self, x_shape, context_shape=None):
-        return tuple(x_shape)
 
 
 def conv_block(config, name, is_decoder=False):

@@ -12,17 +12,15 @@ Padding is TensorFlow's "same" throughout, in which even sides have more after t
 import dataclasses
 from typing import Annotated, Any
 
-import keras
 import numpy as np
 from keras import ops
 
 from keras_tfm.configs import Between, Config, Rate, Refusal, Size
 from keras_tfm.layers.chain import Chain, ParallelBlock
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
-from keras_tfm.layers.patches import height_and_width
 from keras_tfm.layers.pooling import MaxPooling
 from keras_tfm.models.base import ConfiguredModel, Trace
-from keras_tfm.models.vision.images import Side
+from keras_tfm.models.vision.images import Side, video_input
 
 Branches = tuple[Size, Size, Size, Size, Size, Size]
 DEPTHS: tuple[int, ...] = (2, 5, 2)  # Inception blocks per stage
@@ -118,18 +116,12 @@ class I3D(ConfiguredModel):
         """
         if self.config.inflated:
             raise ValueError("`inflated` needs a network made with `inflated` False.")
-        model = type(self)(dataclasses.replace(self.config, **{"inflated": True, **changes}))
+        model = self.with_fresh_weights(**{"inflated": True, **changes})
         for ours, theirs in zip(model.weights, self.weights, strict=True):
             array = ops.convert_to_numpy(theirs)
             is_kernel = array.ndim == 5  # of one frame
             ours.assign(np.repeat(array, ours.shape[0], axis=0) / ours.shape[0] if is_kernel else array)
         return model
-
-
-def video_input(config):
-    """The input `videos` (B, F, H, W, C) of a model, of the sizes in its configuration."""
-    image_size = height_and_width(config.image_size, "image_size")
-    return keras.Input((config.num_frames, *image_size, config.num_channels), name="videos")
 
 
 def trunk(config, videos, trace):

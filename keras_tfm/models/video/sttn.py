@@ -19,7 +19,7 @@ from keras import ops
 from keras_tfm.configs import Between, Config, Depth, Natural, Refusal, Size
 from keras_tfm.layers.attention.functional import attention_weights
 from keras_tfm.layers.attention.tap import tap
-from keras_tfm.layers.base import Layer, SameShape
+from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.blocks import Block, Residual
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.compiler.products import product
@@ -30,7 +30,7 @@ from keras_tfm.layers.resizing import resize_between_corners
 from keras_tfm.layers.signatures import Sides
 from keras_tfm.layers.spectral import SpectralConvolution
 from keras_tfm.models.base import ConfiguredModel, Trace
-from keras_tfm.models.vision.images import Side
+from keras_tfm.models.vision.images import Side, video_input
 
 SLOPE = "leaky_relu"  # Keras's slope, like the authors', is 0.2
 
@@ -93,8 +93,8 @@ class STTN(ConfiguredModel):
     config_class = STTNConfig
 
     def __init__(self, config: STTNConfig, name: str = "sttn", **kwargs: Any) -> None:
-        frames, (height, width) = config.num_frames, height_and_width(config.image_size)
-        videos = keras.Input((frames, height, width, config.num_channels), name="videos")
+        videos = video_input(config)
+        _, frames, height, width, _ = videos.shape
         inputs, seen = {"videos": videos}, None
         if config.masks_holes:
             inputs["holes"] = keras.Input((frames, height, width), dtype="bool", name="holes")
@@ -118,7 +118,7 @@ class STTN(ConfiguredModel):
         super().__init__(config, inputs, outputs, trace, name=name, **kwargs)
 
 
-class PatchAttention(Layer):
+class PatchAttention(SameShape):
     """Attention among the patches of all frames: maps (B F, rows, columns, D) of queries, keys and values ->
     a map of that shape. The tokens are the patches, flattened.
     """
@@ -146,9 +146,6 @@ class PatchAttention(Layer):
         patches = extract_patches(x, self.patch_size)  # (B F, patches, K)
         _, count, width = patches.shape
         return ops.reshape(patches, (-1, self.num_frames * count, width))  # (B, N, K)
-
-    def compute_output_shape(self, query_shape, key_shape=None, value_shape=None):
-        return tuple(query_shape)
 
 
 class MultiScaleAttention(SameShape):
@@ -225,8 +222,7 @@ class STTNDiscriminator(ConfiguredModel):
     def __init__(
         self, config: STTNDiscriminatorConfig, name: str = "sttn_discriminator", **kwargs: Any
     ) -> None:
-        size = height_and_width(config.image_size, "image_size")
-        x = videos = keras.Input((config.num_frames, *size, config.num_channels), name="videos")
+        x = videos = video_input(config)
         last = len(config.dims) - 1
         for i, dim in enumerate(config.dims):
             kind, activation = (Convolution, None) if i == last else (SpectralConvolution, SLOPE)

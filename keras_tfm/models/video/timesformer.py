@@ -10,7 +10,6 @@ linear layer that follows attention along time, not before it.
 import dataclasses
 from typing import Annotated, Any, Literal
 
-import keras
 from keras import ops
 
 from keras_tfm.configs import Between
@@ -21,10 +20,10 @@ from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PatchEncoder
-from keras_tfm.layers.patches import height_and_width
 from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel, Trace, growing_rates
+from keras_tfm.models.vision.images import video_input
 from keras_tfm.models.vision.vit import PatchesConfig, attention_of, encoder_block
 
 
@@ -60,9 +59,8 @@ class TimeSformer(ConfiguredModel):
 
     def __init__(self, config: TimeSformerConfig, name: str = "timesformer", **kwargs: Any) -> None:
         num_frames, dim = config.num_frames, config.dim
-        frame = (*height_and_width(config.image_size, "image_size"), config.num_channels)
-        videos = keras.Input((num_frames, *frame), name="videos")
-        images = ops.reshape(videos, (-1, *frame))  # (B F, H, W, C)
+        videos = video_input(config)
+        images = ops.reshape(videos, (-1, *videos.shape[2:]))  # (B F, H, W, C)
         x = PatchEncoder(config.patch_size, dim, name="patch_encoder")(images)  # (B F, N + 1, D)
         x = Dropout(config.dropout, name="embedding_dropout")(x)
         length = x.shape[1]

@@ -19,6 +19,7 @@ from keras_tfm.layers.patches import height_and_width
 from keras_tfm.layers.positions import SineTable
 from keras_tfm.layers.tubelets import TubeletEmbedding
 from keras_tfm.models.base import ConfiguredModel, Trace
+from keras_tfm.models.vision.images import video_input
 from keras_tfm.models.vision.vit import PatchesConfig, ViT
 from keras_tfm.training.weights import assign_by_path, by_path
 
@@ -66,8 +67,7 @@ class VideoMAE(ConfiguredModel):
     config_class = VideoMAEConfig
 
     def __init__(self, config: VideoMAEConfig, name: str = "videomae", **kwargs: Any) -> None:
-        image_size = height_and_width(config.image_size, "image_size")
-        videos = keras.Input((config.num_frames, *image_size, config.num_channels), name="videos")
+        videos = video_input(config)
         x = TubeletEmbedding(config.dim, config.tubelet_size, name="tubelets")(videos)
         _, moments, rows, columns, dim = x.shape
         tokens = SineTable(name="position")(ops.reshape(x, (-1, moments * rows * columns, dim)))  # (B, N, D)
@@ -100,7 +100,7 @@ class VideoMAE(ConfiguredModel):
 
     def encoder(self, **changes):
         """A `VideoMAE` with this one's weights and these `changes` of its configuration, for fine-tuning."""
-        model = type(self)(dataclasses.replace(self.config, **changes), dtype=self.dtype_policy)
+        model = self.with_fresh_weights(**changes)
         assign_by_path(model, by_path(self))
         return model
 

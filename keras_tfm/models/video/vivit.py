@@ -24,12 +24,11 @@ from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PrependedTokens
-from keras_tfm.layers.patches import height_and_width
 from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.layers.tubelets import TubeletEmbedding
 from keras_tfm.models.base import ConfiguredModel, Trace
-from keras_tfm.models.vision.images import Side
+from keras_tfm.models.vision.images import Side, video_input
 from keras_tfm.models.vision.stem import Stem, check_stem, convolved, stride_of
 from keras_tfm.models.vision.vit import attention_of, encoder_block
 
@@ -100,8 +99,7 @@ class ViViT(ConfiguredModel):
     config_class = ViViTConfig
 
     def __init__(self, config: ViViTConfig, name: str = "vivit", **kwargs: Any) -> None:
-        image_size = height_and_width(config.image_size, "image_size")
-        videos = keras.Input((config.num_frames, *image_size, config.num_channels), name="videos")
+        videos = video_input(config)
         x = _tubelets(config, videos)
         _, moments, rows, columns, dim = x.shape
         length = rows * columns if config.num_temporal_layers else moments * rows * columns

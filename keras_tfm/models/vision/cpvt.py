@@ -65,13 +65,6 @@ class CPVT(Variant):
             parts["position"] = OnGrid(generator, grid, prefix=int(config.pooling == "class"))
         return Block(parts, name=f"block_{index}")
 
-    def with_image_size(self, image_size):
-        """A copy for images of another size, with the same weights."""
-        config = dataclasses.replace(self.config, image_size=image_size)
-        model = type(self)(config, name=self.name, dtype=self.dtype_policy)
-        model.set_weights(self.get_weights())
-        return model
-
 
 # DeiT's sizes (Touvron et al. 2021), as in Chu et al. 2021; sizes with GAP have no class token.
 _TI = CPVTConfig(dim=192, num_heads=3, intermediate_dim=768)

@@ -15,6 +15,7 @@ from keras_tfm.configs import Depth, Size
 from keras_tfm.layers.bottleneck import ShortcutBlock
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import StandardizedConv2D
+from keras_tfm.layers.normalization import GroupNormalization
 from keras_tfm.layers.patches import height_and_width
 from keras_tfm.layers.pooling import MaxPooling
 from keras_tfm.models.vision.images import Side
@@ -109,7 +110,7 @@ class HybridViT(ViT):
 def _normalized(config, dim, size, stride=1, activation=None):
     """A convolution and a norm, and an activation if there is one: a list of layers."""
     convolution = StandardizedConv2D(dim, size, strides=stride, padding="same", use_bias=False)
-    norm = keras.layers.GroupNormalization(config.num_groups, epsilon=1e-5)
+    norm = GroupNormalization(config.num_groups, epsilon=1e-5)
     return [convolution, norm] + ([keras.layers.Activation(activation)] if activation else [])
 
 

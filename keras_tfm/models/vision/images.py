@@ -59,3 +59,11 @@ def image_input(config):
     """
     size = height_and_width(config.image_size, "image_size")
     return keras.Input((*size, config.num_channels), name="images")
+
+
+def video_input(config):
+    """The input `videos` (B, F, H, W, C) of a model, from `num_frames`, `image_size` and `num_channels` of
+    its configuration.
+    """
+    size = height_and_width(config.image_size, "image_size")
+    return keras.Input((config.num_frames, *size, config.num_channels), name="videos")

@@ -16,6 +16,7 @@ from keras_tfm.configs import Depth, Rate, Size
 from keras_tfm.layers.bottleneck import ShortcutBlock
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution, StandardizedConvolution
+from keras_tfm.layers.normalization import GroupNormalization
 from keras_tfm.layers.pooling import MaxPooling
 from keras_tfm.models.base import check_stages, rate_of
 from keras_tfm.models.vision.images import ImageConfig, Stages
@@ -177,7 +178,7 @@ def normalized(dim, size, stride=1, activation=None):
 
 def _norm(config, **options):
     """Group normalisation, then a ReLU."""
-    norm = keras.layers.GroupNormalization(config.num_groups, epsilon=1e-5)
+    norm = GroupNormalization(config.num_groups, epsilon=1e-5)
     return Chain([norm, keras.layers.Activation("relu")], **options)
 
 

@@ -17,6 +17,7 @@ from keras_tfm.layers.attention.grid_position import GridPositionBias
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import copy_of
 from keras_tfm.layers.masks import in_float32
+from keras_tfm.layers.normalization import unit
 from keras_tfm.layers.patches import height_and_width
 from keras_tfm.models.base import check_stages
 from keras_tfm.models.vision.images import Side
@@ -145,12 +146,6 @@ class ContinuousPositionBias(GridPositionBias):
     def table(self):
         """The biases of all offsets, one row per offset: (rows, H)."""
         return 16 * ops.sigmoid(self.projection(self.hidden(self.offsets)))
-
-
-def unit(x):
-    """The vectors of (..., K) divided by their lengths, in float32 or float64."""
-    x = in_float32(x)
-    return x * ops.rsqrt(ops.maximum(ops.sum(ops.square(x), axis=-1, keepdims=True), 1e-24))
 
 
 # The configurations of Liu et al. 2022, with stochastic depth as in the authors' files. The number after the

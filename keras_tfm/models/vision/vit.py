@@ -123,9 +123,8 @@ class ViT(ConfiguredModel):
 
     def with_image_size(self, image_size):
         """A copy for images of another size, with interpolated positions, for fine-tuning."""
-        config = dataclasses.replace(self.config, image_size=image_size)
-        model = type(self)(config, name=self.name, dtype=self.dtype_policy)
-        grids = [self.grid_of(each) for each in (self.config, config)]
+        model = self.with_fresh_weights(image_size=image_size)
+        grids = [self.grid_of(each.config) for each in (self, model)]
         positions = None if self.position is None else self.position.embedding.embeddings
         for new, old in zip(model.weights, self.weights, strict=True):
             new.assign(interpolate_positions(old, *grids) if old is positions else old)

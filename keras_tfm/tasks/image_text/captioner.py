@@ -36,7 +36,7 @@ from keras_tfm.tasks.image_text.pair_task import (
 from keras_tfm.tasks.learning import VOCABULARY, Vocabulary
 from keras_tfm.tasks.measures import token_metrics
 from keras_tfm.tasks.signatures import Inspection, Signature
-from keras_tfm.tasks.task import check_vocabulary, describe_language_model, make_language_model
+from keras_tfm.tasks.task import check_vocabulary
 from keras_tfm.tasks.text.writing import Writing, answers_of, without_search, write_symbols
 from keras_tfm.training.folder import Path
 
@@ -194,6 +194,7 @@ class Captioner(ImageTextTask):
     given_weights = types.MappingProxyType({"learning_rate": 1e-4})
     judged_by = ("val_token_cross_entropy", "min")
     model_options = CaptionerOptions
+    make_head = LanguageModel
     config_class = CaptionerConfig
     make_batches: ClassVar[Any] = CaptionBatches
     processor: ClassVar[str | None] = None  # the class with which transformers reads images, None for any
@@ -201,9 +202,7 @@ class Captioner(ImageTextTask):
     def __init__(self, model: LanguageModel, tokenizer: Tokenizer, config: CaptionerConfig | None = None):
         self.config, self.tokenizer = config or CaptionerConfig(), tokenizer
         backbone = self.resized(model.backbone, self.config.image_size)
-        self.model = (
-            model if backbone is model.backbone else LanguageModel(backbone, model.tied, model.use_bias)
-        )
+        self.model = model.on(backbone)
         self.take_images(backbone)
         check_vocabulary(backbone.config, tokenizer)
         defaults = self.config.decoding
@@ -274,12 +273,9 @@ class Captioner(ImageTextTask):
         }
         save_huggingface(self.model, folder, overwrite, entries, writers=writers)
 
-    def describe_model(self) -> dict[str, Any]:
-        return describe_language_model(self.model)
-
     @classmethod
     def load_parts(cls, folder: pathlib.Path, config: CaptionerConfig, model: dict[str, Any]) -> Self:
-        return cls(make_language_model(model), load_tokenizer(folder), config)
+        return cls(cls.make_model(model, config), load_tokenizer(folder), config)
 
     # What it learns ------------------------------------------------------------------------------------
 

@@ -1,7 +1,6 @@
 """Images, or videos, and texts in one vector space, where an image is close to the texts that describe it."""
 
 import dataclasses
-import functools
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -226,13 +225,14 @@ class ImageTextMatcher(ImageTextTask):
         Raises TypeError for a tokenizer that transformers does not have.
         """
         from keras_tfm.convert import save_huggingface
+        from keras_tfm.convert.folder import max_length_writer
         from keras_tfm.convert.preprocessing import preprocessor_writer
 
         is_clip = isinstance(self.model.backbone, keras_tfm.models.CLIP)
         kind = "CLIPImageProcessor" if is_clip else "SiglipImageProcessor"
         images = preprocessor_writer(self.preprocessing, self.image_shape, kind)
-        tokenizer = functools.partial(self.tokenizer.save_huggingface, max_length=self.max_length)
-        save_huggingface(self.model, folder, overwrite, writers=[images, tokenizer])
+        writers = [images, self.tokenizer.save_huggingface, max_length_writer(self.max_length)]
+        save_huggingface(self.model, folder, overwrite, writers=writers)
 
     @staticmethod
     def make_head(backbone: keras.Model, **arguments: Any) -> Contrastive | CrossMatcher:

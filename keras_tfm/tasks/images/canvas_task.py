@@ -83,7 +83,7 @@ class CanvasTask(ImageTask, FineTunedTask):
         model = backbone if self.takes(backbone) else None
         old = backbone if model is None else model.backbone
         resized = with_image_size(old, self.config.image_size)
-        self.model = model if model and resized is old else self.with_head(resized, model)
+        self.model = self.with_head(resized) if model is None else model.on(resized)
         self.take_images(self.model.backbone)
 
     @classmethod
@@ -92,8 +92,8 @@ class CanvasTask(ImageTask, FineTunedTask):
         return cls(cls.checked(task).model, **{**dataclasses.asdict(task.config), **fields})
 
     @abc.abstractmethod
-    def with_head(self, backbone: keras.Model, model: keras.Model | None) -> keras.Model:
-        """The `backbone` with a head of the task's classes: fresh, or with the weights of a `model`'s."""
+    def with_head(self, backbone: keras.Model) -> keras.Model:
+        """The `backbone` with a fresh head of the task's classes."""
 
     def __call__(self, batch: Any, training: bool = False) -> Any:
         """What the model gives for raw images, or for {"images": them}."""
@@ -235,3 +235,10 @@ def sizes_of(images: Any) -> np.ndarray:
 def sized(examples: Any) -> list[Sized]:
     """The images of examples, which stand on the canvas or are files, beside their own sizes."""
     return list(map(Sized, listed_images(examples.images), examples.sizes))
+
+
+def copy_heads(source: keras.Model, target: keras.Model, names: str | tuple[str, ...]) -> None:
+    """Copy weights from `source` to `target` for heads whose names begin with `names`."""
+    for layer in target.layers:
+        if layer.name.startswith(names):
+            layer.set_weights(source.get_layer(layer.name).get_weights())

@@ -17,9 +17,9 @@ from keras_tfm.data.batches.encoding import model_inputs
 from keras_tfm.data.batches.epochs import HeldOut, hold_out
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
 from keras_tfm.serving.examples import check_column, not_id, not_text
+from keras_tfm.tasks.columns import columns_of, rows_of
 from keras_tfm.tasks.image_text.pairs import checked_texts, hold_out_pairs, tokens_of, tokens_of_all
 from keras_tfm.tasks.images.enlarging import SMALL
-from keras_tfm.tasks.learning import columns_of, rows_of
 from keras_tfm.tasks.task import check_vocabulary
 
 

@@ -38,6 +38,7 @@ from keras_tfm.tasks.images.average_precision import average_precision
 from keras_tfm.tasks.images.canvas_task import (
     CanvasTask,
     canvas_batches,
+    copy_heads,
     looks_of,
     refuse_many,
     sized,
@@ -66,7 +67,6 @@ FAMILIES: dict[str, type[ModelAroundBackbone]] = {
     "tsp-rcnn": TSPRCNN,
 }
 DETECTORS: tuple[type[SetPredictor], ...] = (ObjectDetector, ReferencedDetector, CandidateDetector)
-HEADS = "class_head", "box_head"  # how the names of their layers begin
 # {model: the prefix of transformers' image processor for it}
 PROCESSORS: dict[type[ModelAroundBackbone], str] = {
     DETR: "Detr",
@@ -159,11 +159,8 @@ class Detector(CanvasTask):
     config_class = DetectorConfig
     config: DetectorConfig
 
-    def with_head(self, backbone: keras.Model, model: keras.Model | None) -> keras.Model:
-        made = detector_around(backbone, len(self.class_names))
-        if model is not None:
-            copy_heads(model, made, HEADS)
-        return made
+    def with_head(self, backbone: keras.Model) -> keras.Model:
+        return detector_around(backbone, len(self.class_names))
 
     @classmethod
     def with_names(cls, model: keras.Model, class_names: Sequence[str], **fields: Any) -> Self:
@@ -379,10 +376,3 @@ def tell_skipped(examples: CrowdedObjects, family: str | None) -> None:
     unused += ["visible boxes"] * examples.has_hidden_parts
     if unused and family is not None:
         LOG.warning("%s are skipped: %s learns whole objects alone", " and ".join(unused), family)
-
-
-def copy_heads(source: keras.Model, target: keras.Model, names: str | tuple[str, ...]) -> None:
-    """Copy weights from `source` to `target` for heads whose names begin with `names`."""
-    for layer in target.layers:
-        if layer.name.startswith(names):
-            layer.set_weights(source.get_layer(layer.name).get_weights())

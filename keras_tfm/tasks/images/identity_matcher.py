@@ -157,13 +157,7 @@ class IdentityMatcher(ImageTask, FineTunedTask):
         if "pooled_output" not in old.output:
             raise ValueError(f"expected a model with `pooled_output`, got a {type(old).__name__}")
         backbone = with_image_size(old, self.config.image_size)
-        if has_neck and backbone is old:
-            return model
-        new = Reidentifier(backbone, model.num_classes if has_neck else len(self.config.identities))
-        for layer in new.layers if has_neck else ():
-            if layer.name.startswith(("neck_", "classes_")):
-                layer.set_weights(model.get_layer(layer.name).get_weights())
-        return new
+        return model.on(backbone) if has_neck else Reidentifier(backbone, len(self.config.identities))
 
     @classmethod
     def make(

@@ -35,7 +35,7 @@ from keras_tfm.tasks.images.image_task import (
     with_image_size,
 )
 from keras_tfm.tasks.signatures import ColumnNames, Signature
-from keras_tfm.tasks.task import label_entries, load_any
+from keras_tfm.tasks.task import load_any
 from keras_tfm.tasks.task_folder import is_task_folder
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import PartlyTrained
@@ -54,7 +54,6 @@ class ImageClassifierConfig(ClassesConfig):
 
 # The default batch: few images in large batches are too few steps for the averages of batch normalisation.
 MOST_IMAGES, MIN_BATCHES = 64, 16
-ONE_CLASS = "single_label_classification"  # in a published config.json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,21 +111,13 @@ class ImageClassifier(ImageTask, VisualClassifyingTask):
 
     def with_head(self, model: keras.Model) -> keras.Model:
         """A classifier with the configured classes and image size, and the weights of `model`."""
-        count, given = len(self.class_names), hasattr(model, "backbone")
-        old = model.backbone if given else model
-        backbone = with_image_size(old, self.config.image_size)
-        if given and backbone is old:
-            return model
-        if given:
-            new = type(model)(backbone, **model.head_arguments)
-        elif "distilled_output" in old.output:
-            new = DistilledClassifier(backbone, count, self.config.dropout)
-        else:
-            new = Classifier(backbone, count, self.config.hidden_dim, self.config.dropout)
-        for head in ("head", "distilled_head"):
-            if given and hasattr(model, head):
-                getattr(new, head).set_weights(getattr(model, head).get_weights())
-        return new
+        side, count = self.config.image_size, len(self.class_names)
+        if hasattr(model, "backbone"):
+            return model.on(with_image_size(model.backbone, side))
+        backbone = with_image_size(model, side)
+        if "distilled_output" in backbone.output:
+            return DistilledClassifier(backbone, count, self.config.dropout)
+        return Classifier(backbone, count, self.config.hidden_dim, self.config.dropout)
 
     @classmethod
     def from_size(cls, size: str, class_names: Any, **changes: Any) -> Self:
@@ -176,55 +167,6 @@ class ImageClassifier(ImageTask, VisualClassifyingTask):
         if isinstance(task, cls) and set(np.unique(examples[1]).tolist()) <= set(map(str, task.class_names)):
             return cls(task.model, **dataclasses.asdict(task.config) | kept)
         return cls(task.encoder, np.unique(examples[1]), **kept)
-
-    @classmethod
-    def takes(cls, model: keras.Model) -> bool:
-        is_classifier = isinstance(model, Classifier | DistilledClassifier)
-        return is_classifier and "images" in model.input
-
-    @classmethod
-    def from_huggingface(cls, name: Path, examples: Any = None, **fields: Any) -> Self:
-        """The classifier in the folder `name` of transformers or timm (or of this hub id).
-
-        With `examples`, it gets a new head unless the folder's head knows their classes.
-
-        Raises:
-            CheckpointError: if a file of the folder is missing or not as it must be.
-        """
-        from keras_tfm.convert import CheckpointError, find_folder
-        from keras_tfm.convert.folder import read_config
-        from keras_tfm.convert.preprocessing import image_model, label_names
-
-        folder = find_folder(name)
-        model, published = image_model(folder)
-        fields = published | fields
-        if cls.takes(model):
-            names = label_names(folder, model.num_classes)
-            if examples is None or set(np.unique(examples[1]).tolist()) <= set(names):
-                kind = read_config(folder).get("problem_type")
-                if kind not in (None, ONE_CLASS):
-                    raise CheckpointError(folder / "config.json", "problem_type", ONE_CLASS, kind)
-                return cls(model, names, **fields)
-        backbone = getattr(model, "backbone", model)
-        if "images" not in backbone.input or "pooled_output" not in backbone.output:
-            raise CheckpointError(name, "model_type", "a model of images", type(backbone).__name__)
-        if examples is None:
-            raise CheckpointError(name, "architectures", f"one for {cls.name!r}", type(model).__name__)
-        return cls(backbone, np.unique(examples[1]), **fields)
-
-    def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
-        """Write a new `folder` for `transformers`: config.json, preprocessor_config.json and
-        model.safetensors.
-
-        Raises:
-            TypeError: if transformers has no such model.
-        """
-        from keras_tfm.convert import save_huggingface
-        from keras_tfm.convert.preprocessing import preprocessor_writer
-
-        entries = label_entries(map(str, self.class_names))
-        writer = preprocessor_writer(self.preprocessing, self.image_shape)
-        save_huggingface(self.model, folder, overwrite, entries, writers=[writer])
 
     def __call__(self, batch: Any, training: bool = False) -> tf.Tensor:
         """Logits (B, classes) for raw images, or for {"images": raw images}."""

@@ -29,6 +29,7 @@ from keras_tfm.heads.denoiser import Denoiser
 from keras_tfm.log import Bar
 from keras_tfm.serving.examples import as_columns, refuse_empty, refuse_single
 from keras_tfm.tasks.baselines import MEAN, Baselines
+from keras_tfm.tasks.columns import columns_of
 from keras_tfm.tasks.images.conditions import Condition, classes_of, condition_of, reason_against
 from keras_tfm.tasks.images.drawing import Pictures, written
 from keras_tfm.tasks.images.enlarging import SmallParts, enlarging_of, reader_of, small_of
@@ -50,7 +51,7 @@ from keras_tfm.tasks.images.image_task import (
     with_image_size,
 )
 from keras_tfm.tasks.images.text_encoders import given_encoder
-from keras_tfm.tasks.learning import columns_of, with_side
+from keras_tfm.tasks.learning import with_side
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import load_any, make_backbone
 from keras_tfm.tasks.trainable import TrainableTask
@@ -137,8 +138,7 @@ class ImageGenerator(TrainableTask):
         """The same task, which nobody trains, with weights whose paths begin with `scope`."""
         backbone = self.model.backbone
         with keras.name_scope(scope):
-            copied = type(backbone)(backbone.config, name=backbone.name, dtype=backbone.dtype_policy)
-            task = type(self)(copied, self.config, self.tokenizer, self.small)
+            task = type(self)(backbone.with_fresh_weights(), self.config, self.tokenizer, self.small)
         task.model.set_weights(self.model.get_weights())
         task.model.trainable = False
         return task

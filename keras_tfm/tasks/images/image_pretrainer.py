@@ -13,6 +13,7 @@ from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.images import read_unlabelled_images
 from keras_tfm.models import DETR, ViTMAE
+from keras_tfm.tasks.columns import columns_of
 from keras_tfm.tasks.images.image_classifier import ImageClassifier
 from keras_tfm.tasks.images.image_encoder import ImageEncoder
 from keras_tfm.tasks.images.image_families import FAMILIES, ImageOptions
@@ -24,7 +25,7 @@ from keras_tfm.tasks.images.image_task import (
     with_image_size,
 )
 from keras_tfm.tasks.images.pretraining import METHODS, ImagePretrainerConfig, PretrainImagesTraining
-from keras_tfm.tasks.learning import columns_of, with_side
+from keras_tfm.tasks.learning import with_side
 from keras_tfm.tasks.pretraining import PretrainingTask
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import make_backbone
@@ -214,7 +215,6 @@ def hiding(backbone: keras.Model, mask_ratio: float) -> keras.Model:
     """A copy of a `backbone` that hides another share of the patches; a `DETR`, which hides none, stays."""
     if not isinstance(backbone, ViTMAE):
         return backbone
-    config = dataclasses.replace(backbone.config, mask_ratio=mask_ratio)
-    made = type(backbone)(config, name=backbone.name, dtype=backbone.dtype_policy)
+    made = backbone.with_fresh_weights(mask_ratio=mask_ratio)
     made.set_weights(backbone.get_weights())
     return made

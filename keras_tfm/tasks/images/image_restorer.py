@@ -43,6 +43,7 @@ from keras_tfm.serving.examples import (
 )
 from keras_tfm.serving.image_headers import MAX_PIXELS, Size, read_bytes
 from keras_tfm.tasks.baselines import Baselines
+from keras_tfm.tasks.columns import columns_of
 from keras_tfm.tasks.images.decoded import is_file
 from keras_tfm.tasks.images.drawing import Pictures, written
 from keras_tfm.tasks.images.likeness import WINDOW, likeness
@@ -53,7 +54,6 @@ from keras_tfm.tasks.images.restorer_options import (
     RestorerTraining,
 )
 from keras_tfm.tasks.images.tiles import in_tiles
-from keras_tfm.tasks.learning import columns_of
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints
 from keras_tfm.tasks.task import load_any, make_backbone
 from keras_tfm.tasks.trainable import TrainableTask

@@ -203,8 +203,7 @@ def with_image_size(backbone: keras.Model, image_size: int | None) -> keras.Mode
         return backbone
     if hasattr(backbone, "with_image_size"):
         return backbone.with_image_size(image_size)
-    config = dataclasses.replace(backbone.config, image_size=image_size)
-    resized = type(backbone)(config, name=backbone.name, dtype=backbone.dtype_policy)
+    resized = backbone.with_fresh_weights(image_size=image_size)
     pairs = list(zip(resized.weights, backbone.weights, strict=False))
     if len(resized.weights) != len(backbone.weights) or any(new.shape != old.shape for new, old in pairs):
         name = type(backbone).__name__

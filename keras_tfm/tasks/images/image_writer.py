@@ -27,6 +27,7 @@ from keras_tfm.models.pictures.codec import ImageCodec
 from keras_tfm.models.pictures.image_transformer import ImageTransformerConfig
 from keras_tfm.serving.answering import Answerer
 from keras_tfm.tasks.baselines import Baselines
+from keras_tfm.tasks.columns import columns_of
 from keras_tfm.tasks.images.conditions import Classes, Condition, Nothing, Texts, classes_of
 from keras_tfm.tasks.images.decoded import DecodedImages, listed_images
 from keras_tfm.tasks.images.generator_options import (
@@ -40,7 +41,6 @@ from keras_tfm.tasks.images.generator_options import (
 from keras_tfm.tasks.images.image_generator import ImageGenerator
 from keras_tfm.tasks.images.image_task import preprocessing_in, resizing_entries
 from keras_tfm.tasks.images.picture_tokens import PictureTokens, colours_of, tokens_for
-from keras_tfm.tasks.learning import columns_of
 from keras_tfm.tasks.task import describe_backbone, load_any, make_backbone
 from keras_tfm.training.folder import Path
 

@@ -116,11 +116,8 @@ class LaneFinder(CanvasTask):
         self.config = LaneFinderConfig(**fields)
         self.take_model(backbone)
 
-    def with_head(self, backbone: keras.Model, model: keras.Model | None) -> keras.Model:
-        made = LaneDetector(backbone, **({} if model is None else model.head_arguments))
-        if model is not None:
-            made.set_weights(model.get_weights())
-        return made
+    def with_head(self, backbone: keras.Model) -> keras.Model:
+        return LaneDetector(backbone)
 
     @classmethod
     def make(cls, examples: Lanes, options: LaneOptions, changes: Mapping[str, Any], **fields: Any) -> Self:

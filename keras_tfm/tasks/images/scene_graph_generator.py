@@ -29,7 +29,7 @@ from keras_tfm.tasks.images.canvas_task import (
     sized,
 )
 from keras_tfm.tasks.images.decoded import listed_images
-from keras_tfm.tasks.images.detector import DetectorConfig, copy_heads
+from keras_tfm.tasks.images.detector import DetectorConfig
 from keras_tfm.tasks.images.drawing import Pictures
 from keras_tfm.tasks.images.graph_drawing import draw_graphs
 from keras_tfm.tasks.images.relation_recall import relation_recall
@@ -37,8 +37,6 @@ from keras_tfm.tasks.learning import ModelOptions, with_side
 from keras_tfm.tasks.records import rounded_line
 from keras_tfm.tasks.signatures import Signature
 from keras_tfm.training.options import ImagesInBatch, LeastArea, PartlyTrained
-
-HEADS = ("class_head", "box_head", *(f"{place}_" for place in PLACES), "predicate_head", "map_head")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -133,11 +131,7 @@ class SceneGraphGenerator(CanvasTask):
                 f"{len(self.predicates)}."
             )
 
-    def with_head(self, backbone: keras.Model, model: keras.Model | None) -> keras.Model:
-        if model is not None:
-            made = RelationDetector(backbone, **model.head_arguments)
-            copy_heads(model, made, HEADS)
-            return made
+    def with_head(self, backbone: keras.Model) -> keras.Model:
         dim = backbone.config.dim  # the maps' head is as wide, beside it, as the published one of dim 256
         widths: dict[str, Any] = {"map_filters": (dim // 4, dim // 8), "map_widths": (2 * dim, dim // 2)}
         return RelationDetector(backbone, len(self.class_names), len(self.config.predicates), **widths)

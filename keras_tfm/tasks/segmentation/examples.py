@@ -5,18 +5,22 @@ from typing import Any
 
 import numpy as np
 
+from keras_tfm.data.sources.crowds import details_of
 from keras_tfm.data.sources.segments import PANOPTIC, SegmentSets
 from keras_tfm.serving.examples import check_column, not_list, refuse_unequal
 from keras_tfm.tasks.segmentation.config import SegmenterConfig
 
 
-def checked_sets(masks: Any, labels: Any, sizes: np.ndarray, config: SegmenterConfig) -> SegmentSets:
-    """Masks (M, H, W), boolean or 0 and 1, and M names of each image of these `sizes` (N, 2), packed;
-    ValueError for others.
+def checked_sets(
+    sizes: np.ndarray, config: SegmenterConfig, masks: Any, labels: Any, iscrowd: Any = None
+) -> SegmentSets:
+    """Masks (M, H, W), boolean or 0 and 1, and M names of each image of these `sizes` (N, 2), packed, and
+    apart from them those whose `iscrowd` is 1; ValueError for others.
     """
-    check_column(masks, "masks", not_list)
-    check_column(labels, "labels", not_list)
-    refuse_unequal(images=sizes, masks=masks, labels=labels)
+    columns = {"masks": masks, "labels": labels, **({} if iscrowd is None else {"iscrowd": iscrowd})}
+    for name, column in columns.items():
+        check_column(column, name, not_list)
+    refuse_unequal(images=sizes, **columns)
     arrays: list[np.ndarray] = []
     problems: dict[int, str] = {}
     for row, (given, names, size) in enumerate(zip(masks, labels, sizes.tolist(), strict=True)):
@@ -27,7 +31,18 @@ def checked_sets(masks: Any, labels: Any, sizes: np.ndarray, config: SegmenterCo
     for row, problem in problems.items():
         others = f" ({len(problems) - 1:,} more images are wrong)" if len(problems) > 1 else ""
         raise ValueError(f"image {row}: {problem}{others}")
-    return SegmentSets.of(arrays, labels, config.class_names, stuff=config.stuff, kind=config.segments)
+    sets = SegmentSets.of(arrays, labels, config.class_names, stuff=config.stuff, kind=config.segments)
+    if iscrowd is None:
+        return sets
+    details = [details_of(f"image {row}", labels[row], iscrowd=marks) for row, marks in enumerate(iscrowd)]
+    segments, crowds = (
+        [
+            [part for part, detail in zip(*each, strict=True) if detail.is_crowd == wanted]
+            for each in zip(sets.segments, details, strict=True)
+        ]
+        for wanted in (False, True)
+    )
+    return SegmentSets(sets.sizes, segments, sets.names, sets.stuff, sets.kind, crowds)
 
 
 def _problem(

@@ -14,6 +14,7 @@ from keras_tfm.heads.panoptic_detector import PanopticDetector
 from keras_tfm.heads.segmentation import DECODERS, SemanticSegmenter
 from keras_tfm.models import DETR, ISTR, Mask2Former, MaskFormer, MaxDeepLab
 from keras_tfm.models.families import OnDemand
+from keras_tfm.tasks.images.canvas_task import copy_heads
 from keras_tfm.tasks.images.image_families import FAMILIES, ImageOptions
 
 SegmentingModel = SemanticSegmenter | MaskClassifier | PanopticDetector | CodedSegmenter
@@ -28,13 +29,13 @@ OF_SETS: dict[type, Any] = {
 MASK_SETS = tuple(dict.fromkeys(OF_SETS.values()))  # the heads that learn instances and panoptic segments
 INSTANCES_ALONE = (CodedSegmenter,)  # of these, the heads that learn no panoptic segments
 SEMANTIC = (SemanticSegmenter, MaskClassifier)  # the heads that learn the class of every pixel
-# {model: (prefixes of the names of its parts without classes, the prefix of the parts with them)}
-PARTS: dict[type, tuple[str | tuple[str, ...], str]] = {
-    SemanticSegmenter: ("decoder", "classes"),
-    MaskClassifier: ("mask_head", "class_head"),
-    PointMaskClassifier: ("mask_head", "class_head"),
-    PanopticDetector: (("box_head", "mask_"), "class_head"),
-    CodedSegmenter: ("mask_codec", "class_head"),
+# {model: prefixes of the names of its head's parts that do not depend on the classes}
+PARTS: dict[type, str | tuple[str, ...]] = {
+    SemanticSegmenter: "decoder",
+    MaskClassifier: "mask_head",
+    PointMaskClassifier: "mask_head",
+    PanopticDetector: ("box_head", "mask_"),
+    CodedSegmenter: "mask_codec",
 }
 # {model: the prefix of transformers' image processor for it}
 PROCESSORS: dict[type, str] = {
@@ -109,19 +110,10 @@ def segmenting(backbone: keras.Model, num_classes: int, **head: Any) -> Segmenti
     return kind(backbone, num_classes, **head)
 
 
-def with_head_of(
-    backbone: keras.Model, count: int, model: SegmentingModel, has_classes: bool = True
-) -> SegmentingModel:
-    """A segmenter of `count` classes on a `backbone`, with the weights of a `model`'s head; without
-    `has_classes` the weights of the classes stay fresh.
-    """
-    new = segmenting(backbone, **model.head_arguments | {"num_classes": count})
-    starts, of_classes = PARTS[type(model)]
-    of_backbone = {layer.name for layer in backbone.layers}
-    for layer in new.layers:  # a linear decoder is none of them
-        is_part = layer.name.startswith(starts) or (has_classes and layer.name.startswith(of_classes))
-        if is_part and layer.name not in of_backbone:
-            layer.set_weights(model.get_layer(layer.name).get_weights())
+def for_classes(model: SegmentingModel, count: int) -> SegmentingModel:
+    """A segmenter of `count` other classes, with the weights of a `model` but the classes' own."""
+    new = segmenting(model.backbone, **model.head_arguments | {"num_classes": count})
+    copy_heads(model, new, PARTS[type(model)])
     return new
 
 

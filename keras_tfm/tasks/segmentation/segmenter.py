@@ -46,9 +46,9 @@ from keras_tfm.tasks.segmentation.models import (
     SegmentingModel,
     check_tells,
     families_of,
+    for_classes,
     head_class_of,
     segmenting,
-    with_head_of,
 )
 from keras_tfm.tasks.segmentation.pixel_classes import PixelClasses
 from keras_tfm.tasks.segmentation.sets import Instances, PanopticSegments
@@ -73,7 +73,8 @@ class Segmenter(CanvasTask):
     whole numbers (H, W) of each image's own size, which the configuration maps to classes; an answer is
     {"mask": (H, W), "shares": {name: part of the pixels}, "scores": {name: mean probability in its pixels}}.
     "instances" and "panoptic": examples are (images, masks, labels), of each image M masks (M, H, W), 0 or 1,
-    and their M names; an answer has "labels", "scores", "areas" in pixels and "boxes" (left, top, right,
+    and their M names; of instances perhaps also, for each mask, 1 where it covers a crowd, a region where
+    nothing is wrong. An answer has "labels", "scores", "areas" in pixels and "boxes" (left, top, right,
     bottom) of N segments, and of instances their "masks" (N, H, W), boolean, which may overlap, of panoptic
     segments the map "segments" (H, W) of their numbers from 1, 0 for none. `fields` are fields of
     `SegmenterConfig`.
@@ -109,9 +110,8 @@ class Segmenter(CanvasTask):
             kind = CodedInstances
         self.kind = kind(self.model, self.preprocessing, self.config)
 
-    def with_head(self, backbone: keras.Model, model: keras.Model | None) -> keras.Model:
-        count = len(self.class_names)
-        return segmenting(backbone, count) if model is None else with_head_of(backbone, count, model)
+    def with_head(self, backbone: keras.Model) -> keras.Model:
+        return segmenting(backbone, len(self.class_names))
 
     @classmethod
     def make(
@@ -186,8 +186,7 @@ class Segmenter(CanvasTask):
     def with_classes(cls, model: SegmentingModel, examples: Any, **fields: Any) -> Self:
         """A task for the classes of `examples`, with the weights of a `model` but its classifier's."""
         fields = with_classes(fields, examples)
-        new = with_head_of(model.backbone, len(fields["class_names"]), model, has_classes=False)
-        return cls(new, **fields)
+        return cls(for_classes(model, len(fields["class_names"])), **fields)
 
     @classmethod
     def takes(cls, model: keras.Model) -> bool:

@@ -29,8 +29,8 @@ SCORED = ("scores", "areas", "boxes")  # the entries of an answer that are numbe
 
 
 class SegmentSetKind(SegmentationKind):
-    """Sets of segments of one kind. Examples are `data.Segments`, or (images, masks, labels). Abstract: a
-    subclass says what the model's predictions stand for.
+    """Sets of segments of one kind. Examples are `data.Segments`, or (images, masks, labels), of instances
+    perhaps with `iscrowd`. Abstract: a subclass says what the model's predictions stand for.
     """
 
     covers: str  # "masks" or "segments": the entry of an answer that has its pixels
@@ -55,12 +55,14 @@ class SegmentSetKind(SegmentationKind):
     def check_examples(self, examples: Any, check_images: Callable, /) -> Segments:
         config = self.config
         if not isinstance(examples, Segments):
-            if not isinstance(examples, tuple | list) or len(examples) != 3:
-                kinds = "(images, masks, labels), or COCO's files,"
+            counts = (3, 4) if self.kind == INSTANCES else (3,)
+            if not isinstance(examples, tuple | list) or len(examples) not in counts:
+                perhaps = ", perhaps iscrowd," if self.kind == INSTANCES else ","
+                kinds = f"(images, masks, labels){perhaps} or COCO's files,"
                 raise ValueError(f"examples: expected {kinds} for {WORDS[self.kind]}, got {shown(examples)}")
             images = check_images(examples[0])
             sizes = sizes_of(images)
-            examples = Segments(images, sizes, checked_sets(examples[1], examples[2], sizes, config))
+            examples = Segments(images, sizes, checked_sets(sizes, config, *examples[1:]))
         sets = examples.segments
         if sets.kind != self.kind:
             raise ValueError(f"examples: expected {WORDS[self.kind]}, got {WORDS[sets.kind]}")

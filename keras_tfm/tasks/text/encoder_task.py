@@ -23,7 +23,8 @@ from keras_tfm.models.families import OnDemand
 from keras_tfm.serving.examples import refuse_rows
 from keras_tfm.serving.reading import Read
 from keras_tfm.tasks.asking import AskedTask
-from keras_tfm.tasks.learning import VOCABULARY, ModelOptions, Vocabulary, columns_of, family_among, rows_of
+from keras_tfm.tasks.columns import columns_of, rows_of
+from keras_tfm.tasks.learning import VOCABULARY, ModelOptions, Vocabulary, family_among
 from keras_tfm.tasks.signatures import Signature
 from keras_tfm.tasks.task import Task, check_length, check_vocabulary, label_entries
 from keras_tfm.tasks.text.text_signature import text_signature
@@ -380,7 +381,7 @@ def with_parts(backbone: keras.Model, **parts: Any) -> keras.Model:
     changes = {name: value for name, value in parts.items() if getattr(config, name, value) != value}
     if not changes:
         return backbone
-    changed = type(backbone)(dataclasses.replace(config, **changes), dtype=backbone.dtype_policy)
+    changed = backbone.with_fresh_weights(**changes)
     assign_by_path(changed, by_path(backbone))
     return changed
 

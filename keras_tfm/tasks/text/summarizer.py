@@ -12,7 +12,8 @@ import numpy as np
 
 from keras_tfm.configs import Length, Option
 from keras_tfm.data.sources.documents import split_sentences
-from keras_tfm.tasks.text.translator import Translator, TranslatorConfig
+from keras_tfm.tasks.text.translator import Translator
+from keras_tfm.tasks.text.translator_options import TranslatorConfig
 
 MEASURES = ("rouge1", "rouge2", "rougeL")
 

@@ -37,7 +37,7 @@ from keras_tfm.serving.answering import ReadExamples
 from keras_tfm.tasks.learning import TABLES, VOCABULARY, ModelOptions, Vocabulary
 from keras_tfm.tasks.measures import sums_over, token_metrics
 from keras_tfm.tasks.signatures import ColumnNames, Inspection, Signature
-from keras_tfm.tasks.task import check_vocabulary, describe_language_model, make_language_model
+from keras_tfm.tasks.task import check_vocabulary
 from keras_tfm.tasks.text.decoding import as_stops, check_token_ids, ending, rows_alike
 from keras_tfm.tasks.text.streams import EPOCH_BATCHES, Texts, read_or_stream, sample_of
 from keras_tfm.tasks.text.text_signature import FIRST_CHARACTER, made_up_texts
@@ -88,10 +88,11 @@ class GeneratorOptions(ModelOptions):
 
 @dataclasses.dataclass(frozen=True)
 class LanguageModelTraining(TextTraining):
-    """By default the warm-up takes one epoch, at most 2,000 steps."""
+    """By default the warm-up takes a tenth of the steps; with --schedule inverse-root one epoch, at most
+    2,000 steps and half of all.
+    """
 
-    def warmup(self, num_batches: int) -> int:
-        return self.warmup_steps or min(2_000, num_batches)
+    warmup_by_root = (1, 2_000)
 
 
 class TextGenerator(WritingTask, TrainableTask):
@@ -115,6 +116,7 @@ class TextGenerator(WritingTask, TrainableTask):
     optimizer_options = {"beta_1": 0.9, "beta_2": 0.99, "epsilon": 1e-8, "clipnorm": 1.0}
     held_out = HeldOut(0.02, 500)
     model_options = GeneratorOptions
+    make_head = LanguageModel
     config_class = TextGeneratorConfig
 
     def __init__(
@@ -445,10 +447,7 @@ class TextGenerator(WritingTask, TrainableTask):
         start_id, ends = self.tokenizer.start_id, self._end_ids
         return Writing(self.model, self.tokenizer, start_id, ends, stop, options)
 
-    def describe_model(self) -> dict[str, Any]:
-        return describe_language_model(self.model)
-
     @classmethod
     def load_parts(cls, folder: pathlib.Path, config: TextGeneratorConfig, model: dict[str, Any]) -> Self:
         tokenizer = load_tokenizer(folder) if config.has_tokenizer else None
-        return cls(make_language_model(model), tokenizer, config)
+        return cls(cls.make_model(model, config), tokenizer, config)

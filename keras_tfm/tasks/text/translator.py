@@ -5,7 +5,7 @@ import functools
 import pathlib
 import types
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import keras
 import numpy as np
@@ -13,7 +13,7 @@ import sacrebleu
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.configs import Between, Config, Count, Field, FieldError, Length, Option, Positive
+from keras_tfm.configs import FieldError
 from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.data.batches.packing import PackedPairs
 from keras_tfm.data.batches.pairs import PairBatches
@@ -23,118 +23,35 @@ from keras_tfm.data.tokenizers.huggingface import read_huggingface_special_token
 from keras_tfm.data.tokenizers.kinds import load_tokenizer, train_tokenizer
 from keras_tfm.data.tokenizers.sentence_pieces import SentencePieceTokenizer
 from keras_tfm.data.tokenizers.tokenizer import SpecialTokens, Tokenizer
-from keras_tfm.generation import CompiledDecoding, DecodingDefaults, DecodingOptions, ScheduledSampling
+from keras_tfm.generation import CompiledDecoding, DecodingOptions, ScheduledSampling
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy
-from keras_tfm.models.families import OnDemand
 from keras_tfm.models.text.decoder import DecoderModel
 from keras_tfm.serving.examples import not_text
-from keras_tfm.tasks.learning import TABLES, VOCABULARY, ModelOptions, Vocabulary, family_among
+from keras_tfm.tasks.learning import TABLES, VOCABULARY
 from keras_tfm.tasks.measures import token_metrics
 from keras_tfm.tasks.signatures import ColumnNames, Signature
-from keras_tfm.tasks.task import Task, describe_language_model, make_language_model
+from keras_tfm.tasks.task import Task
 from keras_tfm.tasks.task_folder import is_task_folder
 from keras_tfm.tasks.text.decoding import check_token_ids, ending, with_languages
 from keras_tfm.tasks.text.text_signature import made_up_texts
+from keras_tfm.tasks.text.translator_options import (
+    HIGHEST_RATE,
+    TABLE,
+    WIDTH,
+    Seq2SeqTraining,
+    TranslatorConfig,
+    TranslatorOptions,
+    check_table,
+    default_size,
+    is_static,
+    model_class,
+)
 from keras_tfm.tasks.text.writing import Writing, WritingTask, prompts_signature, source_of
 from keras_tfm.tasks.trainable import TrainableTask
 from keras_tfm.training.changed_steps import Change
 from keras_tfm.training.folder import Path
-from keras_tfm.training.options import EPOCHS, PEAK_RATE, TextTraining
 
-TABLE = {"max_source_length", "max_target_length"}  # fields of a model with static attention
-FAMILIES = OnDemand({"transformer": "Transformer", "recurrent": "RecurrentSeq2Seq", "gpt2": "GPT2"})
-# What a fresh model learns best by in minutes. By 29,000 pairs of Multi30k and 18 minutes of one core a
-# "tiny" Transformer came to BLEU 37, a "small" one, which had time for a quarter of the epochs, to 31.
-EPOCHS_OF_FEW, EPOCHS_OF_MORE, FEW_PAIRS, MANY_PAIRS = 30, 15, 10_000, 100_000
-HIGHEST_RATE, WIDTH = 2e-3, 128
 PUBLISHED_LENGTH = 512  # tokens of a text where a published folder does not say
-
-
-@dataclasses.dataclass(frozen=True)
-class TranslatorConfig(Config):
-    """`max_length` limits the tokens of a source, and of a target, end token included. `around` are the
-    special tokens around a source and around a target; None means an end token after each. `decoding` is how
-    it generates unless a call says otherwise.
-    """
-
-    max_length: Annotated[
-        Length, Option("most tokens of a source or target; longer pairs are skipped, and counted")
-    ] = 128
-    around: tuple[SpecialTokens, SpecialTokens] | None = None
-    decoding: DecodingDefaults = dataclasses.field(default_factory=DecodingDefaults)
-
-
-@dataclasses.dataclass(frozen=True)
-class TranslatorOptions(ModelOptions):
-    """A model with fresh weights, and its tokenizers."""
-
-    set_here: ClassVar[Mapping[str, str]] = {
-        "vocabulary_size": "--vocabulary",
-        "target_vocabulary_size": "--vocabulary",
-        "max_length": "--max-length",
-    }
-
-    family: Annotated[
-        str, Option("kind of model: transformer, recurrent, or gpt2, a decoder without an encoder")
-    ] = "transformer"
-    size: Annotated[
-        str | None,
-        Option(
-            "size of the model to train",
-            default=f"tiny; small for more than {MANY_PAIRS:,} pairs, unless the family is gpt2",
-        ),
-    ] = None
-    tokenizer: Annotated[
-        Literal["sentencepiece", "wordpiece", "characters"],
-        Option("sub-words by sentencepiece, which is lossless, or wordpiece; or characters"),
-    ] = "sentencepiece"
-    vocabulary_size: Vocabulary = VOCABULARY
-    separate_tokenizers: Annotated[bool, Option("train one tokenizer per side instead of a joint one")] = (
-        False
-    )
-
-    def base(self) -> Config:
-        family = model_class(self.family)
-        return family.config_of_size(self.size or default_size(family, 0))
-
-
-@dataclasses.dataclass(frozen=True)
-class Seq2SeqTraining(TextTraining):
-    """By default the warm-up takes a tenth of the steps; with --schedule inverse-root three epochs, at most
-    4,000 steps.
-    """
-
-    epochs: Annotated[
-        Count | None,
-        Option(EPOCHS, default=f"{EPOCHS_OF_FEW}, {EPOCHS_OF_MORE} for more than {FEW_PAIRS:,} pairs"),
-    ] = None  # type: ignore[assignment]
-    learning_rate: Annotated[
-        Positive | None,
-        Option(
-            PEAK_RATE,
-            default=f"{HIGHEST_RATE} for vectors of {WIDTH} numbers or fewer, falling with their width",
-        ),
-    ] = None  # type: ignore[assignment]
-    label_smoothing: Annotated[
-        Annotated[float, Between(0, 1, is_open=True)],
-        Option("share of each label that is spread over all tokens"),
-    ] = 0.1
-    scheduled_sampling: Annotated[
-        Annotated[float, Between(0, 1)],
-        Option(
-            "share of the target tokens that the decoder replaces by its own predictions; it rises linearly "
-            "from 0 to this value"
-        ),
-    ] = 0.0
-
-    def warmup(self, num_batches: int) -> int:
-        if self.schedule != "inverse-root":
-            return super().warmup(num_batches)
-        return self.warmup_steps or min(4_000, 3 * num_batches)
-
-    def settled(self, num_examples: int) -> Self:
-        usual = EPOCHS_OF_MORE if num_examples > FEW_PAIRS else EPOCHS_OF_FEW
-        return self if self.epochs else dataclasses.replace(self, epochs=usual)
 
 
 class Translator(WritingTask, TrainableTask):
@@ -163,6 +80,7 @@ class Translator(WritingTask, TrainableTask):
     optimizer_options = {"beta_1": 0.9, "beta_2": 0.98, "epsilon": 1e-9, "clipnorm": 1.0}
     judged_by = ("val_token_cross_entropy", "min")
     model_options = TranslatorOptions
+    make_head = LanguageModel
     config_class = TranslatorConfig
 
     def __init__(
@@ -456,9 +374,6 @@ class Translator(WritingTask, TrainableTask):
     def export_resources(self) -> list:
         return [self.tokenizer, self.target_tokenizer]
 
-    def describe_model(self) -> dict[str, Any]:
-        return describe_language_model(self.model)
-
     def save_parts(self, folder: pathlib.Path) -> None:
         self.tokenizer.save(folder)
         if self.target_tokenizer is not self.tokenizer:
@@ -469,34 +384,4 @@ class Translator(WritingTask, TrainableTask):
         tokenizer = load_tokenizer(folder)
         separate = bool(list(folder.glob("target_tokenizer.*")))
         target_tokenizer = load_tokenizer(folder, "target_tokenizer") if separate else None
-        return cls(make_language_model(model), tokenizer, target_tokenizer, config)
-
-
-def model_class(family: str) -> Any:
-    """The class of the models of a `family`; ValueError for an unknown one."""
-    return family_among(FAMILIES, family, ("vocabulary_size",), decodes=True)
-
-
-def default_size(family: Any, num_pairs: int) -> str:
-    """The size that is taken for the class `family` where none is named: "tiny" for few pairs."""
-    is_small = "tiny" not in family.sizes or (num_pairs > MANY_PAIRS and "small" in family.sizes)
-    return "small" if is_small else "tiny"
-
-
-def is_static(config: Any) -> bool:
-    """Whether a model's configuration is one with "static" attention, a table of positions."""
-    return getattr(config, "attention", None) == "static"
-
-
-def check_table(max_length: int, config: Any) -> None:
-    """Raise ValueError if a model's table of static attention has no rows or columns for `max_length`
-    tokens.
-    """
-    for name in sorted(TABLE) if is_static(config) else ():
-        if getattr(config, name) < max_length:
-            raise FieldError(
-                "{max_length} must be at most the model's {}, {}, as its attention is static; it is {}.",
-                Field(name),
-                getattr(config, name),
-                max_length,
-            )
+        return cls(cls.make_model(model, config), tokenizer, target_tokenizer, config)

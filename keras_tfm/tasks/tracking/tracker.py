@@ -87,8 +87,7 @@ class Tracker(FineTunedTask):
     def __init__(self, backbone: keras.Model, config: TrackerConfig | None = None, **fields: Any):
         self.config = TrackerConfig(**fields) if config is None else dataclasses.replace(config, **fields)
         made = with_head(backbone)
-        resized = with_image_size(made.backbone, self.config.image_size)
-        self.model = made if resized is made.backbone else _with_head_of(made, resized)
+        self.model = made.on(with_image_size(made.backbone, self.config.image_size))
         self.image_shape: tuple[int, int, int] = tuple(self.model.input["images"].shape[1:])
         check_channels(self.config, self.image_shape[-1])
         kind: type[TrackingKind] = ManyObjects if isinstance(self.model, TrackDetector) else OneObject
@@ -240,11 +239,3 @@ class Tracker(FineTunedTask):
         `boxes` (B, 4) and `scores` (B,). Boxes are (left, top, right, bottom).
         """
         return self.kind.endpoints()
-
-
-def _with_head_of(model: Any, backbone: keras.Model) -> Any:
-    """The head of a `model` with its weights, on another backbone."""
-    made = with_head(backbone, **model.head_arguments)
-    for new, old in zip(made.weights, model.weights, strict=True):
-        new.assign(old)
-    return made

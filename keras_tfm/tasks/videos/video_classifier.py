@@ -12,10 +12,10 @@ from keras_tfm.configs import Count, Option
 from keras_tfm.data.batches.clips import ClipBatches
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.sources.videos import Sampling, VideoFiles, read_labelled_videos
-from keras_tfm.heads.classification import Classifier
 from keras_tfm.tasks.classes import Augmented, ClassesConfig, VisualClassifyingTask
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import load_any
+from keras_tfm.tasks.task_folder import is_task_folder
 from keras_tfm.tasks.videos.video_families import VideoOptions
 from keras_tfm.tasks.videos.video_task import (
     VideoTask,
@@ -66,7 +66,7 @@ class VideoClassifier(VideoTask, VisualClassifyingTask):
     """
 
     name = "classify-videos"
-    start = "a RUN of this task or of pretrain-videos"
+    start = "a RUN of this task or of pretrain-videos, or a folder or hub id of transformers"
     files = (
         "a folder with a folder of videos per class, each a file (mp4, webm, mkv, avi, mov, gif) or a folder "
         "of frames; a .csv, .tsv or .jsonl table of paths, relative to it, and labels; videos and labels in "
@@ -79,6 +79,7 @@ class VideoClassifier(VideoTask, VisualClassifyingTask):
     model_options = VideoOptions
     config_class = VideoClassifierConfig
     make_batches = ClipBatches
+    processor = "VideoMAEImageProcessor"
 
     @classmethod
     def from_size(cls, size: str, class_names: Any, **changes: Any) -> Self:
@@ -114,7 +115,10 @@ class VideoClassifier(VideoTask, VisualClassifyingTask):
         cls, options: VideoOptions, changes: Mapping[str, Any], start: Path | None = None
     ) -> dict[str, Any]:
         if start is not None:
-            return check_reads_videos(load_any(start)).file_fields
+            # A published model without a head gets one of any classes: the rest counts here.
+            of_any = None, np.array(["0", "1"])
+            task = load_any(start) if is_task_folder(start) else cls.from_huggingface(start, of_any)
+            return check_reads_videos(task).file_fields
         return {"video_shape": video_shape_of(dataclasses.replace(options.base(), **changes))}
 
     @classmethod
@@ -144,10 +148,6 @@ class VideoClassifier(VideoTask, VisualClassifyingTask):
             return cls(task.model, **dataclasses.asdict(task.config) | fields)
         kept = dataclasses.asdict(task.preprocessing) | dataclasses.asdict(task.sampling)
         return cls(task.encoder, np.unique(examples[1]), **kept | fields)
-
-    @classmethod
-    def takes(cls, model: keras.Model) -> bool:
-        return isinstance(model, Classifier) and "videos" in model.input
 
     def __call__(self, batch: Any, training: bool = False) -> tf.Tensor:
         """Logits (B, classes) for raw videos, or for {"videos": raw videos}."""

@@ -16,8 +16,9 @@ from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.sources.videos import FrameSpacing, VideoFiles
 from keras_tfm.heads.masked_autoencoder import MaskedVideoAutoencoder, patch_loss
 from keras_tfm.models import VideoMAE
+from keras_tfm.tasks.columns import columns_of
 from keras_tfm.tasks.images.pretraining import DecoderWidth
-from keras_tfm.tasks.learning import columns_of, with_side
+from keras_tfm.tasks.learning import with_side
 from keras_tfm.tasks.pretraining import PretrainingTask
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import make_backbone

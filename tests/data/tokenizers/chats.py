@@ -1,4 +1,4 @@
-"""Small tokenizers like Llama 3's and Qwen2's, written by the `tokenizers` library as they are published."""
+"""Small tokenizers like Llama 3's, Qwen2's and Mistral's, written by the `tokenizers` library."""
 
 import functools
 import json
@@ -16,6 +16,7 @@ LINES += [
 NAMES = {
     "llama3": ["<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|eot_id|>"],
     "qwen2": ["<|endoftext|>", "<|im_start|>", "<|im_end|>"],
+    "tekken": ["<s>", "<unk>", "[INST]", "[/INST]", "</s>"],
 }
 OPTIONS = {
     "llama3": {"bos_token": NAMES["llama3"][0], "eos_token": "<|eot_id|>"},
@@ -23,8 +24,12 @@ OPTIONS = {
         "bos_token": None, "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>", "unk_token": None,
         "add_prefix_space": False,
     },
+    "tekken": {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"},
 }  # fmt: skip
-CLASSES = {"llama3": "PreTrainedTokenizerFast", "qwen2": "Qwen2Tokenizer"}
+CLASSES = {
+    "llama3": "PreTrainedTokenizerFast", "qwen2": "Qwen2Tokenizer", "tekken": "PreTrainedTokenizerFast",
+}  # fmt: skip
+STARTS = {"llama3": "<|begin_of_text|>", "tekken": "<s>"}  # what stands before a text
 
 
 def pre_tokenizer(kind):
@@ -52,15 +57,18 @@ def all_merges(vocabulary):
 
 
 def library_tokenizer(kind):
-    """A tokenizer of the library like those of published folders of the `kind`, "llama3" or "qwen2"."""
+    """A tokenizer of the library like those of published folders of the `kind`, a key of NAMES."""
     vocabulary, merges = learnt(kind)
-    if kind == "llama3":
+    if kind != "qwen2":
         merges = all_merges(vocabulary)
         # Words that no merges yield.
         vocabulary = vocabulary | {
             word: len(vocabulary) + i for i, word in enumerate(["Ġunmerged", "zzq", "qz"])
         }
-    whole = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, merges, ignore_merges=kind == "llama3"))
+    if kind == "tekken":  # the special tokens come first, and the model has them too
+        names = NAMES[kind]
+        vocabulary = {x: i + len(names) for x, i in vocabulary.items()} | {x: i for i, x in enumerate(names)}
+    whole = tokenizers.Tokenizer(tokenizers.models.BPE(vocabulary, merges, ignore_merges=kind != "qwen2"))
     whole.pre_tokenizer, whole.decoder = pre_tokenizer(kind), decoders.ByteLevel()
     whole.add_special_tokens([tokenizers.AddedToken(x, special=True, normalized=False) for x in NAMES[kind]])
     whole.add_tokens([tokenizers.AddedToken("<think>", normalized=False), tokenizers.AddedToken("é!")])
@@ -69,7 +77,7 @@ def library_tokenizer(kind):
     if kind == "qwen2":
         whole.normalizer = normalizers.NFC()
     else:
-        name = NAMES[kind][0]
+        name = STARTS[kind]
         start = [(name, whole.token_to_id(name))]
         template = processors.TemplateProcessing(
             single=f"{name} $A", pair=f"{name} $A {name}:1 $B:1", special_tokens=start

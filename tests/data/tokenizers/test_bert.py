@@ -71,6 +71,18 @@ def test_every_assigned_character(pair):
     assert kinds <= {"Mn", "Mc", "Po", "Ps", "Pe", "Pd", "Pi", "Pf", "Cf", "So"}
 
 
+def test_characters_that_are_not_assigned_yet(pair):
+    """They are parts of words; tags, and the planes for private use, are left out; an accent is an accent."""
+    ours, theirs = pair
+    points = [*range(0x323B0, 0xF0000, 97), *range(0xE0000, 0xE0200), *range(0xF0000, 0x10FFFE, 997)]
+    texts = [f"a{chr(i)}b" for i in points]
+    found = [text.decode() for text in ours.normalize(texts).numpy()]
+    different = [hex(i) for i, text, x in zip(points, texts, found, strict=True)
+                 if x != theirs.normalizer.normalize_str(text)]  # fmt: skip
+    assert different == []
+    assert_same(pair, ["a\U00033479 \U00033479", "the\U000e0100", "漢\U000e0101字", "a\U000effffb"])
+
+
 # Up to Unicode 7, which their tables know: no character beyond the older blocks.
 OLD = st.characters(exclude_categories=("Cs", "Cn"), max_codepoint=0x61C)
 PIECES = st.one_of(OLD, st.sampled_from([*CHARACTERS, " ", "the", "\U0001f600", "\U0010fff0", "[MASK]"]))

@@ -117,7 +117,7 @@ def test_kept_and_traced(ours, tmp_path):
 
 
 def test_folders_come_and_go(ours, theirs, tmp_path):
-    ours.save_huggingface(tmp_path, max_length=77)
+    ours.save_huggingface(tmp_path)
     again = read_huggingface_tokenizer(tmp_path)
     assert type(again) is CLIPTokenizer and again.content == ours.content
     special = read_huggingface_special_tokens(tmp_path, again)

@@ -72,6 +72,7 @@ TEMPLATE = {
         {"SpecialToken": {"id": "</s>", "type_id": 0}},
         {"SpecialToken": {"id": "en_XX", "type_id": 0}},
     ],
+    "pair": [{"Sequence": {"id": name, "type_id": 0}} for name in "AB"],
     "special_tokens": {name: {"ids": [i]} for i, name in enumerate(["<s>", "", "</s>", "en_XX"])},
 }
 ROBERTA = {"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 0]}

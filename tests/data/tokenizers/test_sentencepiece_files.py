@@ -19,9 +19,18 @@ from hypothesis import strategies as st
 from sentencepiece import sentencepiece_model_pb2
 
 from keras_tfm.data import DataError, SentencePieceTokenizer, load_tokenizer
-from keras_tfm.data.tokenizers.huggingface import read_huggingface_special_tokens, read_huggingface_tokenizer
+from keras_tfm.data.batches.encoding import pack_texts
+from keras_tfm.data.tokenizers.huggingface import (
+    read_huggingface_special_tokens,
+    read_huggingface_tokenizer,
+    refuse_other_pairs,
+)
 from keras_tfm.serving.answers import answer_of
+from keras_tfm.serving.tokens import by_tokenizers
+from keras_tfm.tasks.asking import answerer_of
+from keras_tfm.tasks.text.text_signature import text_signature
 from keras_tfm.tasks.text.writing import answers_of, write_symbols
+from keras_tfm.training.safetensors import CheckpointError
 
 tokenizers = pytest.importorskip("tokenizers")
 from tokenizers import normalizers, pre_tokenizers  # noqa: E402
@@ -363,6 +372,90 @@ def test_a_composing_normalizer(tmp_path):
     texts = ["e\u0301a é", "a\ta\n a", "カ\u3099か\u3099", "a\u0323\u0302 \u1ead", "[MASK] é[CLS]"]
     different = differing((ours, theirs), texts)
     assert not different
+
+
+def test_where_graphs_and_hosts_differ_an_export_says_so(pair, processor, family, tmp_path):
+    """`in_graphs` stands in the README of a SavedModel; the graph reads as SentencePiece."""
+    ours, _ = pair
+    ours.save_huggingface(tmp_path)
+    ids = by_tokenizers(tmp_path)
+    texts = ["a\x85", "x\u00bd\u200d y", "\u00bd\ufe0f\u200d"]
+    rows = zip(texts, ids(texts), ours.tokenize(texts).to_list(), strict=True)
+    differ = [text for text, theirs, row in rows if theirs != row]
+    assert differ == texts[:2] and "U+0085" in ours.in_graphs and "joiner" in ours.in_graphs
+    texts = [albert_rules(text) for text in texts] if family == "albert" else texts
+    assert_sentencepieces(pair, family, processor, texts)
+    assert SentencePieceTokenizer.train(LINES[:99], 300).in_graphs == ""
+
+
+# Two texts
+
+
+@pytest.fixture(scope="module")
+def xlm_roberta(tmp_path_factory):
+    """XLM-RoBERTa's folder, whose class joins texts by a rule of its own, and theirs of the same pieces."""
+    folder = tmp_path_factory.mktemp("xlm-roberta")
+    model = trained("mbart")
+    (folder / "sentencepiece.bpe.model").write_bytes(model)
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "XLMRobertaTokenizer"}')
+    proto = sentencepiece_model_pb2.ModelProto.FromString(model)
+    head = [(name, 0.0) for name in ("<s>", "<pad>", "</s>", "<unk>")]
+    pieces = [*head, *((x.piece, x.score) for x in proto.pieces[3:]), ("<mask>", 0.0)]
+    theirs = tokenizers.Tokenizer(tokenizers.models.Unigram(pieces, 3, False))
+    theirs.add_special_tokens([name for name, _ in (*head, pieces[-1])])
+    theirs.normalizer = normalizers.Precompiled(proto.normalizer_spec.precompiled_charsmap)
+    theirs.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="always")]
+    )
+    theirs.post_processor = tokenizers.processors.TemplateProcessing(
+        single="<s> $A </s>",
+        pair="<s> $A </s> </s> $B </s>",
+        special_tokens=[("<s>", 0), ("</s>", 2)],
+    )
+    return folder, theirs
+
+
+def test_two_ends_stand_between_the_texts_of_xlm_roberta(xlm_roberta, tmp_path):
+    """On the host, in a graph and in a SavedModel; of the class, of tokenizer.json, as written and kept."""
+    folder, theirs = xlm_roberta
+    ours = read_huggingface_tokenizer(folder, encloses=True)
+    random = np.random.default_rng(0)
+    pairs = [tuple(LINES[i] for i in random.integers(len(LINES), size=2)) for _ in range(60)]
+    pairs += [("", ""), ("a house", ""), ("", "a <mask>")]
+    for name in ("stated", "written", "kept", "saved"):
+        (tmp_path / name).mkdir()
+    general = '{"tokenizer_class": "PreTrainedTokenizerFast"}'
+    (write_json(theirs, tmp_path / "stated") / "tokenizer_config.json").write_text(general)
+    ours.save_huggingface(tmp_path / "written")
+    ours.save(tmp_path / "kept")
+    readers = [ours, load_tokenizer(tmp_path / "kept")]
+    readers += [read_huggingface_tokenizer(tmp_path / name, True) for name in ("stated", "written")]
+    theirs.enable_truncation(24)
+    expected = [row.ids for row in theirs.encode_batch(pairs)]
+    for tokenizer in readers:
+        assert tokenizer.between_ids == (2, 2) and tokenizer.num_added(2) == 4
+        assert pack_texts(tokenizer, 24, *zip(*pairs, strict=True))["token_ids"].to_list() == expected
+    signature = text_signature(ours, 24, ["token_ids"], dict, {"kind": "arrays"}, pairs=True)
+    assert [row.ids for (row,), _ in answerer_of(signature).read_all(pairs)] == expected
+    module = tf.Module()
+    module.tokenizer = ours
+    module.pack = tf.function(
+        lambda *texts: pack_texts(ours, 24, *texts)["token_ids"].to_tensor(-1),
+        input_signature=[tf.TensorSpec([None], tf.string)] * 2,
+    )
+    tf.saved_model.save(module, str(tmp_path / "saved"))
+    packed = tf.saved_model.load(str(tmp_path / "saved")).pack(*map(tf.constant, zip(*pairs, strict=True)))
+    np.testing.assert_array_equal(packed, tf.ragged.constant(expected).to_tensor(-1))
+    for name in ("stated", "written"):
+        refuse_other_pairs(tmp_path / name, readers[0], has_segments=False)
+    refuse_other_pairs(folder, ours, has_segments=False)
+    with pytest.raises(CheckpointError, match=r"expected pairs of texts as .* with segment 1 for B"):
+        refuse_other_pairs(folder, ours, has_segments=True)
+
+
+def test_other_numbers_of_ends_are_refused(xlm_roberta):
+    with pytest.raises(ValueError, match="ends_between: expected 1 or 2, got 3"):
+        SentencePieceTokenizer(read_huggingface_tokenizer(xlm_roberta[0]).model, ends_between=3)
 
 
 @pytest.mark.parametrize(

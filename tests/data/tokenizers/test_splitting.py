@@ -1,4 +1,4 @@
-"""Byte-level tokenizers that split as Llama 3's and Qwen2's do, against the `tokenizers` library."""
+"""Byte-level tokenizers that split as Llama 3's, Qwen2's and Mistral's, against `tokenizers`."""
 
 import json
 import random
@@ -23,20 +23,23 @@ from keras_tfm.data.tokenizers.splitting import RULES, Rules
 from keras_tfm.serving.tokens import by_tokenizers, spans_by_tokenizers
 from keras_tfm.tasks.text.text_signature import tokenizer_reads
 from tests.data.tokenizers.characters import assert_every_character_is_read_alike
-from tests.data.tokenizers.chats import NAMES, all_merges, learnt, pre_tokenizer, write_folder
+from tests.data.tokenizers.chats import NAMES, STARTS, all_merges, learnt, pre_tokenizer, write_folder
 
 PIECES = [
     "'s", "'S", "'ſ", "'LL", "'re", "'Ve", "'d", "'T", "'", " ", "  ", "     ", "\n", "\r\n", "\r", "\n\n",
     "\t", "\u00a0", "\u3000", "\u2028", "\v", "\x85", "\x1c", "\0", "a", "Hello", "world", "é", "e\u0301",
     "\u0301", "A\u030a", "가", "\u1100\u1161", "1", "12", "1234567", "²½Ⅳ٣४", "日本語", "नमस्ते", "Ελλ",
     "Привет", "שלום", "👩‍👩‍👧", "🙂", "...", "-=", "--", "==", "_", "$", "\u200d", "ŉ", "ﬆ", "ſ", " unmerged",
-    "zzq", "qz", "aaaa", *NAMES["llama3"], *NAMES["qwen2"], "<think>", "é!", "e\u0301!", "<|", "\u0378",
-    "\ufffd", "\u1c89", "\U00010d4b", "\U00011bf3", "\U0002ec00",  # the last four are new in Unicode 16
+    "zzq", "qz", "aaaa", *(name for names in NAMES.values() for name in names),
+    "<think>", "é!", "e\u0301!", "<|", "\u0378",
+    "\ufffd", "hELLo", "ǅ", "ʰ", "CamelCASE", "\u0301B", "/", "//\n",
+    "\u0897", "\ua7cd", "\u1c89",
+    "\U00010d4b", "\U00011bf3", "\U0002ec00",  # the last six are new in Unicode 16
 ]  # fmt: skip
 MARKS = "\U0010fffe\U0010ffff"
 
 
-@pytest.fixture(scope="module", params=["llama3", "qwen2"])
+@pytest.fixture(scope="module", params=[*NAMES])
 def kind(request):
     return request.param
 
@@ -122,15 +125,15 @@ def test_texts_come_back_without_special_tokens(ours, theirs, kind):
         assert again == text or any(name in text for name in (*NAMES[kind], end))
 
 
-OPTION_END = {"llama3": "<|eot_id|>", "qwen2": "<|im_end|>"}
+OPTION_END = {"llama3": "<|eot_id|>", "qwen2": "<|im_end|>", "tekken": "</s>"}
 
 
 def test_roles_and_what_stands_around_a_text(ours, theirs, kind, folder):
     assert ours.tokens[ours.end_id] == OPTION_END[kind]
     around = read_huggingface_special_tokens(folder, ours)
-    first = [ours.start_id] if kind == "llama3" else []
+    first = [ours.start_id] if kind in STARTS else []
     assert around == (first, []) and theirs.encode("a").ids[:-1] == first
-    pad = "<|eot_id|>" if kind == "llama3" else "<|endoftext|>"
+    pad = "<|endoftext|>" if kind == "qwen2" else OPTION_END[kind]
     assert ours.tokens[ours.pad_id] == pad
     special = {ours.tokens[i] for i in ours.silent_ids}
     assert special == {*NAMES[kind]}
@@ -204,6 +207,9 @@ def test_the_class_or_the_file_says_the_rules(tmp_path):
     write_folder("llama3", tmp_path, tokenizer_class="GPT2Tokenizer")
     with pytest.raises(DataError, match=r"expected the rules of its class, \{\}, got"):
         read_huggingface_tokenizer(tmp_path)
+    write_folder("tekken", tmp_path, tokenizer_class="GPT2TokenizerFast")
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "mistral"}))  # takes the file as it is
+    assert read_huggingface_tokenizer(tmp_path).content["rules"]["split"] == "tekken"
 
 
 def test_the_end_may_stand_in_other_files(tmp_path):
@@ -229,7 +235,11 @@ def sequence(*parts):
 @pytest.mark.parametrize(
     ("part", "change", "message"),
     [
-        ("pre_tokenizer", sequence(SPLIT, BYTES), r"pattern: expected one of gpt2, qwen2, llama3, got .*\\w"),
+        (
+            "pre_tokenizer",
+            sequence(SPLIT, BYTES),
+            r"pattern: expected one of gpt2, qwen2, llama3, tekken, got .*\\w",
+        ),
         ("pre_tokenizer", sequence({"type": "Digits"}, BYTES), "got BPE of Digits and ByteLevel"),
         ("pre_tokenizer", sequence(KNOWN | {"behavior": "Removed"}, BYTES), "behavior and invert: expected"),
         ("pre_tokenizer", sequence(KNOWN, BYTES | {"use_regex": True}), "use_regex: expected none"),

@@ -14,6 +14,7 @@ from keras_tfm import tasks
 from keras_tfm.convert import CheckpointError
 from keras_tfm.data import ImageTexts, SentencePieceTokenizer
 from keras_tfm.generation import DecodingDefaults
+from keras_tfm.heads import LanguageModel
 from keras_tfm.models import VisionEncoderDecoder
 from keras_tfm.tasks import Captioner, CaptionerConfig, CaptionerOptions, ImageClassifier
 from tests.fresh_process import ask
@@ -202,6 +203,18 @@ def test_options_make_every_pair():
     )
     with pytest.raises(ValueError, match="There is no encoder 'bert'; there are autoformer, "):
         CaptionerOptions(encoder="bert").base()
+
+
+def test_a_model_for_another_size_keeps_its_untied_head():
+    sizes = {"patch_size": 2, "depths": (1, 1), "num_heads": (1, 2), "dim": 8, "window": 2}
+    options = CaptionerOptions(encoder="swin", tokenizer="bytes", vocabulary_size=300, max_length=40)
+    parts = {"image_size": 16, "encoder_config": sizes, "decoder_config": DECODERS["gpt2"]}
+    task = Captioner.make(drawn(SENTENCES), options, parts)
+    model = LanguageModel(task.model.backbone, tied=False)
+    larger = Captioner(model, task.tokenizer, CaptionerConfig(image_size=32))
+    assert larger.image_shape == (32, 32, 3)
+    for kept, given in zip(larger.model.weights, model.weights, strict=True):
+        np.testing.assert_array_equal(kept, given)
 
 
 def test_wrong_inputs_are_refused(tmp_path):

@@ -11,8 +11,10 @@ import tensorflow_text  # noqa: F401  (the SavedModel's tokenizer)
 
 from keras_tfm import tasks
 from keras_tfm.convert import CheckpointError
-from keras_tfm.data import CLIPTokenizer, ImageTexts
+from keras_tfm.convert.folder import read_max_length
+from keras_tfm.data import BERTTokenizer, CLIPTokenizer, ImageTexts, SpecialTokens
 from keras_tfm.heads import Contrastive
+from keras_tfm.models import CLIP
 from keras_tfm.tasks import ImageClassifier, ImageTextMatcher, ImageTextMatcherConfig
 from keras_tfm.tasks.image_text.matcher import MatcherOptions
 from keras_tfm.tasks.image_text.retrieval import recalls
@@ -173,6 +175,19 @@ def test_folders_of_transformers(learnt, tmp_path):
     assert entries["image_processor_type"] == f"{kind}ImageProcessor"
     with pytest.raises(ValueError, match="`image_size` must be 8"):
         ImageTextMatcher.from_huggingface(tmp_path / "published", image_size=16)
+
+
+def test_a_folder_keeps_any_tokenizer_and_the_length_of_its_texts(tmp_path):
+    tokenizer = BERTTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "red", "half"])
+    sizes = {"vocabulary_size": tokenizer.vocabulary_size, "max_length": 12, "end_id": tokenizer.end_id}
+    around = SpecialTokens([tokenizer.start_id], [tokenizer.end_id])
+    model = Contrastive(CLIP.from_size("B/32", **CHANGES, **sizes))
+    task = ImageTextMatcher(model, tokenizer, ImageTextMatcherConfig(around=around))
+    task.save_huggingface(tmp_path / "published")
+    assert read_max_length(tmp_path / "published") == 12
+    again = ImageTextMatcher.from_huggingface(tmp_path / "published")
+    images, texts = drawn(SENTENCES[:2])
+    np.testing.assert_allclose(again.similarity(images, texts), task.similarity(images, texts), atol=1e-5)
 
 
 @pytest.mark.slow

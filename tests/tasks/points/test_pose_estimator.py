@@ -98,6 +98,17 @@ def test_a_run_answers_as_its_task_does_and_is_served(learnt, tmp_path):
             served([points[0], points[1][:2]])
 
 
+def test_the_command_asks_an_export_by_files_of_clouds(tmp_path, capsys):
+    examples = arms(2, kind="hand-transformer")
+    task = PoseEstimator.from_poses(examples, "hand-transformer", changes=CLOUDS)
+    task.export(tmp_path / "onnx", format="onnx")
+    cloud = str(tmp_path / "cloud.xyz")
+    np.savetxt(cloud, examples.points[0])
+    main(["predict", str(tmp_path / "onnx"), "--data", cloud])
+    file, answer = capsys.readouterr().out.strip().split("\t")
+    assert file == cloud and np.shape(json.loads(answer)["joints"]) == (3, 3)
+
+
 def test_what_is_no_pose_is_refused_by_its_row(learnt):
     task, kind = learnt
     examples = arms(2, seed=4, kind=kind)

@@ -12,7 +12,7 @@ from keras_tfm.cli import main
 from keras_tfm.heads import CodedSegmenter, MaskClassifier
 from keras_tfm.models import ISTR, ISTRConfig, MaskFormer
 from keras_tfm.tasks import Segmenter
-from keras_tfm.tasks.segmentation.models import with_head_of
+from keras_tfm.tasks.segmentation.models import for_classes
 from tests.contract import randomise
 from tests.tasks.segmentation.test_set_runs import coco
 from tests.tasks.segmentation.test_sets import NAMES, examples
@@ -47,7 +47,7 @@ def test_the_code_is_of_the_masks_that_are_learnt_and_is_kept(task):
     others = task.check_examples(examples(8, seed=2))
     task.kind.before_training(task.batches(others, task.training))
     np.testing.assert_array_equal(codec.mean, before)  # what was learnt is of this code
-    other = with_head_of(task.model.backbone, 2, task.model, has_classes=False)
+    other = for_classes(task.model, 2)
     assert isinstance(other, CodedSegmenter) and other.num_classes == 2
     np.testing.assert_array_equal(other.codec.mean, before)
 

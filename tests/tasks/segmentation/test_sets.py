@@ -129,6 +129,28 @@ def test_crowds_are_left_out_of_training_alone(caplog):
         assert caplog.messages == messages
 
 
+def test_crowds_from_python():
+    """A mask whose mark is 1 is a region where nothing is wrong, as in COCO's files."""
+    task, (images, masks, labels) = make("instances"), examples(2)
+    plain, marked, unmarked = (
+        task.check_examples((images, masks, labels, *marks)).segments
+        for marks in ((), ([[0, 1], np.array([False, True])],), ([[0, 0]] * 2,))
+    )
+    assert marked.segments == [each[:1] for each in plain.segments]
+    assert marked.crowds == [each[1:] for each in plain.segments]
+    assert unmarked.segments == plain.segments and unmarked.crowds == [[], []]
+    for marks, message in (
+        ([[0, 1], [0]], r"image 1: expected a list of 2 as \"iscrowd\", one for each label, got \[0\]"),
+        ([[0, 1]], "of one length, got 2, 2, 2 and 1"),
+        ([None, [0, 1]], "`iscrowd`, row 0: expected a list, got None"),
+        ([0, 1], "`iscrowd`, row 0: expected a list, got 0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            task.check_examples((images, masks, labels, marks))
+    with pytest.raises(ValueError, match=r"expected \(images, masks, labels\), or COCO's"):
+        make("panoptic").check_examples((*of_kind("panoptic", 2), [[0, 0, 0]] * 2))
+
+
 def test_answers_are_measured_one_by_one(made, monkeypatch):
     """Masks of many images would fill the memory."""
     answered, finish = [], made.kind.finish
@@ -215,7 +237,7 @@ def test_folders_and_other_tasks(made, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda images, masks, labels: (images, masks), r"expected \(images, masks, labels\), or COCO's"),
+        (lambda images, masks, labels: (images, masks), r"expected \(images, masks, labels\),.* or COCO's"),
         (lambda images, masks, labels: (images, masks[:1], labels), "of one length, got 2, 1 and 2"),
         (lambda images, masks, labels: (images, [m[:, :8] for m in masks], labels),
          r"image 0: expected masks of shape \(M, 16, 24\), 0 or 1, got bool .* \(1 more images are wrong\)"),

@@ -1,4 +1,4 @@
-"""Folders like Llama 3's and Qwen2's as tasks: strings in, strings out, in a RUN, a folder and an export."""
+"""Folders like Llama 3's, Qwen2's and Mistral's as tasks: texts in and out, in a RUN, a folder, an export."""
 
 import json
 
@@ -11,18 +11,21 @@ from keras_tfm import convert, models, tasks
 from keras_tfm.heads import LanguageModel
 from keras_tfm.tasks import TextGenerator
 from tests.contract import randomise
-from tests.data.tokenizers.chats import NAMES, write_folder
+from tests.data.tokenizers.chats import NAMES, STARTS, write_folder
 from tests.fresh_process import ask
 
 SIZES = {"num_layers": 1, "dim": 32, "num_heads": 2, "num_key_value_heads": 1, "intermediate_dim": 48}
-FAMILIES = {"llama3": models.Llama, "qwen2": models.Qwen2}
+FAMILIES = {"llama3": models.Llama, "qwen2": models.Qwen2, "tekken": models.Mistral}
 PROMPTS = {
     "llama3": ["<|start_header_id|>user\n\nIsn't it 2024?<|eot_id|>", "The café"],
     "qwen2": ["<|im_start|>user\nIsn't it 2024?<|im_end|>\n", "The cafe\u0301"],
+    "tekken": ["[INST]Isn't it CamelCASE 2024?[/INST]", "The café"],
 }
 
 
-@pytest.fixture(scope="module", params=["llama3", pytest.param("qwen2", marks=pytest.mark.slow)])
+@pytest.fixture(
+    scope="module", params=["llama3", *(pytest.param(x, marks=pytest.mark.slow) for x in ("qwen2", "tekken"))]
+)
 def kind(request):
     return request.param
 
@@ -38,7 +41,7 @@ def folder(kind, tmp_path_factory):
     convert.save_huggingface(model, folder)
     whole = write_folder(kind, folder)
     ends = [whole.token_to_id(name) for name in NAMES[kind][1:]]
-    ids = {"eos_token_id": ends, "pad_token_id": ends[-1] if kind == "llama3" else ends[0] - 1}
+    ids = {"eos_token_id": ends, "pad_token_id": ends[-1] if kind in STARTS else ends[0] - 1}
     (folder / "generation_config.json").write_text(json.dumps(ids))
     return folder
 
@@ -59,7 +62,7 @@ def texts_of(task, folder, prompts):
 
 
 def test_texts_are_the_librarys(task, folder, kind):
-    assert task.config.add_start == (kind == "llama3")
+    assert task.config.add_start == (kind in STARTS)
     assert len(task.config.decoding.end_ids) == len(NAMES[kind]) - 1
     texts = task.generate(PROMPTS[kind], max_new_tokens=12)
     # Rows of the model that no token has are written as U+FFFD.

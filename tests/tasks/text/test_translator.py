@@ -14,7 +14,7 @@ from keras_tfm.generation import Decoder, EndTokens, NoRepeatNGram
 from keras_tfm.heads import LanguageModel
 from keras_tfm.models import GPT2, T5, RecurrentSeq2Seq, T5Config, Transformer
 from keras_tfm.tasks import TaskError, Translator, TranslatorConfig
-from keras_tfm.tasks.text.translator import default_size
+from keras_tfm.tasks.text.translator_options import default_size
 from keras_tfm.training import Checkpoint, CheckpointError
 from keras_tfm.training.store import CheckpointFolder
 from tests.data.tokenizers.test_sentencepiece_files import trained

@@ -10,10 +10,11 @@ import tensorflow as tf
 
 from keras_tfm import serving, tasks
 from keras_tfm.cli import main
+from keras_tfm.convert import CheckpointError
 from keras_tfm.data import VideoFiles
 from keras_tfm.heads import Classifier
 from keras_tfm.models import tiny_config
-from keras_tfm.tasks import VideoClassifier, VideoClassifierConfig
+from keras_tfm.tasks import ImageClassifier, VideoClassifier, VideoClassifierConfig
 from keras_tfm.tasks.videos.video_families import FAMILIES, VideoOptions
 from tests.data.sources.made_videos import grey_frames, spoil, write_sound, write_video
 from tests.fresh_process import ask
@@ -133,6 +134,22 @@ def test_a_run_answers_as_its_task_does_and_trains_on(task, tmp_path):
     np.testing.assert_allclose(kept.model.head.get_weights()[0], task.model.head.get_weights()[0])
     other = VideoClassifier.start_from(tmp_path / "run", (videos, np.array(["x", "y"] * 2)))
     assert other.class_names.tolist() == ["x", "y"]
+
+
+def test_folders_of_transformers(task, folder, tmp_path):
+    """Written, read with their classes, and a start for others."""
+    task.save_huggingface(tmp_path / "theirs")
+    again, (videos, _) = tasks.from_huggingface(tmp_path / "theirs"), examples(5, seed=2)
+    assert isinstance(again, VideoClassifier) and again.class_names.tolist() == NAMES
+    np.testing.assert_allclose(again.probabilities(videos), task.probabilities(videos), atol=1e-6)
+    with pytest.raises(CheckpointError, match="expected a model of images, got ViViT"):
+        ImageClassifier.from_huggingface(tmp_path / "theirs")
+    fields = VideoClassifier.reading(VideoOptions(), {}, tmp_path / "theirs")
+    clips, labels = VideoClassifier.read_files([folder], **fields)
+    assert clips.shape == (len(labels), 4, 8, 8, 3)
+    other = VideoClassifier.start_from(tmp_path / "theirs", (clips, ["on", "off"] * (len(labels) // 2)))
+    assert other.class_names.tolist() == ["off", "on"]
+    np.testing.assert_array_equal(other.encoder.get_weights()[0], again.encoder.get_weights()[0])
 
 
 def test_exports_answer_without_this_package(task, folder, tmp_path):
