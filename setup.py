@@ -33,6 +33,7 @@ REQUIREMENTS = [
     "safetensors>=0.5",
     "sentencepiece>=0.2.3",  # trains the sub-word tokenizer, compiles its normalisation
     "tokenizers>=0.22,<0.24",  # trains the byte-level one
+    "huggingface_hub",  # finds and downloads folders of models; tokenizers brings it
     "scikit-learn>=1.5",  # the baseline of a text classifier, and F1; seqeval brings it
     "sacrebleu>=2.4,<3",
     "rouge-score>=0.1.2,<0.2",  # Google's ROUGE, of which the papers' numbers are

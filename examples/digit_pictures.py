@@ -1,8 +1,8 @@
 """Pictures with digits in them, their boxes and their masks: a made world, of which everything is known.
 
-`find_digits.py`, `segment_digits.py` and `panoptic_digits.py` learn from it. Each picture, 96 x 96, holds one
-to four of scikit-learn's handwritten digits, 20 to 48 pixels high, on a grey ground; digits that are tested
-on are in no training picture.
+`find_digits.py`, `segment_digits.py`, `instance_digits.py` and `panoptic_digits.py` learn from it. Each
+picture, 96 x 96, holds one to four of scikit-learn's handwritten digits, 20 to 48 pixels high, on a grey
+ground; digits that are tested on are in no training picture.
 """
 
 from typing import NamedTuple

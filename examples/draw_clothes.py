@@ -1,4 +1,4 @@
-"""Draw clothes in seven ways that learn from Fashion-MNIST for the same time: a table and a picture.
+"""Draw clothes in seven ways that learn from Fashion-MNIST: a table and a picture.
 
     python examples/draw_clothes.py
     python examples/draw_clothes.py train-images-idx3-ubyte.gz --test t10k-images-idx3-ubyte.gz

@@ -268,11 +268,13 @@ def brief(value):
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def meant(name, names):
-    """ " (did you mean …?)", with the one of the `names` that `name` resembles; "" if none does."""
+def meant(name, names, place=""):
+    """ " (did you mean …?)", with the one of the `names`, all of a `place`, that `name` resembles; "" if none
+    does.
+    """
     names = {str(one).lstrip("-"): one for one in names}  # the dashes of a flag make it like any other
     matches = difflib.get_close_matches(str(name).lstrip("-"), names, n=1, cutoff=0.7)
-    return f" (did you mean {names[matches[0]]}?)" if matches else ""
+    return f" (did you mean {place}{names[matches[0]]}?)" if matches else ""
 
 
 def _checked_union(value, kinds, name):

@@ -304,6 +304,19 @@ def test_a_task_says_what_it_takes_without_tensorflow():
     assert result.returncode == 0 and "--class-weight" in result.stdout, result.stderr
 
 
+def test_the_help_names_the_norm_that_gradients_are_clipped_to():
+    for name, norm in (
+        ("classify", "1.0"),
+        ("detect", "0.1"),
+        ("translate", "1.0 for each weight's gradient"),
+        ("pretrain-images", "1.0 for mae, 1.0 for dino, 0.1 for updetr"),
+    ):
+        shown = Parser(name)
+        screens.show(name, shown)
+        help_of_norm = shown.format_help().partition("--clip-norm")[2]
+        assert f"to this value (default: {norm})" in " ".join(help_of_norm.split())
+
+
 @pytest.mark.parametrize("name", LEARNING)
 def test_the_kept_screen_is_shown_as_the_options_are(name):
     kept, full = (Parser(name, description=task_called(name).help) for _ in range(2))

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 from keras_tfm.cli.columns import TableOptions, check_columns
 from keras_tfm.cli.generated import defaults_of, flag_of, given, in_flags, paths_in
 from keras_tfm.configs import Config, Option, Refusal, checked, kinds_of, rules_of
+from keras_tfm.convert.folder import refuse_missing
 from keras_tfm.data.sources.lines import PREPARED
 from keras_tfm.tasks.task_folder import read_config
 from keras_tfm.training.checkpoint import refuse_changes
@@ -218,11 +219,11 @@ def _check_model(task_class: Any, options: Any, command: Command, source: str) -
     """
     start = command.start
     if start is not None:
-        expected = "--from: expected a RUN, a folder of Hugging Face's or a hub id"
-        if not os.path.exists(start) and (os.path.isabs(start) or start.count("/") > 1):
-            raise ValueError(f"{expected}; {start} does not exist")
+        refuse_missing(start)
         if os.path.exists(start) and not os.path.exists(os.path.join(start, "config.json")):
-            raise ValueError(f"{expected}; {start} has no config.json")
+            raise ValueError(
+                f"--from: expected a RUN, a folder of Hugging Face's or a hub id; {start} has no config.json"
+            )
         return
     with in_flags(task_class.model_options):
         base = options.base()

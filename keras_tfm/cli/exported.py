@@ -99,7 +99,7 @@ def refuse_options(arguments: argparse.Namespace, *config_classes: type) -> None
         for name in given(arguments, kind):
             raise ValueError(f"{flag_of(kind, name)}: {arguments.task_folder} is an export, which has none")
     if arguments.columns is not None:
-        raise ValueError(f"--columns: {arguments.task_folder} is an export, which reads lines or images")
+        raise ValueError(f"--columns: {arguments.task_folder} is an export, which reads no tables")
 
 
 def _files_in(path: pathlib.Path, endings: tuple[str, ...] | None) -> list[pathlib.Path]:

@@ -33,7 +33,7 @@ def add(group: Any, add_verb: Any) -> None:
         group,
         "info",
         run_info,
-        "print a model's parameters, multiply-adds and memory, without computing anything; of an export, "
+        "print a model's parameters, multiply-adds and memory; of an export, "
         "whether its files are as they were written",
     )
     info.add_argument(

@@ -72,7 +72,8 @@ def add(group: Any, add_verb: Any) -> None:
     predict.add_argument(
         "task_folder",
         metavar="RUN",
-        help="a folder that train, convert or export wrote; an export reads lines, or images",
+        help="a folder that train, convert or export wrote; an export reads lines, or files of images, "
+        "videos or points",
     )
     predict.epilog = BEFORE + inputs_of(ASKED) + AFTER.format(portion=PORTION)
     predict.formatter_class = argparse.RawDescriptionHelpFormatter

@@ -78,6 +78,8 @@ def add_task_options(verb: Any, task_class: Any) -> None:
     group = verb.add_argument_group("training", type(training).__doc__)
     names = [field.name for field in dataclasses.fields(training)]
     defaults = {name: getattr(training, name) for name in names}
+    if "clip_norm" in defaults:
+        defaults["clip_norm"] = task_class.usual_clip_norm()
     add_options(group, type(training), defaults, task_class.given_weights)
     if task_class.has_devices:
         add_options(verb.add_argument_group("devices"), Command)
@@ -128,10 +130,6 @@ def _prepare(plan: Plan, files: list) -> Any:
     if worker_index(devices) == 0:
         if not plan.run.resume:
             _refuse_out(plan, files)
-            if plan.command.start is not None:
-                from keras_tfm.convert.folder import refuse_missing
-
-                refuse_missing(plan.command.start)
         refuse_running(plan.run.folder)
     if plan.command.deterministic:
         tf.config.experimental.enable_op_determinism()

@@ -34,7 +34,7 @@ class Decoding(Config):
         Option("length penalty of beam search: above 0 favours longer texts"),
     ] = None
     early_stopping: Annotated[
-        bool, Option("end a beam search once N texts have ended, not when no other can be likelier")
+        bool, Option("end beam search as soon as N texts are complete, even if others could become likelier")
     ] = False
     max_new_tokens: Annotated[Length | None, Option("generate at most N tokens")] = None
     temperature: Annotated[

@@ -7,7 +7,7 @@ import pathlib
 import re
 import shlex
 
-from keras_tfm.configs import brief
+from keras_tfm.configs import brief, meant
 from keras_tfm.training.folder import MARK, Path, new_folder
 from keras_tfm.training.safetensors import CheckpointError, read_json, read_tensors
 from keras_tfm.version import __version__
@@ -31,8 +31,9 @@ CONVERTED = {
 def find_folder(name: Path) -> pathlib.Path:
     """The folder `name` or, if there is none, the local cache's folder of the hub id `name` ("owner/model").
 
-    A model that is not wholly in the cache is downloaded if huggingface_hub is installed. Raises
-    FileNotFoundError if there is neither.
+    A model that is not wholly in the cache is downloaded, unless `HF_HUB_OFFLINE=1` is set. Raises
+    FileNotFoundError if there is neither, and for a path: a name that ends with a slash, has more than one
+    inside, or begins with a folder that is here.
 
     >>> import os
     >>> os.mkdir("model")
@@ -43,31 +44,42 @@ def find_folder(name: Path) -> pathlib.Path:
     if folder.is_dir():
         return folder
     refuse_missing(name)
-    try:
-        from huggingface_hub import snapshot_download
-    except ImportError:
-        raise FileNotFoundError(
-            f"{name} is not a folder; to look for it on the Hugging Face hub, install huggingface_hub."
-        ) from None
+    from huggingface_hub import snapshot_download
+
     patterns = ["*.json", "*.safetensors", "*.txt", "*.model"]
     try:
-        folder = pathlib.Path(snapshot_download(str(name), allow_patterns=patterns, local_files_only=True))
-        if holds_model(folder):
-            return folder
+        cached = pathlib.Path(snapshot_download(str(name), allow_patterns=patterns, local_files_only=True))
+        if holds_model(cached):
+            return cached
     except (OSError, ValueError):  # it is not in the cache, damaged, or no hub id
         pass
     try:
         return pathlib.Path(snapshot_download(str(name), allow_patterns=patterns))
     except (OSError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0].partition(". ")[0].rstrip(".")
-        problem = f"{name} is neither a folder nor available from the Hugging Face hub ({reason})."
-        raise FileNotFoundError(problem) from None
+        near = _near(folder)
+        problem = f"{name}: there is no such folder{near}, nor does the Hugging Face hub give such a model"
+        raise FileNotFoundError(f"{problem} ({reason})") from None
 
 
 def refuse_missing(name: Path) -> None:
     """Raise FileNotFoundError unless `name` is a folder, or may be a hub id."""
-    if not (pathlib.Path(name).is_dir() or HUB_ID.fullmatch(str(name))):
-        raise FileNotFoundError(f"{name}: there is no such folder.")
+    path = pathlib.Path(name)
+    if path.is_dir():
+        return
+    if path.exists():
+        raise FileNotFoundError(f"{name}: expected a folder, got a file")
+    is_path = not HUB_ID.fullmatch(str(name))
+    if is_path or (path.parent.name and path.parent.is_dir()):
+        why = "" if is_path else f"; the hub is not asked, since {path.parent} is a folder here"
+        raise FileNotFoundError(f"{name}: there is no such folder{_near(path)}{why}")
+
+
+def _near(path):
+    """ " (did you mean …?)", with a folder whose name the first part of `path` that is missing resembles."""
+    missing = next(part for part in (*reversed(path.parents), path) if not part.is_dir())
+    folders = sorted(folder.name for folder in missing.parent.glob("*/"))
+    return meant(missing.name, folders, str(missing).removesuffix(missing.name))
 
 
 def holds_model(folder):

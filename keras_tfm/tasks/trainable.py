@@ -47,6 +47,14 @@ class TrainableTask(LearningTask):
     has_devices = True
     optimizer_options: Mapping[str, Any] = {"global_clipnorm": 1.0}  # arguments of AdamW
 
+    @classmethod
+    def usual_clip_norm(cls) -> str:
+        """What `optimizer_options` clip to, in words: the default of --clip-norm."""
+        options = cls.optimizer_options
+        if "clipnorm" in options:
+            return f"{options['clipnorm']} for each weight's gradient"
+        return str(options.get("global_clipnorm", "none"))
+
     @abc.abstractmethod
     def batches(self, examples: Any, training: Any, /, is_validation: bool = False) -> Batches:
         """The batches to train on, shuffled by `training.seed`, or the batches for validation."""

@@ -1,6 +1,6 @@
 """What a training that does not learn looks like, and what to try.
 
-`docs/guides/not_learning.md` explains each remark under its key.
+The guide "It does not learn" (`docs/guides/not_learning.md`) explains each remark under its key.
 """
 
 import math
@@ -12,7 +12,7 @@ import keras
 from keras_tfm.training.logs import inner_optimizer
 from keras_tfm.training.monitor import Logs
 
-PAGE = "docs/guides/not_learning.md"
+GUIDE = "It does not learn"
 FEW = 20  # validation examples: fewer say nothing about classes
 SOME = 200  # examples are asked, to see whether all answers are the same
 FLAT = 0.01  # the share of the training loss that has to go before it counts as falling
@@ -39,13 +39,13 @@ class StepsDone(keras.callbacks.Callback):
 
 
 class Remark(NamedTuple):
-    """What was seen, and what to try; `key` is the section of the page."""
+    """What was seen, and what to try; `key` is the section of the guide."""
 
     key: str
     text: str
 
     def __str__(self) -> str:
-        return f"{self.text} ({PAGE}, {self.key!r})"
+        return f'{self.text} (guide "{GUIDE}", {self.key!r})'
 
 
 def stopped_early(reached: Reached | None) -> Remark | None:

@@ -110,7 +110,7 @@ class Training(Learning):
     ] = 0.01
     clip_norm: Annotated[
         Annotated[float, Between(0, 10**6, is_above=True)] | None,
-        Option("clip the global norm of the gradients to this value", default="the task's own"),
+        Option("clip the global norm of the gradients to this value"),
     ] = None
     precision: Annotated[
         Precision | None, Option("number format of the computations", default="the model's, float32")
@@ -174,9 +174,9 @@ class MaskedTraining(TextTraining):
     num_drawings: Annotated[
         Count | None,
         Option(
-            "how many epochs have masks and pairs of their own; later ones repeat these",
+            "draw masks and pairs anew for the first N epochs; later ones repeat them",
             flag="--drawings",
-            default="all",
+            default="every epoch",
         ),
     ] = None
 
@@ -234,7 +234,7 @@ class MirroredTraining(CanvasTraining):
         bool | None,
         Option(
             "mirror images, and what is marked in them, at random",
-            default="yes, unless classes are named by letters or numbers, which mirrored are other ones",
+            default="yes, unless all classes are letters or numbers, which must not be mirrored",
         ),
     ] = None
 

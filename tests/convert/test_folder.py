@@ -131,7 +131,32 @@ def test_nothing_pickled_is_read(tmp_path):
     assert not canary.exists()
 
 
+def test_a_path_is_not_looked_for_on_the_hub(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)  # asking the hub would raise ImportError
+    for folder in ("runs/mine", "runs/films"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "notes.txt").write_text("no folder")
+    for name, message in (
+        ("runs/mnie", r"mnie: there is no such folder \(did you mean runs/mine\?\); the hub is not asked"),
+        (
+            "runs/other",
+            "runs/other: there is no such folder; the hub is not asked, since runs is a folder here$",
+        ),
+        ("./mnie/", "./mnie/: there is no such folder$"),
+        ("rnus/mine/", r"rnus/mine/: there is no such folder \(did you mean runs\?\)$"),
+        (f"{tmp_path}/runs/mnie", rf"there is no such folder \(did you mean {tmp_path}/runs/mine\?\)$"),
+        ("notes.txt", "notes.txt: expected a folder, got a file"),
+    ):
+        with pytest.raises(FileNotFoundError, match=message):
+            find_folder(name)
+
+
 def test_neither_folder_nor_hub(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(FileNotFoundError, match=r"is not a folder; .* install huggingface_hub"):
-        find_folder("owner/name")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    (tmp_path / "owners").mkdir()
+    for name, near in (("owner/name", r" \(did you mean owners\?\)"), ("name", "")):
+        message = rf"^{name}: there is no such folder{near}, nor does .* hub give such a model \(.+\)$"
+        with pytest.raises(FileNotFoundError, match=message):
+            find_folder(name)

@@ -389,7 +389,7 @@ OPTIONS = [
     Bad(
         "a start that is not there",
         f"{TRANSLATE} --from {{folder}}/a",
-        "/a does not exist",
+        "/a: there is no such folder",
         TEXTS,
     ),
     Bad(

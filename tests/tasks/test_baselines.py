@@ -11,7 +11,7 @@ import pytest
 
 from keras_tfm.tasks import Forecaster, ImageClassifier, Recommender, TextClassifier
 from keras_tfm.tasks.baselines import COMMONEST, LAST_VALUE, MEAN, TF_IDF, Baselines, of_classes, of_words
-from keras_tfm.training.diagnosis import PAGE, Reached, flat_loss, jump, one_class, stopped_early
+from keras_tfm.training.diagnosis import GUIDE, Reached, flat_loss, jump, one_class, stopped_early
 from tests.tasks.tiny import TINY
 
 TEXTS = ["a good film", "a bad film", "a good book", "a bad book"] * 6
@@ -67,7 +67,7 @@ def test_a_training_is_compared_with_the_rules(baselines, values, key):
     remark = baselines.remark({baselines.metric: values})
     assert (remark and remark.key) == key
     if remark is not None:
-        assert baselines.metric in str(remark) and str(remark).endswith(f"({PAGE}, {key!r})")
+        assert baselines.metric in str(remark) and str(remark).endswith(f'(guide "{GUIDE}", {key!r})')
 
 
 @pytest.mark.parametrize(

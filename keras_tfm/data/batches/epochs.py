@@ -116,9 +116,11 @@ class HeldOut(NamedTuple):
     least: int = 1
 
     def __str__(self) -> str:
-        least = f", at least {self.least:,} (of fewer than {5 * self.least:,} a fifth)"
-        most = f", at most {self.most:,}" if self.most else ""
-        return f"{self.share:.0%} of --data{least if self.least > 1 else ''}{most}"
+        share = f"{self.share:.0%} of --data"
+        if self.least == 1:
+            return f"{share}, at most {self.most:,}" if self.most else share
+        numbers = f"from {self.least:,} to {self.most:,}" if self.most else f"at least {self.least:,}"
+        return f"{share}, {numbers}; a fifth of fewer than {5 * self.least:,}"
 
     def count(self, num_examples: int) -> int:
         """The number of examples for validation, which leaves one for training."""

@@ -8,7 +8,7 @@ from keras_tfm.data.sources.lines import DataError, Paths, files_of, text_files
 from keras_tfm.data.sources.rows import (
     ColumnNames,
     Columns,
-    has_names,
+    is_table,
     one_of_each,
     parse_layout,
     read_all,
@@ -28,13 +28,14 @@ ENDS = re.compile(
 def read_texts(paths: Paths, separator: str | None = None, columns: ColumnNames = None) -> list[str]:
     r"""Read texts from UTF-8 files (plain, .gz or .xz), or from standard input for "-".
 
-    A file is one document, or several that `separator` separates ("\n\n" for a blank line). In .jsonl and
-    .parquet files and data sets of TFDS, each row is a document: the column that `columns` names, or one with
-    a known name. Blank documents are skipped. Texts are returned unchanged, except that CRLF becomes LF.
-    Paths may be patterns.
+    A file is one document, or several that `separator` separates ("\n\n" for a blank line). In .tsv, .csv,
+    .jsonl and .parquet files and data sets of TFDS, each row is a document: the column that `columns` names,
+    or one with a known name, or a .tsv or .csv file's only one. Blank documents are skipped. Texts are
+    returned unchanged, except that CRLF becomes LF. Paths may be patterns.
 
     Raises:
-        DataError: if a file is missing, truncated, not UTF-8, or without text, or if no file has `columns`.
+        DataError: if a file is missing, truncated, not UTF-8, or without text, or if none is a table that
+            `columns` are for.
 
     >>> import pathlib
     >>> _ = pathlib.Path("texts.txt").write_text("A cat.\n\nA dog.")
@@ -44,7 +45,7 @@ def read_texts(paths: Paths, separator: str | None = None, columns: ColumnNames 
     refuse_columns_of_text(paths, columns)
     texts = []
     for path in files_of(paths):
-        whole = _column(path, columns) if has_names(path) else ["".join(f"{x}\n" for x in read_lines(path))]
+        whole = _column(path, columns) if is_table(path) else ["".join(f"{x}\n" for x in read_lines(path))]
         parts = [part for text in whole for part in (text.split(separator) if separator else [text])]
         parts = [part for part in parts if part and not part.isspace()]
         if not parts:
@@ -57,12 +58,12 @@ def read_documents(paths: Paths, columns: ColumnNames = None) -> list[str]:
     r"""Read documents from text files (plain, .gz or .xz), whose paragraphs are lines and whose documents are
     separated by blank lines.
 
-    A folder stands for its .txt, .txt.gz and .txt.xz files, sorted by name, "-" for standard input. In .jsonl
-    and .parquet files and data sets of TFDS, each row is a document, as in `read_texts`. White space around
-    paragraphs is removed.
+    A folder stands for its .txt, .txt.gz and .txt.xz files, sorted by name, "-" for standard input. Each
+    row of a table is a document, as in `read_texts`. White space around paragraphs is removed.
 
     Raises:
-        DataError: if a file is missing, truncated, not UTF-8, or without text, or if no file has `columns`.
+        DataError: if a file is missing, truncated, not UTF-8, or without text, or if none is a table that
+            `columns` are for.
 
     >>> import pathlib
     >>> _ = pathlib.Path("documents.txt").write_text("A title\nA paragraph.\n\nAnother document.\n")
@@ -73,7 +74,7 @@ def read_documents(paths: Paths, columns: ColumnNames = None) -> list[str]:
     documents: list[str] = []
     for path in files_of(paths):
         before = len(documents)
-        if has_names(path):
+        if is_table(path):
             paragraphs = ([x.strip() for x in text.splitlines()] for text in _column(path, columns))
             documents += ["\n".join(filter(None, x)) for x in paragraphs if any(x)]
         else:
@@ -94,7 +95,7 @@ def _documents(file: str) -> Iterator[str]:
 
 
 def _column(path: str, columns: ColumnNames) -> Iterator[str]:
-    """The texts in one column of a table with named columns; blank ones are skipped."""
+    """The texts in one column of a table; blank ones are skipped."""
     chosen = Columns(("text",), one_of_each(TEXTS), parse_layout(columns, counts=(1,)))
     for row in read_all(path, chosen, "texts"):
         (text,) = row.cells

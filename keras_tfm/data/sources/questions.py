@@ -29,7 +29,6 @@ from keras_tfm.data.sources.rows import (
     parse_layout,
     read_all,
     read_rows,
-    refuse_columns_of_text,
     refuse_layout,
     without_labels,
 )
@@ -90,9 +89,11 @@ def read_questions(paths: Paths, columns: ColumnNames = None) -> Questions:
     [[Answer(text='The sky', start=0)]]
     """
     chosen = Columns(COLUMNS, known_columns, parse_layout(columns, counts=(3,)))
-    refuse_columns_of_text(paths, columns)
+    files = files_of(paths)
+    if files and not any(map(has_names, files)):
+        refuse_layout(files[0], chosen.layout, NAMED)
     examples = Questions([], [], [])
-    for path in files_of(paths):
+    for path in files:
         is_table = has_names(path) and (kind_of(path) != ".json" or columns is not None)
         asked = _of_table(path, chosen) if is_table else _of_squad(path, numbered_lines(path, MAX_BYTES))
         count, problems = 0, dict[str, str]()

@@ -261,16 +261,16 @@ def names_in_first_row(path: str, layout: Layout) -> list[str]:
 
 
 def refuse_layout(path: Path, layout: Layout, kinds: str = KINDS) -> None:
-    """Raise DataError for a layout of what is read as lines, not as a table of one of these `kinds`."""
+    """Raise DataError for a layout of what is read as text, not as a table of one of these `kinds`."""
     if layout != Layout():
-        raise DataError(path, None, f"{layout.flag}: expected {kinds}; this is read as lines")
+        raise DataError(path, None, f"{layout.flag}: expected {kinds}; this is read as text")
 
 
 def refuse_columns_of_text(paths: Paths, columns: ColumnNames) -> None:
-    """Raise DataError if `columns` are chosen and none of the files is a table whose columns have names."""
+    """Raise DataError if `columns` are chosen and none of the files is a table."""
     files = files_of(paths)
-    if columns is not None and files and not any(map(has_names, files)):
-        raise DataError(files[0], None, f"expected {NAMED} to choose columns of; this is read as text")
+    if columns is not None and files and not any(map(is_table, files)):
+        raise DataError(files[0], None, f"expected {KINDS} to choose columns of; this is read as text")
 
 
 def parse_layout(columns: ColumnNames, counts: Sequence[int] = (2,)) -> Layout:

@@ -46,8 +46,8 @@ class ImageGeneratorConfig(Preprocessing):
     noise_factor: Annotated[
         Annotated[float, Between(0.01, 100)],
         Option(
-            "how many times the schedule's ratio of noise to signal there is at each step; with more than 1 "
-            "classes and texts are learnt more often, details less often"
+            "multiplies each step's ratio of noise to signal; above 1 training sees more of what decides the "
+            "content of a picture, and less of its details"
         ),
     ] = 1.0
     small_noise: Annotated[

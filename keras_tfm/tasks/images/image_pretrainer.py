@@ -90,6 +90,11 @@ class ImagePretrainer(ImageTask, PretrainingTask):
         self.take_images(self.model.backbone)
 
     @classmethod
+    def usual_clip_norm(cls) -> str:
+        by_method = ((name, method.optimizer_options["global_clipnorm"]) for name, method in METHODS.items())
+        return ", ".join(f"{norm} for {name}" for name, norm in by_method)
+
+    @classmethod
     def make(
         cls, examples: Any, options: PretrainerOptions, changes: Mapping[str, Any], **fields: Any
     ) -> Self:

@@ -85,7 +85,7 @@ class PretrainImagesTraining(Training):
     ] = None
     parting_area: Annotated[
         ShareOfArea,
-        Option("dino: share of an image's area that local crops have at most, and global ones at least"),
+        Option("dino: local crops have at most, global crops at least this share of an image's area"),
     ] = 0.4
     teacher_momentum: Annotated[
         Annotated[float, Between(0, 1)],

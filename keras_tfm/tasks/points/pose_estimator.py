@@ -91,9 +91,7 @@ class PoseEstimator(AskedTask, TrainableTask):
 
     name = "keypoints"
     start = "a RUN of this task"
-    files = (
-        ".npz with joints (N, J, 3) and joints_2d (N, J, 2), or points (N, P, 3); see docs/guides/poses.md"
-    )
+    files = ".npz with joints (N, J, 3) and joints_2d (N, J, 2), or points (N, P, 3)"
     examples_class = Poses
     unit = "poses"
     held_out = HeldOut(0.1, 1_000)

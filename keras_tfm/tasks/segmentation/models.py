@@ -64,10 +64,9 @@ class SegmenterOptions(ImageOptions):
     family: Annotated[
         str,
         Option(
-            "for classes of pixels a backbone, mit (SegFormer's), swin or vit for example, before a "
-            "--decoder; medt or gatedaxialunet, with --decoder linear; or maskformer, mask2former, "
-            "maxdeeplab; for panoptic segments these three, or detr, which finds boxes as well; for "
-            "instances these four, or istr"
+            "classes of pixels: a backbone, such as mit (SegFormer's), swin or vit, with a --decoder; medt "
+            "or gatedaxialunet with --decoder linear; maskformer, mask2former, maxdeeplab. Panoptic: "
+            "the last three, or detr. Instances: these four, or istr"
         ),
     ] = "mit"
     decoder: Annotated[

@@ -32,7 +32,7 @@ from keras_tfm.heads import (
 from keras_tfm.serving.answering import Answerer
 from keras_tfm.serving.examples import check_batch_size, listed
 from keras_tfm.tasks.asking import AskedTask, by_keras
-from keras_tfm.tasks.learning import ROWS, VOCABULARY
+from keras_tfm.tasks.learning import TABLES, VOCABULARY
 from keras_tfm.tasks.measures import sums_over
 from keras_tfm.tasks.signatures import ColumnNames, Signature
 from keras_tfm.tasks.task import Task, check_length, check_vocabulary
@@ -103,7 +103,7 @@ class MaskedLanguageModel(AskedTask, TrainableTask):
     name = "masked-lm"
     files = (
         "text (plain, .gz, .xz), a paragraph per line, blank lines between documents; folders of .txt files; "
-        f"or a text in {ROWS}"
+        f"or a text per row in {TABLES}"
     )
     columns = (1,)
     unit = "documents"

@@ -34,7 +34,7 @@ from keras_tfm.generation import (
 from keras_tfm.generation.options import num_spare
 from keras_tfm.heads import LanguageModel, TokenCrossEntropy, token_cross_entropy
 from keras_tfm.serving.answering import ReadExamples
-from keras_tfm.tasks.learning import ROWS, VOCABULARY, ModelOptions, Vocabulary
+from keras_tfm.tasks.learning import TABLES, VOCABULARY, ModelOptions, Vocabulary
 from keras_tfm.tasks.measures import sums_over, token_metrics
 from keras_tfm.tasks.signatures import ColumnNames, Inspection, Signature
 from keras_tfm.tasks.task import check_vocabulary
@@ -107,7 +107,7 @@ class TextGenerator(WritingTask, TrainableTask):
     """
 
     name = "generate"
-    files = f"text files (plain, .gz, .xz), each one document; or a text per row in {ROWS}"
+    files = f"text files (plain, .gz, .xz), each one document; or a text per row in {TABLES}"
     columns = (1,)
     unit = "texts"
     training = LanguageModelTraining(

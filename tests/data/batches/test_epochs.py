@@ -33,8 +33,10 @@ def test_examples_are_held_out_by_number_and_by_class(held, number, expected, nu
 
 def test_a_rule_is_said_as_it_counts():
     held = HeldOut(0.1, 1_000, least=100)
-    assert str(held) == "10% of --data, at least 100 (of fewer than 500 a fifth), at most 1,000"
+    assert str(held) == "10% of --data, from 100 to 1,000; a fifth of fewer than 500"
     assert (held.count(499), held.count(500), held.count(50_000)) == (99, 100, 1_000)
+    assert str(HeldOut(0.1, least=100)) == "10% of --data, at least 100; a fifth of fewer than 500"
+    assert str(HeldOut(0.05, 1_000)) == "5% of --data, at most 1,000"
     assert str(HeldOut(0.05)) == "5% of --data"
 
 

@@ -84,18 +84,30 @@ def test_files_are_documents_or_hold_some(tmp_path):
             read_texts(tmp_path / f"{name}.txt")
 
 
+def test_separated_tables_are_read_by_column(tmp_path):
+    """A header and commas are no text to learn from, and without a known header the column is asked for."""
+    (tmp_path / "a.csv").write_text('label,text\n1,"A cat, asleep."\n0,A dog.\n')
+    (tmp_path / "b.tsv").write_text("A cat, asleep.\nA dog.\n")
+    (tmp_path / "c.csv").write_text("A cat,asleep.\n")
+    for read in (read_texts, read_documents):
+        assert read(tmp_path / "a.csv") == read(tmp_path / "b.tsv") == ["A cat, asleep.", "A dog."]
+        assert read(tmp_path / "a.csv", columns=["label"]) == ["1", "0"]
+        with pytest.raises(DataError, match="expected 1 column, text, got 2; choose one of them by name or"):
+            read(tmp_path / "c.csv")
+
+
 def test_columns_of_text_are_refused(tmp_path):
-    """`read_texts` and all others that read both text and tables whose columns have names."""
+    """`read_texts` and all others that read both text and tables."""
     (tmp_path / "a.tsv").write_text("text\tlabel\nA cat.\t1\n")
     (tmp_path / "b.jsonl").write_text('{"body": "A dog."}\n')
-    for read, columns in (
-        (read_texts, ["text"]),
-        (read_documents, ["text"]),
-        (read_questions, ["text", "text 2", "label"]),
-    ):
-        with pytest.raises(DataError, match=r"a\.tsv: expected a \.jsonl .*; this is read as text"):
-            read(tmp_path / "a.tsv", columns=columns)
-    with pytest.raises(DataError, match=r"c\.txt: expected a \.jsonl .*; this is read as text"):
+    for read in (read_texts, read_documents):
+        with pytest.raises(DataError, match=r"c\.txt: expected a \.tsv, .*; this is read as text"):
+            read(tmp_path / "c.txt", columns=["text"])
+    with pytest.raises(DataError, match=r"a\.tsv: --columns: expected a \.jsonl .*; this is read as text"):
+        read_questions(tmp_path / "a.tsv", columns=["text", "text 2", "label"])
+    with pytest.raises(DataError, match=r"c\.txt: expected a \.tsv, .*; this is read as text"):
         read_pairs([tmp_path / "c.txt", tmp_path / "d.txt"], columns=["text", "label"])
     both = [tmp_path / "a.tsv", tmp_path / "b.jsonl"]
-    assert read_texts(both, columns=["body"]) == ["text\tlabel\nA cat.\t1\n", "A dog."]
+    assert read_texts(both) == ["A cat.", "A dog."]
+    with pytest.raises(DataError, match=r"a\.tsv, line 1: expected a column named 'body', got text, label"):
+        read_texts(both, columns=["body"])
