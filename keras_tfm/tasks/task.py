@@ -9,6 +9,7 @@ import math
 import pathlib
 import tempfile
 import types
+import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
@@ -17,7 +18,7 @@ import tensorflow as tf
 
 from keras_tfm import on_demand
 from keras_tfm.asking import ASKED, TASKS, TEXTS, Asking
-from keras_tfm.configs import Config, Refusal, meant, refuse_sizes
+from keras_tfm.configs import Config, Refusal, brief, checked, meant, refuse_sizes
 from keras_tfm.data.sources.lines import DataError, Inputs, read_input_lines
 from keras_tfm.data.sources.rows import Layout
 from keras_tfm.data.tokenizers.kinds import load_tokenizer
@@ -134,10 +135,14 @@ class Task(abc.ABC):
             return backbone
         # Heads of earlier segmenters do not say how many classes they have.
         count = {"num_classes": len(config.class_names)} if hasattr(config, "class_names") else {}
+        if not isinstance(model["head"], Mapping):
+            raise ValueError(f"`head`: expected an object of fields, got {brief(model['head'])}")
         head = count | model["head"]
         if cls.head_classes:
             make = {known.__name__: known for known in cls.head_classes}[head.pop("class")]
-        return make(backbone, **head)
+        kinds = typing.get_type_hints(make.__init__ if isinstance(make, type) else make)
+        arguments = {name: checked(value, kinds.get(name, Any), name) for name, value in head.items()}
+        return make(backbone, **arguments)
 
     @classmethod
     def load_parts(cls, folder: pathlib.Path, config: Any, model: dict[str, Any]) -> Self:
