@@ -5,6 +5,7 @@ import ctypes
 import functools
 import platform
 import sys
+import threading
 from typing import Any
 
 import numpy as np
@@ -94,13 +95,13 @@ def litert(folder, threads, name="model"):
         runner = interpreter.get_signature_runner(signature)
         details = runner.get_input_details()
         runners[tuple((key, tuple(map(int, details[key]["shape"]))) for key in sorted(details))] = runner
-    read = sorted(details)
+    read, lock = sorted(details), threading.Lock()  # an interpreter computes for one thread at a time
 
     def run(inputs):
         shapes = tuple((key, inputs[key].shape) for key in read)
         if shapes not in runners:
             raise ValueError(f"the function takes inputs of {_differing(runners, shapes)}")
-        with _computing(path):
+        with lock, _computing(path):
             outputs = runners[shapes](**{key: inputs[key] for key in read})
         return [outputs[key] for key in sorted(outputs)]
 
@@ -123,14 +124,15 @@ def openvino(folder, threads, name="model"):
     path = str(folder / f"{name}.xml")
     with _reading(path):
         compiled = runtime.Core().compile_model(path, "CPU", options)
-    request, read = compiled.create_infer_request(), [port.any_name for port in compiled.inputs]
+    request, lock = compiled.create_infer_request(), threading.Lock()  # one request, one thread at a time
+    read = [port.any_name for port in compiled.inputs]
     written = sorted(compiled.outputs, key=lambda port: port.any_name)  # their own order is any
 
     def run(inputs):
         given = {name: inputs[name] for name in read}
-        with _computing(path):
+        with lock, _computing(path):
             found = request.infer(given, share_inputs=True)
-        return [np.array(found[port]) for port in written]
+            return [np.array(found[port]) for port in written]
 
     return run
 

@@ -4,6 +4,7 @@ import json
 import resource
 import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import keras
 import numpy as np
@@ -100,6 +101,26 @@ def test_texts_are_answered_as_by_the_task(classifier, exports, name):
     assert answers["labels"].tolist() == [list(classifier.config.labels)] * len(TEXTS) * 3
     np.testing.assert_allclose(served(TEXTS[:1])["probabilities"], answers["probabilities"][:1], atol=1e-6)
     assert served.description["difference"] < 1e-5
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_threads_that_share_an_export_get_their_own_answers(exports, name):
+    served, texts = serving.load(exports[name], threads=1), TEXTS[::2]
+    expected = [served([text])["probabilities"] for text in texts]
+
+    def largest_difference(place):
+        """Of 400 answers to one of the texts, which its thread asks for while others ask for theirs."""
+        asked = (served([texts[place]])["probabilities"] for _ in range(400))
+        return max(np.abs(answer - expected[place]).max() for answer in asked)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(len(texts)) as pool:
+            differences = list(pool.map(largest_difference, range(len(texts))))
+    finally:
+        sys.setswitchinterval(before)
+    np.testing.assert_allclose(differences, 0, atol=1e-6)
 
 
 def test_a_saved_model_has_the_same_interface(classifier, exports, saved_model):
