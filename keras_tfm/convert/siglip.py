@@ -1,6 +1,7 @@
 """SigLIP's checkpoints (Zhai et al. 2023), with the logits' scale and bias."""
 
 from keras_tfm.convert.clip import BUFFERS, OF_BOTH, tower_fields, tower_rows
+from keras_tfm.convert.entries import Entry
 from keras_tfm.convert.family import Family, Head
 from keras_tfm.convert.keymap import JOINED, TRANSPOSED, Row, feedforward, linear, norm, weight
 from keras_tfm.convert.vit import FIRST_OF_ONE
@@ -33,7 +34,15 @@ FAMILY = Family(
     backbone="SiglipModel",
     model=SigLIP,
     prefix="",
-    fields={**tower_fields(), "embedding_dim": "text_config.projection_size"},
+    fields={
+        **tower_fields(),
+        "embedding_dim": Entry(
+            "text_config.projection_size",
+            lambda value, all_: all_.get("text_config.hidden_size", 768) if value is None else value,
+            lambda config: config.embedding_dim,
+        ),
+    },
+    default_entries={"text_config.projection_size": None},
     nested_entries=("text_config", "vision_config"),
     equal_entries={f"text_config.{name}": f"vision_config.{name}" for name in OF_BOTH.values()},
     fixed_entries={"vision_config.vision_use_head": True},

@@ -52,6 +52,21 @@ def test_siglip_comes_back(tmp_path):
         np.testing.assert_array_equal(a, b, a.path)
 
 
+def test_the_width_of_siglip_s_vectors_is_the_texts_where_it_is_missing(tmp_path):
+    """As in the folders of 2024, whose sizes but B are not as wide as the default."""
+    config = dataclasses.replace(test_siglip.SMALL, text_dim=8, num_text_heads=2)
+    save_huggingface(contrastive(SigLIP, config, logit_bias=-10.0), tmp_path / "saved")
+    for place, change in enumerate(
+        (
+            lambda entries: entries["text_config"].pop("projection_size"),
+            lambda entries: entries["text_config"].update(projection_size=None),
+        )
+    ):
+        (tmp_path / str(place)).mkdir()
+        older = changed(tmp_path / "saved", tmp_path / str(place), change)
+        assert from_huggingface(older).backbone.config == config
+
+
 def test_the_end_of_older_configurations_is_the_last_token(folder, tmp_path):
     older = changed(folder, tmp_path, lambda entries: entries["text_config"].update(eos_token_id=2))
     assert from_huggingface(older).backbone.config.end_id == 10

@@ -97,6 +97,28 @@ def test_both_directions(kind, seed, tmp_path):
         np.testing.assert_array_equal(a, b)
 
 
+def test_siglip_s_folders_of_2024(tmp_path):
+    """Their configurations do not state the width of the vectors, which is the texts'."""
+    kind, rng = transformers.SiglipModel, np.random.default_rng(0)
+    config = draw_config(rng, kind)
+    config.text_config.hidden_size = config.text_config.projection_size = config.vision_config.hidden_size
+    config.text_config.num_attention_heads = config.vision_config.num_attention_heads
+    drawn = kind(config)
+    draw_weights(rng, drawn)
+    drawn.save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    entries = json.loads(path.read_text())
+    del entries["text_config"]["projection_size"]
+    path.write_text(json.dumps(entries))
+    images, token_ids = draw_inputs(rng, config)
+    pixels = torch.from_numpy(images).permute(0, 3, 1, 2)
+    with torch.no_grad():
+        theirs = kind.from_pretrained(tmp_path)
+        expected = theirs(pixel_values=pixels, input_ids=torch.from_numpy(token_ids)).logits_per_image
+    ours = convert.from_huggingface(tmp_path)
+    assert_close(ours({"images": images, "token_ids": token_ids}), expected)
+
+
 def test_towers_that_compute_differently_are_refused(tmp_path):
     kind = transformers.CLIPModel
     kind(draw_config(np.random.default_rng(0), kind)).save_pretrained(tmp_path)
