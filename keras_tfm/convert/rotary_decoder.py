@@ -9,12 +9,12 @@ from keras_tfm.training.safetensors import CheckpointError
 
 def rope_of(entries):
     """What a configuration says of rotary positions, in the form of transformers 5; older ones say it by
-    `rope_theta` and `rope_scaling`.
+    `rope_theta` and `rope_scaling`, which replaces `rope_parameters` where a folder has both.
     """
-    rope = dict(entries.get("rope_parameters") or {})
-    rope = {"rope_theta": entries.get("rope_theta", 10_000.0), **(entries.get("rope_scaling") or {}), **rope}
+    rope = entries.get("rope_scaling") or entries.get("rope_parameters") or {}
+    rope = {"rope_theta": entries.get("rope_theta", 10_000.0), **rope}
     if "type" in rope:  # as it was called at first
-        rope["rope_type"] = rope.pop("type")
+        rope.setdefault("rope_type", rope.pop("type"))
     return rope
 
 

@@ -166,6 +166,7 @@ def folder_with(tmp_path, model, **entries):
         (Llama, LlamaConfig, "attention_bias", True),
         (Llama, LlamaConfig, "mlp_bias", True),
         (Llama, LlamaConfig, "rope_parameters", {"rope_type": "yarn", "factor": 4.0}),
+        (Llama, LlamaConfig, "rope_parameters", {"rope_type": "dynamic", "type": "linear", "factor": 4.0}),
         (Llama, LlamaConfig, "rope_scaling", {"type": "dynamic", "factor": 4.0}),
         (Llama, LlamaConfig, "num_key_value_heads", 4),
         (Qwen2, Qwen2Config, "use_sliding_window", True),
@@ -173,8 +174,7 @@ def folder_with(tmp_path, model, **entries):
     ],
 )
 def test_what_we_do_not_compute_is_refused(tmp_path, family, config_class, entry, value):
-    older = {"rope_parameters": None} if entry == "rope_scaling" else {}
-    folder = folder_with(tmp_path, randomised(family, config_class), **older, **{entry: value})
+    folder = folder_with(tmp_path, randomised(family, config_class), **{entry: value})
     with pytest.raises(CheckpointError):
         convert.from_huggingface(folder)
 
@@ -194,6 +194,15 @@ def test_folders_of_older_versions(tmp_path):
     older = {"rope_theta": 50.0, "rope_scaling": {"type": "linear", "factor": 2.0}}
     folder = folder_with(tmp_path, model, rope_parameters=None, **older)
     assert convert.from_huggingface(folder).get_config() == model.get_config()
+
+
+def test_a_scaling_that_is_added_replaces_all_parameters(tmp_path):
+    """As transformers reads it: the base too, which is the default unless `rope_theta` says it."""
+    model = randomised(rotary_base=50.0, rotary_scaling={"rope_type": "linear", "factor": 2.0})
+    folder = folder_with(tmp_path, model, rope_scaling={"rope_type": "linear", "factor": 4.0})
+    config = convert.from_huggingface(folder).backbone.config
+    assert config.rotary_scaling == {"rope_type": "linear", "factor": 4.0}
+    assert config.rotary_base == 10_000.0
 
 
 def test_a_window_that_is_not_named_is_the_first_models(tmp_path):

@@ -1,5 +1,6 @@
 """Live: Llama, Mistral, Qwen2, Gemma 2 against transformers: logits, gradients, folders, written ids."""
 
+import json
 import os
 
 import numpy as np
@@ -89,6 +90,18 @@ def test_logits_and_gradients(name, seed, tmp_path):
         ours(inputs).numpy()[mask], logits.detach().numpy()[mask], rtol=1e-5, atol=1e-5 * size
     )
     assert_gradients_agree(ours, theirs, inputs, logits, mask, family_of_type(name.lower()), rng)
+
+
+def test_a_scaling_added_to_a_folder(name, seed, tmp_path):
+    """As model cards ask for longer texts: another entry beside the parameters that transformers 5 writes."""
+    theirs, _, inputs, _ = draw(name, seed, tmp_path, most=20)
+    path = tmp_path / "theirs" / "config.json"
+    scaling = {"rope_type": "linear", "factor": 3.0}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"rope_scaling": scaling}))
+    theirs = type(theirs).from_pretrained(path.parent, attn_implementation="eager")
+    logits, mask = logits_of(theirs, inputs).detach().numpy(), inputs["padding_mask"]
+    ours = convert.from_huggingface(path.parent)(inputs).numpy()
+    np.testing.assert_allclose(ours[mask], logits[mask], rtol=1e-5, atol=1e-5 * max(1, np.abs(logits).max()))
 
 
 def test_folders_in_both_directions(name, seed, tmp_path):
