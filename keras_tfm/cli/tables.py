@@ -1,5 +1,6 @@
 """Tables that commands write row by row: .csv, .tsv or .jsonl files, which appear when they are whole."""
 
+import base64
 import contextlib
 import csv
 import json
@@ -47,11 +48,13 @@ def new_table(path: str, columns: Sequence[str]) -> Iterator[Write]:
 
 
 def as_json(value: Any) -> str:
-    """A value as one line of JSON; arrays become lists."""
+    """A value as one line of JSON; arrays become lists, bytes base64."""
     return json.dumps(value, ensure_ascii=False, default=_plain)
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
     return os.fspath(value) if isinstance(value, os.PathLike) else value.tolist()
 
 
