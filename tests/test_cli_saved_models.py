@@ -8,7 +8,9 @@ import PIL.Image
 import pytest
 
 from keras_tfm import serving
+from keras_tfm.tasks import TextGenerator
 from tests.tasks.segmentation import test_segmenter
+from tests.tasks.tiny import TINY
 from tests.test_cli import run
 
 
@@ -47,3 +49,44 @@ def test_pictures_in_answers_are_base64(segmenter, pictures, options, capsys):
     expected = serving.load(segmenter)(files)
     assert [base64.b64decode(answer["png"]) for answer in answers] == expected["png"].tolist()
     assert [answer["masks"] for answer in answers] == expected["masks"].tolist()
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_broken_file_costs_no_other_its_answer(segmenter, pictures, options, capsys):
+    """It is refused by its header before anything is computed, or by the model."""
+    whole = (pictures / "a.png").read_bytes()
+    (pictures / "b.png").write_bytes(whole[: len(whole) // 2])
+    (pictures / "d.png").write_bytes(b"no image")
+    capsys.readouterr()
+    assert run("predict", segmenter, "--data", pictures, *options) == 0
+    output = capsys.readouterr()
+    read = json.loads if options else lambda line: line.partition("\t")[2] and {"answer": line}
+    answers = [read(line) for line in output.out.splitlines()]
+    assert [bool(answer and answer["answer"]) for answer in answers] == [True, False, True, False]
+    assert f"{pictures / 'b.png'} gets an empty line: Invalid PNG data" in output.err
+    assert f"{pictures / 'd.png'} gets an empty line: expected a whole PNG or JPEG image" in output.err
+    assert "row " not in output.err
+
+
+def test_a_table_holds_the_answers_beside_a_broken_file(segmenter, pictures, tmp_path):
+    whole = (pictures / "a.png").read_bytes()
+    (pictures / "b.png").write_bytes(whole[: len(whole) // 2])
+    out = tmp_path / "answers.jsonl"
+    assert run("predict", segmenter, "--data", pictures, "--out", out, "--batch-size", "2") == 0
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row["answer"] is None for row in rows] == [False, True, False]
+
+
+def test_prompts_that_do_not_fit_are_refused(tmp_path, capsys):
+    task = TextGenerator.from_texts(["to be or not to be"] * 4, tokenizer="characters", **TINY, max_length=16)
+    task.export(tmp_path / "served", max_new_tokens=4)
+    served, prompts = serving.load(tmp_path / "served"), ["to", "to be or not to be", "be"]
+    with pytest.raises(ValueError, match=r"^A prompt has more than 12 tokens\.$"):
+        served(prompts)
+    (tmp_path / "prompts.txt").write_text("\n".join(prompts))
+    capsys.readouterr()
+    assert run("predict", tmp_path / "served", "--data", tmp_path / "prompts.txt") == 0
+    output = capsys.readouterr()
+    expected = served(prompts[::2])["text"].tolist()
+    assert output.out.splitlines() == [expected[0], "", expected[1]]
+    assert "line 2 gets an empty line: A prompt has more than 12 tokens." in output.err

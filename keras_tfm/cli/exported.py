@@ -15,6 +15,7 @@ from keras_tfm.cli.generated import flag_of, given
 from keras_tfm.cli.tables import as_json
 from keras_tfm.data.sources.lines import DataError, Inputs, files_of, read_input_lines
 from keras_tfm.serving.answering import Answerer, ReadExamples
+from keras_tfm.serving.examples import Refused
 from keras_tfm.serving.image_headers import FORMATS
 from keras_tfm.serving.readers import OF_FILES
 
@@ -73,19 +74,30 @@ class Exported:
         """{row: reason} of the examples that get no answer."""
         return self.inspect(examples)[0]
 
-    def predict(self, examples: list, batch_size: int = 64) -> list[dict[str, Any]]:
-        """{name: value} for each example, as the export gives it."""
+    def predict(self, examples: list, batch_size: int = 64) -> list[Any]:
+        """{name: value} for each example, as the export gives it; `Refused` for one that a SavedModel, which
+        `inspect` does not ask, cannot answer.
+        """
         if isinstance(self.served, Answerer):
             return self.served.ask(examples, batch_size)
-        answers = []
-        for first in range(0, len(examples), batch_size):
-            part = self.served(examples[first : first + batch_size])
-            answers += [dict(zip(part, row, strict=True)) for row in zip(*part.values(), strict=True)]
-        return answers
+        firsts = range(0, len(examples), batch_size)
+        return [answer for first in firsts for answer in self._ask(examples[first : first + batch_size])]
 
-    def records(self, examples: list, **options: Any) -> list[dict[str, Any]]:
-        """The answers, each as "answer"; numbers and names as JSON has them."""
-        return [{"answer": answer} for answer in self.predict(examples, **options)]
+    def _ask(self, examples: list) -> list[Any]:
+        """The answers of a SavedModel in one call, or in two of halves where it cannot answer one of them."""
+        try:
+            answers = self.served(examples)
+        except ValueError as error:
+            if len(examples) == 1:
+                return [Refused(str(error).removeprefix("row 0: "))]
+            half = len(examples) // 2
+            return self._ask(examples[:half]) + self._ask(examples[half:])
+        return [dict(zip(answers, row, strict=True)) for row in zip(*answers.values(), strict=True)]
+
+    def records(self, examples: list, **options: Any) -> list[Any]:
+        """The answers, each as "answer", or `Refused`; numbers and names as JSON has them."""
+        answers = self.predict(examples, **options)
+        return [answer if isinstance(answer, Refused) else {"answer": answer} for answer in answers]
 
     def as_line(self, answer: dict[str, Any]) -> str:
         """An answer as a line of text."""

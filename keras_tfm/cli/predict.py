@@ -330,9 +330,7 @@ class Writer:
         refusals, num_cut, answered = self.task.inspect(asked, **decoding, **deciding)
         reasons |= {rows[place]: reason for place, reason in refusals.items()}
         for row, reason in sorted(reasons.items()):
-            self.num_refused += 1
-            if self.num_refused <= MOST_TOLD:
-                warn(f"{inputs[row][1]} gets an empty {self._unit}: {reason}")
+            self._refuse(inputs[row][1], reason)
         first, self.num_read = self.num_read, self.num_read + len(examples)
         self.num_cut += num_cut
         pictures = {
@@ -344,9 +342,19 @@ class Writer:
             with self.brief() if is_all and len(answered) <= FEW else contextlib.nullcontext():
                 answers = iter(self._ask(answered, **decoding, **{**self.asking, **pictures}))
         for row, (example, place) in enumerate(inputs):
-            self._tell(example, place, None if row in reasons else next(answers))
+            answer = None if row in reasons else next(answers)
+            if isinstance(answer, ValueError):  # that the task noticed only as it answered
+                self._refuse(place, answer)
+                answer = None
+            self._tell(example, place, answer)
         if self.arguments.out is None:
             sys.stdout.flush()
+
+    def _refuse(self, place: str, reason: object) -> None:
+        """Report that the input at this `place` gets no answer."""
+        self.num_refused += 1
+        if self.num_refused <= MOST_TOLD:
+            warn(f"{place} gets an empty {self._unit}: {reason}")
 
     def end(self) -> None:
         """Report what concerns all examples, and keep what answered them."""

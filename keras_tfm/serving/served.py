@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import re
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
@@ -155,6 +156,7 @@ class SavedModel:
                 f"tensorflow-text is missing (pip install tensorflow-text): {error!s:.120}"
             ) from error
         self._constant, self._signatures = tf.constant, self._loaded.signatures
+        self._refusals = tf.errors.InvalidArgumentError, tf.errors.UnimplementedError
         if "serving_default" not in self._signatures:
             raise ValueError(f"{folder}: expected a SavedModel with the signature serving_default")
         self._reader = None if reads is None else reader_of(pathlib.Path(folder), reads)
@@ -166,7 +168,8 @@ class SavedModel:
         users, a task of videos clips of the model's size or lists of their frames' image files, any other
         task what `Served` takes. All questions with choices need the same number of choices. An example may
         also be {input: value} of the signature serving_default: trackers, generators of images and what takes
-        references need that, and the "png" of a generator are bytes.
+        references need that, and the "png" of a generator are bytes. ValueError for an example that cannot be
+        answered; if only the model notices, as with prompts that are too long, it names no row.
         """
         examples = listed(examples)
         if not examples:
@@ -176,8 +179,18 @@ class SavedModel:
         signature = self._signatures[arrays[0] if are_arrays else "serving_default"]
         specs = signature.structured_input_signature[1]
         inputs = inputs_of(specs, examples, self._reader, self._paths)
-        answers = signature(**{name: self._constant(x, specs[name].dtype) for name, x in inputs.items()})
+        tensors = {name: self._constant(x, specs[name].dtype) for name, x in inputs.items()}
+        try:
+            answers = signature(**tensors)
+        except self._refusals as error:
+            raise ValueError(_reason(error.message)) from None
         return {name: x.numpy() if name == "png" else _decoded(x.numpy()) for name, x in answers.items()}
+
+
+def _reason(message):
+    """What an operation of a graph says was wrong, in one line, without where in the graph it is."""
+    message = message.rpartition("<stack traces unavailable>")[2].partition("[[{{")[0]
+    return re.sub(r"^assertion failed: \[(.*?)\].*", r"\1", " ".join(message.split())[:300])
 
 
 def inputs_of(specs, examples, reader=None, paths=True):

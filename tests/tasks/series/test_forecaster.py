@@ -5,7 +5,6 @@ import json
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from keras_tfm import serving, tasks
 from keras_tfm.cli import main
@@ -105,7 +104,7 @@ def test_a_folder_and_an_export_tell_the_same(learnt, tmp_path):
     np.testing.assert_allclose(served, learnt.forecast(series(200)), rtol=1e-4)
     answering = serving.load(tmp_path / "served")  # of a longer history the end is read, as `predict` does
     np.testing.assert_allclose(answering([series(200), series(200)])["forecast"], [served] * 2, rtol=1e-4)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="A history needs 4 values or more"):
+    with pytest.raises(ValueError, match="A history needs 4 values or more"):
         answering([window[1:]])
 
 
