@@ -104,7 +104,7 @@ FAMILY = Family(
     },
     default_entries={**detr.FAMILY.default_entries, "encoder_ffn_dim": 1024, "decoder_ffn_dim": 1024},
     derived_entries=detr.FAMILY.derived_entries,
-    fixed_entries={**detr.FAMILY.fixed_entries, "two_stage": False},
+    fixed_entries={**detr.FIXED, "two_stage": False},
     fixed_fields={**detr.FAMILY.fixed_fields, "proposes": False},
     rows=rows,
     heads={

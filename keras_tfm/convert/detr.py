@@ -2,7 +2,8 @@
 
 Their configuration has timm's name of the backbone, or a configuration of their own ResNet; we write the
 latter, which does not need timm. With `auxiliary_loss` their model gives other outputs: it passes normalised
-states to the next block of the decoder, whereas the paper, and our model, only normalise the outputs.
+states to the next block of the decoder, whereas the paper, and our model, only normalise the outputs. Such
+folders are refused.
 """
 
 import dataclasses
@@ -40,6 +41,9 @@ TIMM = {
     **{f".conv{i + 1}.": f".layer.{i}.convolution." for i in range(3)},
     **{f".bn{i + 1}.": f".layer.{i}.normalization." for i in range(3)},
 }
+
+# What DETR's variants compute in one way alone
+FIXED = {"is_encoder_decoder": True, "position_embedding_type": "sine", "dilation": False}
 
 
 def rows(config):
@@ -173,7 +177,7 @@ FAMILY = Family(
         "decoder_ffn_dim": 2048,
     },
     derived_entries={"use_timm_backbone": lambda _: False, "backbone": lambda _: None},
-    fixed_entries={"is_encoder_decoder": True, "position_embedding_type": "sine", "dilation": False},
+    fixed_entries={**FIXED, "auxiliary_loss": False},
     fixed_fields={"backbone": "ResNet"},
     rows=rows,
     heads={

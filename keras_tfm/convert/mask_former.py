@@ -190,6 +190,7 @@ FAMILY = Family(
         "image_size": lambda config: config.image_size,
         "decoder_config.model_type": lambda _: "detr",
     },
+    fixed_entries={"decoder_config.auxiliary_loss": False},  # with it their blocks get normalised states
     rows=rows,
     heads={
         "MaskFormerForInstanceSegmentation": Head(

@@ -9,7 +9,7 @@ from keras_tfm import heads
 from keras_tfm.models import ConditionalDETR, ConditionalDETRConfig
 from tests import contract
 from tests.contract import Case, floats, mask, randomise
-from tests.models.folders import check_both_ways
+from tests.models.folders import check_both_ways, check_refusal
 
 RESNET = {"stem_dim": 4, "dims": (8, 8), "depths": (1, 1), "block": "basic"}
 SMALL = ConditionalDETRConfig(
@@ -79,3 +79,4 @@ def test_boxes_are_measured_from_the_references():
 def test_folders_of_transformers_both_ways(tmp_path):
     model = detector(dataclasses.replace(SMALL, decoder_intermediate_dim=4))
     check_both_ways(model, tmp_path / "folder")
+    check_refusal(tmp_path / "folder", {"auxiliary_loss": True}, "auxiliary_loss: expected False, got True")

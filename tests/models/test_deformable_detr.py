@@ -7,11 +7,11 @@ import pytest
 
 import keras_tfm
 from keras_tfm import heads
-from keras_tfm.convert import save_huggingface
+from keras_tfm.convert import from_huggingface, save_huggingface
 from keras_tfm.models import DeformableDETR, DeformableDETRConfig
 from tests import contract
 from tests.contract import Case, floats, mask, randomise
-from tests.models.folders import check_both_ways, check_refusal
+from tests.models.folders import change_config, check_both_ways, check_refusal
 
 RESNET = {"stem_dim": 4, "dims": (8, 8), "depths": (1, 1), "block": "basic"}
 SMALL = DeformableDETRConfig(
@@ -143,6 +143,13 @@ def test_folders_of_transformers_both_ways(config, tmp_path):
 def test_configurations_that_the_weights_do_not_bear_out(name, value, message, tmp_path):
     save_huggingface(DeformableDETR(SMALL), tmp_path / "folder")
     check_refusal(tmp_path / "folder", {name: value}, message)
+
+
+def test_auxiliary_losses_change_no_answer(tmp_path):
+    """Unlike those of DETR: its blocks pass their states on as they are."""
+    save_huggingface(DeformableDETR(SMALL), tmp_path / "folder")
+    change_config(tmp_path / "folder", auxiliary_loss=True)
+    assert from_huggingface(tmp_path / "folder").config == SMALL
 
 
 def test_refusals():

@@ -197,6 +197,7 @@ def test_folders_of_transformers_both_ways(tmp_path):
         ("encoder_layers", 9_000, "`num_layers` is 9,000, and there are"),
         ("position_embedding_type", "learned", "position_embedding_type"),
         ("dilation", True, "dilation"),
+        ("auxiliary_loss", True, "auxiliary_loss: expected False, got True"),
         ("backbone_config", {"model_type": "swin"}, "backbone_config"),
         ("backbone_config", {"model_type": "timm_backbone", "backbone": "resnet26d"}, "backbone_config"),
         ("backbone_config", {"model_type": "resnet", "hidden_sizes": [8, 8], "depths": [1, 1],

@@ -113,6 +113,7 @@ def test_folders_of_transformers_both_ways(backbone, tmp_path):
     [
         ("decoder_config", {"num_queries": 4}, "`dim` is 256, and no weight has such an axis"),
         ("decoder_config", 7, "decoder_config"),
+        ("decoder_config", {"auxiliary_loss": True}, "auxiliary_loss: expected False, got True"),
         ("mask_feature_size", 10**9, "`mask_dim` is 1,000,000,000, and no weight has such an axis"),
         ("backbone_config", {"model_type": "focalnet"}, "backbone_config.model_type"),
         ("backbone_config", {"model_type": "resnet", "hidden_sizes": [8, 8], "depths": [1, 1],
