@@ -86,6 +86,11 @@ def tower_fields():
 OF_BOTH = {"activation": "hidden_act", "epsilon": "layer_norm_eps", "attention_dropout": "attention_dropout"}
 
 
+def tower_defaults(**values):
+    """The `default_entries` of both towers for the entries of `OF_BOTH`."""
+    return {f"{side}_config.{name}": value for side in SIDES.values() for name, value in values.items()}
+
+
 def read_end(value, entries):
     """Our `end_id` for their `eos_token_id`, a number or a list."""
     first = value[0] if isinstance(value, list) else value
@@ -113,6 +118,7 @@ FAMILY = Family(
     },
     nested_entries=("text_config", "vision_config"),
     winning_entries={f"{theirs}_config": f"{theirs}_config_dict" for theirs in SIDES.values()},
+    default_entries=tower_defaults(hidden_act="quick_gelu", layer_norm_eps=1e-5, attention_dropout=0.0),
     equal_entries={f"text_config.{name}": f"vision_config.{name}" for name in OF_BOTH.values()},
     rows=rows,
     heads={"CLIPModel": Head(Contrastive, weight("head/logit_scale", "logit_scale"), {"logit_bias": None})},

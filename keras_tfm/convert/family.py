@@ -95,7 +95,7 @@ class Family(Entries):
         nested_entries: the names of entries that are dictionaries; `fields` call the entries inside
             "name.entry".
         winning_entries: {nested entry: an older entry that replaces it where a folder has one}.
-        equal_entries: {entry: other entry} for entries that must have the same value.
+        equal_entries: {entry: other entry} for entries of one value; `default_entries` has both.
         heads: {architecture: its `Head`}.
         copies: {key: the key whose tensor it repeats}, or a function of our configuration that returns it.
         parts: {our field: prefix of keys} for parts that a checkpoint may not have.
@@ -158,9 +158,10 @@ class Family(Entries):
         """Our configuration for their entries; CheckpointError for malformed or unsupported ones."""
         entries = self._flat(entries, path)
         check_entries(entries, path)
+        meant = {**self.default_entries, **entries}
         for name, other in self.equal_entries.items():
-            if name in entries and other in entries and entries[name] != entries[other]:
-                raise CheckpointError(path, name, f"{other}, {brief(entries[other])}", brief(entries[name]))
+            if meant[name] != meant[other]:
+                raise CheckpointError(path, name, f"{other}, {brief(meant[other])}", brief(meant[name]))
         return super().read_config(entries, path)
 
     def write_config(self, config):

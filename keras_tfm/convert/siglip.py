@@ -1,6 +1,6 @@
 """SigLIP's checkpoints (Zhai et al. 2023), with the logits' scale and bias."""
 
-from keras_tfm.convert.clip import BUFFERS, OF_BOTH, tower_fields, tower_rows
+from keras_tfm.convert.clip import BUFFERS, OF_BOTH, tower_defaults, tower_fields, tower_rows
 from keras_tfm.convert.entries import Entry
 from keras_tfm.convert.family import Family, Head
 from keras_tfm.convert.keymap import JOINED, TRANSPOSED, Row, feedforward, linear, norm, weight
@@ -42,7 +42,10 @@ FAMILY = Family(
             lambda config: config.embedding_dim,
         ),
     },
-    default_entries={"text_config.projection_size": None},
+    default_entries={
+        "text_config.projection_size": None,
+        **tower_defaults(hidden_act="gelu_pytorch_tanh", layer_norm_eps=1e-6, attention_dropout=0.0),
+    },
     nested_entries=("text_config", "vision_config"),
     equal_entries={f"text_config.{name}": f"vision_config.{name}" for name in OF_BOTH.values()},
     fixed_entries={"vision_config.vision_use_head": True},

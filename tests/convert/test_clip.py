@@ -35,6 +35,14 @@ def changed(folder, tmp_path, change):
     return tmp_path
 
 
+def state_alone(entries, side, **values):
+    """Let one tower alone state these `values`: for the other transformers takes its defaults."""
+    for name in values:
+        for tower in ("text_config", "vision_config"):
+            entries[tower].pop(name)
+    entries[f"{side}_config"] |= values
+
+
 def test_clip_comes_back(folder):
     model = from_huggingface(folder)
     assert type(model) is Contrastive and model.backbone.config == test_clip.SMALL
@@ -84,10 +92,22 @@ def test_the_older_entry_of_a_tower_wins(folder, tmp_path):
     assert from_huggingface(changed(folder, tmp_path, change)).backbone.config == test_clip.SMALL
 
 
+@pytest.mark.parametrize("side", ["text", "vision"])
+def test_a_tower_that_states_the_default_is_as_the_other(side, folder, tmp_path):
+    def change(entries):
+        state_alone(entries, side, hidden_act="quick_gelu", layer_norm_eps=1e-5, attention_dropout=0.0)
+
+    config = from_huggingface(changed(folder, tmp_path, change)).backbone.config
+    assert config == dataclasses.replace(test_clip.SMALL, activation="gelu_quick", epsilon=1e-5)
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [
         (lambda entries: entries["text_config"].update(layer_norm_eps=0.25), "text_config.layer_norm_eps"),
+        (lambda entries: state_alone(entries, "text", hidden_act="gelu"), "text_config.hidden_act"),
+        (lambda entries: state_alone(entries, "vision", hidden_act="gelu"), "text_config.hidden_act"),
+        (lambda entries: state_alone(entries, "vision", layer_norm_eps=0.25), "text_config.layer_norm_eps"),
         (lambda entries: entries["text_config"].update(vocab_size=12), "token_embedding.weight"),
         (lambda entries: entries.update(projection_dim=5), "visual_projection.weight"),
         (lambda entries: entries.update(vision_config=[1]), "vision_config"),
