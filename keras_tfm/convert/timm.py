@@ -248,7 +248,8 @@ HEAD_KERNELS = tuple(f"{part}output/kernel" for part in HEAD)
 
 def _arguments(entries, path):
     """(timm's arguments, the number of classes, the dropout before the classifier) of a config.json."""
-    arguments, source = entries.get("model_args", {}), entries.get("pretrained_cfg", {})
+    arguments = entries.get("model_args", {})
+    source = entries.get("pretrained_cfg", entries)  # older files have no such part
     for name, value in (("model_args", arguments), ("pretrained_cfg", source)):
         if not isinstance(value, dict):
             raise CheckpointError(path, name, "an object", type(value).__name__)

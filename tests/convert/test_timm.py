@@ -252,6 +252,14 @@ def test_preprocessing_that_is_not_said_is_that_of_timm(folder):
             timm_preprocessing_of(folder)
 
 
+def test_older_files_state_the_size_of_images_beside_the_architecture(tmp_path):
+    save_timm(MODELS["resnet"](), tmp_path / "resnet")
+    path = tmp_path / "resnet" / "config.json"
+    entries = json.loads(path.read_text())
+    path.write_text(json.dumps({**entries.pop("pretrained_cfg"), **entries}))
+    assert from_timm(path.parent).backbone.config == RESNET
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -343,6 +343,21 @@ def test_both_directions(architecture, seed, tmp_path):
     np.testing.assert_array_equal(answer(back, images), answer(theirs, images))
 
 
+def test_older_files(tmp_path):
+    """They state all in one object, the size of images too."""
+    theirs = timm.create_model("resnet18", num_classes=2)
+    draw_state(np.random.default_rng(0), theirs)
+    save_for_hf(theirs, tmp_path, safe_serialization=True)
+    older = {"architecture": "resnet18", "num_classes": 2, "input_size": [3, 40, 48], "crop_pct": 0.95}
+    (tmp_path / "config.json").write_text(json.dumps(older))
+    ours = convert.from_timm(tmp_path)
+    back = timm.create_model(f"local-dir:{tmp_path}", pretrained=True)
+    channels, *size = timm.data.resolve_model_data_config(back)["input_size"]
+    assert ours.input["images"].shape[1:] == (*size, channels) == (40, 48, 3)
+    images = np.random.default_rng(1).normal(size=(2, *size, channels)).astype("float32")
+    check_answers(ours({"images": images}), back, images)
+
+
 @pytest.mark.parametrize("mode", ["center", "squash"])
 @pytest.mark.parametrize("whole", [34, 35, 37, 39])
 def test_images_are_cut_where_timm_cuts_them(whole, mode, tmp_path):
