@@ -74,6 +74,7 @@ def shape_in(source):
         IndexError,
         OverflowError,
         EOFError,
+        MemoryError,  # NumPy's for an array of the size that a header states
         zipfile.BadZipFile,
         zlib.error,
     ) as error:
@@ -247,7 +248,7 @@ def _words_of(data):
                 raise Refused("expected as many rows as the header of the .ply file says, there are fewer")
             words = line.split()
             for name, kinds in properties:
-                size = 1 if len(kinds) == 1 else int(words.pop(0))
+                size = 1 if len(kinds) == 1 else _length(words.pop(0))
                 values = [float(words.pop(0)) for _ in range(size)]
                 columns[name].append(values[0] if len(kinds) == 1 else values)
         return columns
@@ -272,11 +273,18 @@ def _values_of(data, place, order):
         columns: dict[str, list] = {name: [] for name, _ in properties}
         for _ in range(count):
             for name, kinds in properties:
-                values = take(kinds[-1], 1 if len(kinds) == 1 else int(take(kinds[0])[0]))
+                values = take(kinds[-1], 1 if len(kinds) == 1 else _length(take(kinds[0])[0]))
                 columns[name].append(values[0] if len(kinds) == 1 else values)
         return columns
 
     return read
+
+
+def _length(number):
+    """The length of a list; ValueError for a negative one."""
+    if (length := int(number)) < 0:
+        raise ValueError(f"a list of {length} values")
+    return length
 
 
 OFF = rb"\s*(ST)?C?N?OFF"

@@ -2,6 +2,7 @@
 
 import io
 import struct
+import zipfile
 
 import numpy as np
 import pytest
@@ -101,6 +102,23 @@ def test_faces_are_read_as_fans_of_triangles(name):
     np.testing.assert_array_equal(cloud_of(MESHES[name], 3), surface_points(POINTS, np.array(TRIANGLES), 6))
 
 
+def of_shape(*shape):
+    """A .npy file of 24 bytes of numbers whose header states this shape."""
+    header = {"descr": "<f8", "fortran_order": False, "shape": shape}
+    return saved(np.lib.format.write_array_header_1_0, header) + bytes(24)
+
+
+def zipped(data):
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("points.npy", data)
+    return stream.getvalue()
+
+
+MESH = ply("binary_little_endian").replace(b"list uchar", b"list char")
+ONE_FACE = b"\x01\x04" + struct.pack("<4i", *FACES[0])  # its flag, its length, its vertices
+
+
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
@@ -123,6 +141,10 @@ def test_faces_are_read_as_fans_of_triangles(name):
         (ply("ascii")[:-10], "there are fewer"),
         (ply("binary_big_endian")[:-3], "expected a whole file of points"),
         (ply("binary_big_endian", with_faces=False)[:-3], "expected a whole file of points"),
+        (MESH.replace(ONE_FACE, b"\x01\xff" + ONE_FACE[2:]), "a list of -1 values"),
+        (ply("ascii").replace(b"1 4 0 1 2 3", b"1 -4 0 1 2 3"), "a list of -4 values"),
+        (of_shape(10**13, 3), "expected a whole file of points"),
+        (zipped(of_shape(10**13, 3)), "expected a whole file of points"),
         (CLOUDS["npz"][:-30], "expected a whole file of points"),
         (saved(np.savez, a=POINTS, b=POINTS), "expected an array of points (N, 3 or more)"),
         (saved(np.savez, points=POINTS[:, :2]), "got float64 (5, 2)"),
