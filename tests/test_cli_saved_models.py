@@ -6,9 +6,11 @@ import json
 import numpy as np
 import PIL.Image
 import pytest
+import tensorflow as tf
 
 from keras_tfm import serving
-from keras_tfm.tasks import TextGenerator
+from keras_tfm.models import Autoregressive, AutoregressiveConfig
+from keras_tfm.tasks import Forecaster, ForecasterConfig, TextGenerator
 from tests.tasks.segmentation import test_segmenter
 from tests.tasks.tiny import TINY
 from tests.test_cli import run
@@ -90,3 +92,37 @@ def test_prompts_that_do_not_fit_are_refused(tmp_path, capsys):
     expected = served(prompts[::2])["text"].tolist()
     assert output.out.splitlines() == [expected[0], "", expected[1]]
     assert "line 2 gets an empty line: A prompt has more than 12 tokens." in output.err
+
+
+def test_series_are_lines_of_numbers(tmp_path, capsys):
+    task = Forecaster(Autoregressive(AutoregressiveConfig(2)), ForecasterConfig(mean=5.0, scale=7.0))
+    task.export(tmp_path / "served")
+    lines = ["1,2,4", "3 5", "a,b", "7", "1,nan"]
+    (tmp_path / "series.txt").write_text("\n".join(lines))
+    capsys.readouterr()
+    assert run("predict", tmp_path / "served", "--data", tmp_path / "series.txt") == 0
+    output = capsys.readouterr()
+    answers = [line and json.loads(line)["forecast"] for line in output.out.splitlines()]
+    for answer, values in zip(answers, ([1, 2, 4], [3, 5]), strict=False):
+        np.testing.assert_allclose(answer, task.forecast(values), rtol=1e-5)
+    assert answers[2:] == ["", "", ""]
+    assert "line 3 gets an empty line: expected finite numbers, got 'a,b'" in output.err
+    assert "line 4 gets an empty line: A history needs 2 values or more" in output.err
+    assert "line 5 gets an empty line: expected finite numbers, got '1,nan'" in output.err
+
+
+@pytest.mark.parametrize(
+    "inputs", [{"frame_bytes": [None, 8]}, {"image_bytes": [None], "reference_bytes": [None]}]
+)
+def test_what_no_line_or_file_gives_is_refused_by_name(inputs, tmp_path, capsys):
+    """A clip of a video is chosen before its frames are handed over."""
+    specs = {name: tf.TensorSpec(shape, tf.string, name) for name, shape in inputs.items()}
+    module = tf.Module()
+    module.count = tf.function(lambda **files: {"label": tf.strings.length(next(iter(files.values())))})
+    signatures = {"serving_default": module.count.get_concrete_function(**specs)}
+    tf.saved_model.save(module, tmp_path / "served", signatures)
+    (tmp_path / "video.mp4").write_bytes(b"video")
+    capsys.readouterr()
+    assert run("predict", tmp_path / "served", "--data", tmp_path / "video.mp4") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"takes {', '.join(sorted(inputs))}, which no line or file gives" in line

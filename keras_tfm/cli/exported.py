@@ -32,6 +32,11 @@ def exported(folder: str) -> "Exported":
         quiet_tensorflow()
     served: Any = serving.load(folder)
     names = served.inputs if is_saved_model else ()
+    if (serving.served.NAMED | {"frame_bytes"}) & {*names}:  # a clip is chosen before its frames are given
+        raise ValueError(
+            f"{folder}: it takes {', '.join(sorted(names))}, which no line or file gives: ask it in Python, "
+            "by keras_tfm.serving"
+        )
     reads = content.get("reads", {})
     task = Exported(content.get("task", "an export"), served, reads.get("max_length"))
     kind = reads.get("kind")

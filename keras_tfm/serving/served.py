@@ -164,12 +164,13 @@ class SavedModel:
         self.inputs = tuple(self._signatures["serving_default"].structured_input_signature[1])
 
     def __call__(self, examples, batch_size=None):
-        """The answers to all `examples`, in one batch. A forecaster takes rows of numbers, a recommender
-        users, a task of videos clips of the model's size or lists of their frames' image files, any other
-        task what `Served` takes. All questions with choices need the same number of choices. An example may
-        also be {input: value} of the signature serving_default: trackers, generators of images and what takes
-        references need that, and the "png" of a generator are bytes. ValueError for an example that cannot be
-        answered; if only the model notices, as with prompts that are too long, it names no row.
+        """The answers to all `examples`, in one batch. A forecaster takes rows of numbers or lines of them, a
+        recommender users, a task of videos clips of the model's size or lists of their frames' image files,
+        any other task what `Served` takes. All questions with choices need the same number of choices. An
+        example may also be {input: value} of the signature serving_default: trackers, generators of images
+        and what takes references need that, and the "png" of a generator are bytes. ValueError for an example
+        that cannot be answered; if only the model notices, as with prompts that are too long, it names no
+        row.
         """
         examples = listed(examples)
         if not examples:
@@ -221,7 +222,7 @@ def inputs_of(specs, examples, reader=None, paths=True):
         (name,) = names
         return {name: _files(specs[name], examples, paths)}
     if "values" in names:
-        return {"values": np.array(examples, "float64")}
+        return {"values": np.array(_read(series_of, examples), "float64")}
     if "choices" in names:
         refuse_rows(reasons(examples, not_choices))
         texts, choices = zip(*(as_choices(example) for example in examples), strict=True)
@@ -284,6 +285,16 @@ def frames_of(example, length):
     if not isinstance(example, list | tuple) or len(example) != length:
         raise Refused(f"expected an array, or a list of {length} image files, got {shown(example)}")
     return [file_of(frame) for frame in example]
+
+
+def series_of(example):
+    """The numbers of a series, or of a line of them, separated by commas or spaces; raises `Refused`."""
+    with contextlib.suppress(ValueError, TypeError):
+        numbers = example.replace(",", " ").split() if isinstance(example, str) else example
+        values = np.array(numbers, "float64")
+        if np.isfinite(values).all():
+            return values
+    raise Refused(f"expected finite numbers, got {shown(example)}")
 
 
 def is_export(folder):
