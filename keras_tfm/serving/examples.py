@@ -222,7 +222,9 @@ def not_image(example):
         array = np.zeros(0)
     if array.ndim not in (2, 3):
         return f"expected an image, an array or a file's path or bytes, got {shown(example)}"
-    if array.dtype == np.uint8 or not array.size:
+    if not array.size:
+        return f"expected an image with pixels, got the shape {array.shape}"
+    if array.dtype == np.uint8:
         return None
     if array.dtype.kind == "f" and array.min() >= 0 and array.max() <= 1:
         return None

@@ -65,3 +65,14 @@ def test_a_canvas_is_filled_as_in_training(interpolation, keep_aspect):
     np.testing.assert_array_equal(image, read["images"][len(files)])
     off = np.abs(read["images"] - expected["images"]) * 255
     assert off.max() < 1.01 and (off > 0.5).mean() < 0.05  # a grey level, in few pixels
+
+
+@pytest.mark.parametrize("kind", ["images", "canvas"])
+@pytest.mark.parametrize("shape", [(0, 0, 3), (5, 0, 3), (0, 7)])
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_images_without_pixels_are_refused_by_their_row(kind, shape, dtype):
+    reads = {"kind": kind, "shape": list(SHAPE), "interpolation": "bilinear", "keep_aspect": True}
+    reader = reader_of(pathlib.Path(), {**reads, "crop_fraction": 1.0})
+    whole, refused = reader.read([np.zeros(SHAPE, "uint8"), np.zeros(shape, dtype)])
+    assert len(whole.rows) == 1
+    assert str(refused) == f"expected an image with pixels, got the shape {shape}"
