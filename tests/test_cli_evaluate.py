@@ -2,6 +2,7 @@
 
 import csv
 import json
+import resource
 
 import numpy as np
 import pytest
@@ -140,8 +141,6 @@ def test_confusions_are_drawn(name, folder, tmp_path, capsys):
         ),
         ("classes", ("--plot", "{out}/a.txt"), "expected a name that ends in .png, .svg or .pdf"),
         ("classes", ("--errors", "{data}", "--overwrite"), "is read by this command"),
-        ("regression", ("--plot", "{out}/a.png"), "--plot: the task 'classify' gives none here"),
-        ("multi-label", ("--calibration",), "--calibration: the task 'classify' gives none here"),
     ],
 )
 def test_what_cannot_be_explained_is_refused(name, options, message, folder, tmp_path, capsys):
@@ -151,6 +150,36 @@ def test_what_cannot_be_explained_is_refused(name, options, message, folder, tmp
     output = capsys.readouterr()
     assert message in output.err and not output.out and not list(tmp_path.iterdir())
     assert data.read_text() == DATA[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [("regression", ("--plot", "{out}/a.png")), ("multi-label", ("--calibration",))]
+)
+def test_what_answers_do_not_give_costs_no_measure(name, options, folder, tmp_path, capsys):
+    """That they give none is known when all of them are there."""
+    data = data_of(folder, name)
+    assert run("evaluate", folder / name, "--data", data) == 0
+    expected = capsys.readouterr().out
+    options = [option.format(out=tmp_path) for option in options]
+    assert run("evaluate", folder / name, "--data", data, *options) == 2
+    output = capsys.readouterr()
+    assert f"{options[0]}: the task 'classify' gives none here" in output.err
+    assert json.loads(output.out) == json.loads(expected) and not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_costs_no_measure(folder, tmp_path, capsys):
+    command = "evaluate", folder / "classes", "--data", data_of(folder, "classes")
+    assert run(*command) == 0
+    expected = capsys.readouterr().out
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, hard))
+    try:
+        assert run(*command, "--plot", tmp_path / "confusion.png") == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    output = capsys.readouterr()
+    assert "File too large" in output.err
+    assert json.loads(output.out) == json.loads(expected) and not list(tmp_path.iterdir())
 
 
 def test_counts_by_hand():

@@ -252,12 +252,14 @@ def run_evaluate(arguments: argparse.Namespace) -> None:
     examples = task.read_examples(arguments.data, layout_of(arguments.columns, arguments), **named)
     with in_flags(Decoding):
         measures, judgements = task.judged(examples, **decoding)
-    explain(arguments, task, examples, judgements, measures)
+    try:
+        explain(arguments, task, examples, judgements, measures)
+    finally:  # what cannot be written or drawn costs no measure
+        print(json.dumps(measures))
     if "baselines" in task.record:
         from keras_tfm.tasks.baselines import in_words
 
         say(f"in its training, {in_words(task.record['baselines'])}")
-    print(json.dumps(measures))
 
 
 def takes(method: Any, name: str) -> bool:
