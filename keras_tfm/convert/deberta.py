@@ -7,7 +7,7 @@ it calls "legacy" are written.
 import dataclasses
 
 from keras_tfm.convert.bert import MASKED_LM, own_activation
-from keras_tfm.convert.entries import ACTIVATIONS, Entry, their_activation
+from keras_tfm.convert.entries import Entry, our_activation, their_activation
 from keras_tfm.convert.family import LABELS, Family, Head, Option, rate
 from keras_tfm.convert.keymap import TRANSPOSED, Transform, embedding, feedforward, linear, norm, weight
 from keras_tfm.heads import Classifier, MaskedLM, MultipleChoice, SpanFinder, TokenTagger
@@ -71,7 +71,7 @@ def version_1(config):
 HIDDEN_OPTIONS = {
     "dropout": rate("cls_dropout", "hidden_dropout_prob"),
     "activation": Option(
-        lambda entries: ACTIVATIONS[entries.get("pooler_hidden_act", "gelu")],
+        lambda entries: our_activation("pooler_hidden_act", entries.get("pooler_hidden_act", "gelu")),
         lambda name: {"pooler_hidden_act": their_activation(name)},
     ),
     "input_dropout": rate("pooler_dropout", default=0.0),
@@ -172,7 +172,7 @@ V2 = Family(
         "convolution": "conv_kernel_size",
         "convolution_activation": Entry(
             "conv_act",
-            lambda name, _: ACTIVATIONS[name],
+            lambda value, _: our_activation("conv_act", value),
             lambda config: their_activation(config.convolution_activation),
         ),
     },

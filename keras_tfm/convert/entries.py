@@ -36,6 +36,13 @@ def their_activation(name):
     return THEIR_ACTIVATIONS[name]
 
 
+def our_activation(name, value):
+    """Our name of their activation `value`; CheckpointError, naming their entry, if we have none."""
+    if not isinstance(value, str) or value not in ACTIVATIONS:
+        raise CheckpointError("config.json", name, f"one of {', '.join(ACTIVATIONS)}", brief(value))
+    return ACTIVATIONS[value]
+
+
 def nothing(_):
     """A function for no additional entries or tensors."""
     return {}
@@ -153,9 +160,7 @@ class Entries:
             if isinstance(theirs, Entry):
                 value = theirs.read(value, entries)
             if field == "activation":
-                if not isinstance(value, str) or value not in ACTIVATIONS:
-                    raise Refusal(name, f"one of {', '.join(ACTIVATIONS)}", brief(value))
-                value = ACTIVATIONS[value]
+                value = our_activation(name, value)
             return checked(value, kind, name)
         except CheckpointError as error:  # of a configuration inside of this one, or what `read` refuses
             raise CheckpointError(path, error.key, error.expected, error.got) from None

@@ -10,7 +10,7 @@ import itertools
 from keras_tfm.convert import detr, resnet
 from keras_tfm.convert.bart import STACKS
 from keras_tfm.convert.deformable_detr import sampling_rows
-from keras_tfm.convert.entries import ACTIVATIONS, Entry, their_activation
+from keras_tfm.convert.entries import Entry, our_activation, their_activation
 from keras_tfm.convert.family import LABELS, Family, Head, labels_of, number_of_labels
 from keras_tfm.convert.keymap import batch_counts, batch_norm, convolution, linear, norm, renamed, weight
 from keras_tfm.heads import VarifocalDetector
@@ -130,7 +130,9 @@ def encoded(value, _=None):
 def activation_entry(name, field):
     """Their entry for one of several activations."""
     return Entry(
-        name, lambda value, _: ACTIVATIONS[value], lambda config: their_activation(getattr(config, field))
+        name,
+        lambda value, _: our_activation(name, value),
+        lambda config: their_activation(getattr(config, field)),
     )
 
 

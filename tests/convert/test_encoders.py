@@ -112,6 +112,15 @@ def test_wrong_configurations_of_roberta(entries, message, tmp_path):
         convert.from_huggingface(tmp_path / "model")
 
 
+@pytest.mark.parametrize("value", ["mish", ["gelu"]])
+@pytest.mark.parametrize("entry", ["pooler_hidden_act", "conv_act", "hidden_act"])
+def test_an_activation_that_is_not_known_is_refused_by_its_entry(entry, value, tmp_path):
+    convert.save_huggingface(MODELS["DebertaV2ForSequenceClassification"](), tmp_path / "model")
+    change_config(tmp_path / "model", **{entry: value})
+    with pytest.raises(CheckpointError, match=f"config.json: {entry}: expected one of gelu, relu, .*, got"):
+        convert.from_huggingface(tmp_path / "model")
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -197,7 +206,7 @@ def test_a_few_blocks_are_many_layers(tmp_path):
         ({"relative_attention": False}, "pos_att_type: expected a value of its kind"),
         ({"pos_att_type": "c2c"}, "expected a configuration of DeBERTa, got `terms` must be 'c2p'"),
         ({"norm_rel_ebd": "batch_norm"}, "norm_rel_ebd: expected a value of its kind, got 'batch_norm'"),
-        ({"conv_act": "mish"}, "conv_act: expected a value of its kind, got 'mish'"),
+        ({"conv_act": "mish"}, "conv_act: expected one of gelu, relu, .*, got 'mish'"),
         ({"conv_groups": 2}, "conv_groups: expected 1, got 2"),
         ({"conv_kernel_size": 4}, "`convolution` must be odd, or 0 for none; it is 4"),
         ({"conv_kernel_size": 0}, "encoder.conv.LayerNorm.bias: expected no such weight"),
