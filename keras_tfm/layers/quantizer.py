@@ -46,6 +46,8 @@ class VectorQuantizer(SameShape):
     (TensorShape([1, 4, 4, 8]), TensorShape([1, 4, 4]))
     """
 
+    communicates = True  # in training, with the other replicas: see `ExactTrainer._forward`
+
     def __init__(
         self,
         num_codes: int,

@@ -33,6 +33,7 @@ class Spectral(Base):
     """
 
     keeps_norm: bool
+    communicates = True  # `vector` gets the first replica's value: see `ExactTrainer._forward`
 
     def add_vector(self, kernel):
         """Make the weights that belong to a new `kernel` (..., filters)."""

@@ -171,8 +171,8 @@ class ExactTrainer(Base):
         return self(x, training=True) if self._call_has_training_arg else self(x)
 
     def _forward(self, x: Any) -> Any:
-        """The model in training. XLA compiles only this part, because it does not communicate between
-        replicas.
+        """The model in training on one of several replicas. XLA compiles only this part, and only where no
+        layer communicates with the other replicas.
         """
 
         def call(x: Any) -> tuple:
@@ -180,7 +180,8 @@ class ExactTrainer(Base):
                 y_pred = self._in_training(x)
             return y_pred, keras.tree.map_structure(private.get_keras_mask, y_pred), losses
 
-        y_pred, masks, losses = compiled_for(self, call)(x)
+        communicates = any(getattr(layer, "communicates", False) for layer in private.layers_in(self))
+        y_pred, masks, losses = (call if communicates else compiled_for(self, call))(x)
         private.clear_losses(self)  # of another replica, which waits
         for loss in losses:
             # `self.add_loss` raises for a functional model, which has no `call` of its own.

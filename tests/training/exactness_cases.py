@@ -20,6 +20,7 @@ from tests.training.exactness_models import (
     own_train_step,
     paired,
     pixels,
+    quantized,
     segmenter,
     subclassed,
     tagger,
@@ -116,6 +117,7 @@ CASES = {
     "experts, rematerialized, jit": Case(
         lambda: blocks(num_experts=3), batch_size=13, compile={"jit_compile": True}
     ),
+    "quantized, jit": Case(quantized, batch_size=13, compile={"jit_compile": True}),
     "regularizer": Case(lambda: tagger(kernel_regularizer="l2")),
     "add_loss": Case(adding_loss, batch_size=13),
     "two outputs": Case(two_headed, batch_size=13, compile={"loss_weights": {"tokens": 1.0, "size": 0.3}}),
@@ -178,7 +180,7 @@ CASES = {
     "rates, jit": Case(optimizer=by_path, batch_size=12, compile={"jit_compile": True}),
 }  # fmt: skip
 # What each of these ends with depends on another part of training.
-QUICK = ("mean by sample weights", "softmax contrast", "convolutions")
+QUICK = ("mean by sample weights", "softmax contrast", "convolutions", "quantized, jit")
 QUICK_OF_PROCESSES = ("mean by sample weights", "convolutions")
 # Not as on one device: each replica drops other values. Both of them drop the same.
 DRAWING = {

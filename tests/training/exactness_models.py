@@ -246,6 +246,17 @@ def translation():
     )
 
 
+def quantized():
+    """Codes in place of tokens' vectors; the quantizer adds a loss, and counts over all replicas."""
+    import keras
+
+    import keras_tfm
+
+    inputs = keras.Input((T,), dtype="int32")
+    x = keras_tfm.layers.VectorQuantizer(4)(keras.layers.Embedding(V, 8)(inputs))
+    return keras_tfm.Model(inputs, keras.layers.Dense(V)(x))
+
+
 def blocks(dropout=0.0, rematerialize=True, num_experts=0):
     """A Transformer's block; GELU, whose slope does not jump with a rounding. Experts add a loss."""
     import keras
