@@ -99,7 +99,7 @@ class AdversarialCodec(Model):
         x, y, _ = keras.utils.unpack_x_y_sample_weight(data)
         is_begun = tf.cast(self.optimizer.iterations >= self.after, tf.float32)
         with tf.GradientTape(persistent=True) as tape:
-            outputs = self.codec(x, training=True)
+            outputs = self._forward(x) if self._is_replicated else self(x, training=True)
             loss = self.compute_loss(x, y, outputs)
             scores = self._scores(outputs["images"])
             adversarial = mean_over_batch(per_example(HINGE.generator(scores)))
@@ -121,7 +121,7 @@ class AdversarialCodec(Model):
     def test_step(self, data: Any) -> dict[str, tf.Tensor]:
         """The compiled loss so far, and the steps of the training."""
         x, y, _ = keras.utils.unpack_x_y_sample_weight(data)
-        loss = unscale(self.compute_loss(x, y, self.codec(x, training=False), training=False))
+        loss = unscale(self.compute_loss(x, y, self(x, training=False), training=False))
         self._loss_tracker.update_state(loss, sample_weight=tf.shape(x["images"])[0])
         return {name: value for name, value in self.get_metrics_result().items() if name in ("loss", "steps")}
 

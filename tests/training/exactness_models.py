@@ -335,18 +335,21 @@ def adversarial(width=3, rates=(0.01, 0.02), **options):
 
 
 def adversarial_codec():
-    """A codec of rows (B, 3), and its discriminator, with dense layers alone."""
+    """A codec of rows (B, 3), whose quantizer adds a loss, and its discriminator."""
     import keras
 
     import keras_tfm
     from keras_tfm.training import AdversarialCodec
 
-    def player(name, last):
+    def player(name, *layers):
         inputs = keras.Input((3,), name="images")
-        return keras_tfm.Model({"images": inputs}, {name: last(keras.layers.Dense(16, "tanh")(inputs))})
+        x = keras.layers.Dense(16, "tanh")(inputs)
+        for layer in layers:
+            x = layer(x)
+        return keras_tfm.Model({"images": inputs}, {name: x})
 
-    last = keras.layers.Dense(3)
-    codec, discriminator = player("images", last), player("scores", keras.layers.Dense(1))
+    quantizer, last = keras_tfm.layers.VectorQuantizer(4), keras.layers.Dense(3)
+    codec, discriminator = player("images", quantizer, last), player("scores", keras.layers.Dense(1))
     model = AdversarialCodec(codec, discriminator, last.kernel, after=1)
     model.compile(keras.optimizers.SGD(0.1), keras.optimizers.SGD(0.1), {"images": "mse"})
     return model
