@@ -9,6 +9,7 @@ epochs, the history, what `evaluate` and `predict` give. A case "pairs FILE FILE
 import gc
 import os
 import sys
+import tempfile
 
 import numpy as np
 
@@ -215,6 +216,24 @@ def run_weighted_classes(scope):
     return losses | {"predict/0": task.probabilities(texts)}
 
 
+def run_taught(scope):
+    """What a student of images learns from a teacher: its losses and answers."""
+    import keras
+
+    from keras_tfm.tasks import ImageClassifier
+    from tests.tasks.images.test_image_classifier import NAMES, SMALL, examples
+
+    keras.utils.set_random_seed(7)
+    with tempfile.TemporaryDirectory() as folder:
+        ImageClassifier.from_size("tiny", NAMES, **SMALL).save(f"{folder}/teacher")
+        with scope():
+            task = ImageClassifier.from_size("tiny", NAMES, **SMALL)
+        options = {"epochs": 2, "batch_size": 8, "seed": 1, "teacher": f"{folder}/teacher"}
+        history = task.fit(examples(24), examples(9, seed=1), **options)
+    losses = {f"history/{name}": np.array(history[name]) for name in ("loss", "val_loss")}
+    return losses | {"predict/0": task.probabilities(examples(9, seed=1)[0])}
+
+
 def run_pairs(scope, files):
     """Weights, and the losses of each epoch, of a translation model trained on `files` of pairs."""
     import keras
@@ -314,6 +333,8 @@ def main(layouts, file, *names):
                 results = run_adversarial_codec(scope)
             elif name == "weighted classes":
                 results = run_weighted_classes(scope)
+            elif name == "taught":
+                results = run_taught(scope)
             elif name.startswith("pairs "):
                 results = run_pairs(scope, name.split()[1:])
             else:

@@ -36,6 +36,15 @@ def test_weights_of_classes_count_alike_on_two_replicas(tmp_path):
         assert difference <= 1e-5, (kind, difference)
 
 
+@pytest.mark.slow
+def test_a_teacher_of_images_answers_on_each_replica(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERAS_TFM_JIT", "1")  # XLA refuses weights that lie on another device
+    results = run_layouts(["none", "mirrored:2"], tmp_path / "results.npz", ["taught"])
+    one, two = (results[layout]["taught"] for layout in ("none", "mirrored:2"))
+    for kind, difference in differences(two, one).items():
+        assert difference <= 1e-5, (kind, difference)
+
+
 def test_two_replicas_are_exact(first):
     check({name: first["mirrored:2"][name] for name in QUICK}, first["none"])
 

@@ -189,7 +189,8 @@ class ImageClassifier(ImageTask, VisualClassifyingTask):
         self, examples: Any, validation: Any, training: Any, callbacks: Iterable[Any], **keeping: Any
     ) -> dict[str, list[float]]:
         if training.teacher is not None:
-            teacher = load_any(training.teacher)
+            with self.model.distribute_strategy.scope():
+                teacher = load_any(training.teacher)
             callbacks = [*callbacks, Taught(teacher_of(teacher, self))]
         return super().learn(examples, validation, training, callbacks, **keeping)
 
