@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from keras_tfm.training.compiled import compiled_for
+from keras_tfm.training.replicas import replica_offset
 from keras_tfm.training.schedules import TimedSchedule
 
 Change = Callable[[Any, tf.Tensor, tf.Tensor], Any]
@@ -35,8 +36,9 @@ class ChangedStep(keras.callbacks.Callback, abc.ABC):
 class ChangedInputs(ChangedStep):
     """Lets each step learn from `change(inputs, step, done)` instead of a batch's inputs.
 
-    `step` is the number of the optimizer's step. `done` is the finished share of the training, from 0 to 1:
-    of `total_steps` or, if a `schedule` follows a time limit, of the time, whichever is larger.
+    `step` is the number of the optimizer's step, plus the `replica_offset`. `done` is the finished share of
+    the training, from 0 to 1: of `total_steps` or, if a `schedule` follows a time limit, of the time,
+    whichever is larger.
     """
 
     def __init__(self, change: Change, total_steps: int, schedule: Any = None):
@@ -52,5 +54,5 @@ class ChangedInputs(ChangedStep):
         done = tf.cast(step, tf.float32) / self.total_steps
         if isinstance(self.schedule, TimedSchedule):
             done = tf.maximum(done, tf.convert_to_tensor(self.schedule.share))
-        x = compiled_for(self.model, self.change)(x, step, tf.minimum(done, 1.0))
+        x = compiled_for(self.model, self.change)(x, step + replica_offset(step.dtype), tf.minimum(done, 1.0))
         return self.step(keras.utils.pack_x_y_sample_weight(x, y, sample_weight))

@@ -22,9 +22,9 @@ from keras_tfm.training.global_loss import GlobalCompileLoss
 from keras_tfm.training.optimizers import as_dense
 from keras_tfm.training.replicas import (
     batch_size_of,
-    is_one_of_several,
     mean_over_replicas,
     over_all_replicas,
+    replica_offset,
     sum_over_replicas,
 )
 from keras_tfm.training.strategy import use_own_collective_keys
@@ -324,9 +324,5 @@ def _accumulate(
 
 def _next_on_replica(draw: Callable[..., tf.Tensor], *args: Any, **kwargs: Any) -> tf.Tensor:
     seed = draw(*args, **kwargs)
-    if not is_one_of_several():
-        return seed
-    # A large offset, so that it does not meet the seeds of other generators.
-    replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-    offset = tf.cast(replica, seed.dtype) * tf.cast(0x3C6EF372, seed.dtype)
+    offset = replica_offset(seed.dtype)
     return seed + tf.stack([offset, tf.zeros_like(offset)])

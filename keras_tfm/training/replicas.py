@@ -13,6 +13,13 @@ def is_one_of_several() -> bool:
     return context is not None and context.num_replicas_in_sync > 1
 
 
+def replica_offset(dtype: tf.DType) -> tf.Tensor:
+    """What a replica adds to a seed so that it draws other numbers than the others; 0 on the first one."""
+    # A large offset, so that it does not meet the seeds of other generators.
+    replica = tf.distribute.get_replica_context().replica_id_in_sync_group if is_one_of_several() else 0
+    return tf.cast(replica, dtype) * tf.cast(0x3C6EF372, dtype)
+
+
 def rows_of_all_replicas(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor | int]:
     """(The rows (B, ...) of all replicas, concatenated; how many rows precede this replica's own).
 

@@ -93,6 +93,28 @@ def run_dropout(scope):
     return results | {"masks": np.stack(model.distribute_strategy.experimental_local_results(masks))}
 
 
+def run_changes(scope):
+    """The number of the first step by which each replica draws the changes of its inputs, (replicas,)."""
+    import keras
+    import tensorflow as tf
+
+    import keras_tfm
+    from keras_tfm.training.changed_steps import ChangedInputs
+
+    class Echo(keras_tfm.Model):
+        def train_step(self, data):
+            return data
+
+    with scope():
+        inputs = keras.Input((2,))
+        model = Echo(inputs, keras.layers.Dense(1)(inputs))
+        model.compile(adam())
+    ChangedInputs(lambda inputs, step, done: step, 1).set_model(model)
+    strategy = model.distribute_strategy
+    steps = tf.function(lambda: strategy.run(model.train_step, args=(tf.zeros((1, 2)),)))()
+    return {"steps": np.stack(strategy.experimental_local_results(steps))}
+
+
 def run_averages(scope):
     """The moving averages of each replica's batch normalisation after a batch of one example, (3, 5)."""
     import keras
@@ -321,6 +343,8 @@ def main(layouts, file, *names):
         for name in names or CASES:
             if name in ("dropout", "dropout again"):
                 results = run_dropout(scope)
+            elif name == "changes":
+                results = run_changes(scope)
             elif name == "averages":
                 results = run_averages(scope)
             elif name == "teacher":

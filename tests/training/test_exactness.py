@@ -25,7 +25,9 @@ def first(tmp_path_factory):
 def others(tmp_path_factory):
     """Cases that are not among CASES, likewise."""
     file = tmp_path_factory.mktemp("others") / "results.npz"
-    return run_layouts(["none", "mirrored:2"], file, ["dropout", "teacher", "averages", "dropout again"])
+    return run_layouts(
+        ["none", "mirrored:2"], file, ["dropout", "changes", "teacher", "averages", "dropout again"]
+    )
 
 
 @pytest.mark.slow
@@ -104,6 +106,12 @@ def test_dropout_differs_between_replicas_and_repeats(others):
     zeros = results["masks"] == 0
     assert 0.4 < zeros.mean() < 0.6
     assert (zeros[0] != zeros[1]).mean() > 0.3
+
+
+@pytest.mark.slow
+def test_changes_of_inputs_differ_between_replicas(others):
+    assert others["none"]["changes"]["steps"].tolist() == [0]
+    assert len(set(others["mirrored:2"]["changes"]["steps"].tolist())) == 2
 
 
 @pytest.mark.slow
