@@ -211,10 +211,10 @@ class FrameFolder(FrameFiles):
 
     def __init__(self, folder):
         try:
-            names = [name for name in os.listdir(folder) if not name.startswith(HIDDEN)]
+            files = frames_in(folder)
         except OSError as error:
             raise Refused(f"cannot be read: {error.strerror or error}") from None
-        super().__init__(os.path.join(folder, name) for name in sorted(names, key=natural))
+        super().__init__(files)
 
 
 class FrameArray(Video):
@@ -272,6 +272,12 @@ def clip_of(video, places, take):
 def shares_of(num_views):
     """The shares, as `places_of` takes them, of several clips of a video."""
     return (np.arange(num_views) + 0.5) / num_views
+
+
+def frames_in(folder):
+    """The paths of the frames in a folder, in the natural order of their names."""
+    names = [name for name in os.listdir(folder) if not name.startswith(HIDDEN)]
+    return [os.path.join(folder, name) for name in sorted(names, key=natural)]
 
 
 def natural(name):

@@ -16,12 +16,14 @@ from keras_tfm.data.sources.lines import DataError, tell_left_out
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.log import Bar
 from keras_tfm.serving.image_headers import (
+    HEADER,
     NOT_WHOLE,
     Size,
     Source,
     header_in,
     problem_of,
     read_bytes,
+    regular,
 )
 
 LOG = logging.getLogger(__name__)
@@ -65,12 +67,7 @@ class EncodedImages(abc.ABC):
     def identity(self) -> Iterator[str]:
         """Strings that change if the images change."""
         yield self.form
-        for source in self.sources:
-            if isinstance(source, bytes):
-                yield hashlib.sha256(source).hexdigest()
-            else:
-                status = os.stat(source)
-                yield f"{source} {status.st_size} {status.st_mtime_ns}"
+        yield from map(source_identity, self.sources)
 
     def reader(self) -> Callable[[tf.Tensor], tf.Tensor]:
         """A function of a row, int64 (), to the bytes of its image, for graphs."""
@@ -168,6 +165,17 @@ class ImageFiles(EncodedImages):
         """A dataset of images (H, W, C) for a dataset of rows (), decoded in the graph."""
         read = self.reader()
         return rows.map(lambda row: self.decode(read(row)), os.cpu_count(), deterministic=True)
+
+
+def source_identity(source: Source) -> str:
+    """A string that changes if an encoded file, bytes or a path, changes. A file is known by its name without
+    folders, its size and its beginning, so that a copy elsewhere counts as the same.
+    """
+    if isinstance(source, bytes):
+        return hashlib.sha256(source).hexdigest()
+    with open(source, "rb", opener=regular) as file:
+        beginning = hashlib.sha256(file.read(HEADER)).hexdigest()
+        return f"{os.path.basename(source)} {os.fstat(file.fileno()).st_size} {beginning}"
 
 
 def in_threads(function: Callable[[Any], Any], items: Sequence) -> Iterator:

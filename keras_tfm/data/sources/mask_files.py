@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from keras_tfm.data.sources.image_files import source_identity
 from keras_tfm.data.sources.lines import DataError
 from keras_tfm.serving.image_headers import NOT_WHOLE, Source, problem_of, read_bytes
 
@@ -56,12 +57,7 @@ class MaskFiles:
 
     def identity(self) -> Iterator[str]:
         """Strings that change if the masks change."""
-        for source in self.sources:
-            if isinstance(source, bytes):
-                yield str(zlib.crc32(source))
-            else:
-                status = os.stat(source)
-                yield f"{source} {status.st_size} {status.st_mtime_ns}"
+        yield from map(source_identity, self.sources)
 
 
 def decoded_mask(source: Source) -> np.ndarray | str:

@@ -1,7 +1,6 @@
 """Videos on disk or as arrays: opened once, which counts and times their frames, and decoded clip by clip."""
 
 import dataclasses
-import hashlib
 import logging
 import os
 import pathlib
@@ -12,7 +11,13 @@ import numpy as np
 import tensorflow as tf
 
 from keras_tfm.configs import Between, Config, Count, Field, FieldError, Option
-from keras_tfm.data.sources.image_files import MAX_BYTES, decoded_or_problem, in_threads, kept_rows
+from keras_tfm.data.sources.image_files import (
+    MAX_BYTES,
+    decoded_or_problem,
+    in_threads,
+    kept_rows,
+    source_identity,
+)
 from keras_tfm.data.sources.images import (
     asked_files,
     bytes_of,
@@ -37,7 +42,7 @@ from keras_tfm.data.sources.rows import (
 )
 from keras_tfm.log import Bar
 from keras_tfm.serving.examples import Refused
-from keras_tfm.serving.video_files import FRAMES, Video, clip_of, opened, places_of
+from keras_tfm.serving.video_files import FRAMES, Video, clip_of, frames_in, opened, places_of
 
 LOG = logging.getLogger(__name__)
 VIDEOS = (
@@ -192,13 +197,9 @@ class VideoFiles:
         yield repr((self.pixels, self.preprocessing, self.sampling))
         for source in (part for each in self.sources for whole in _parts(each) for part in _parts(whole)):
             if isinstance(source, str):
-                path = pathlib.Path(source)
-                for file in sorted(path.iterdir()) if path.is_dir() else [path]:
-                    status = file.stat()
-                    yield f"{file} {status.st_size} {status.st_mtime_ns}"
+                yield from map(source_identity, frames_in(source) if os.path.isdir(source) else [source])
             else:
-                data = source if isinstance(source, bytes) else source.tobytes()
-                yield hashlib.sha256(data).hexdigest()
+                yield source_identity(source if isinstance(source, bytes) else source.tobytes())
 
     @property
     def videos(self) -> Sequence[Video]:

@@ -2,6 +2,7 @@
 
 import io
 import os
+import shutil
 import struct
 import sys
 import threading
@@ -254,6 +255,8 @@ def test_a_folder_that_exceeds_the_memory_is_decoded_when_asked_for(tmp_path, mo
             np.testing.assert_array_equal(one[0]["images"], other[0]["images"])
             np.testing.assert_array_equal(one[1], other[1])
     before = list(files.images.identity())
+    shutil.copytree(tmp_path, tmp_path / "staged", copy_function=shutil.copyfile)  # with times of their own
+    assert list(read_image_folder(tmp_path / "staged", 5, 5, 3).images.identity()) == before
     (tmp_path / "a/0.png").write_bytes(encoded(images[1]) + b" ")
     assert sum(x != y for x, y in zip(before, files.images.identity(), strict=True)) == 1
     (tmp_path / "a/0.png").write_bytes(b"")

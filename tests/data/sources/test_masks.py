@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 
 import numpy as np
 import PIL.Image
@@ -27,6 +28,21 @@ def lines(folder, *rows):
     path = folder / "masks.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     return path
+
+
+def test_changed_masks_are_recognised_and_copies_are_not(tmp_path):
+    def identity(folder):
+        return list(MaskFiles([folder / "a.png", encoded_mask(VALUES)], {0: "x"}).identity())
+
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.png").write_bytes(encoded_mask(VALUES))
+        os.utime(tmp_path / folder / "a.png", (len(folder), ord(folder[0])))
+    before = identity(tmp_path / "one")
+    assert identity(tmp_path / "two") == before
+    data = (tmp_path / "one" / "a.png").read_bytes()
+    (tmp_path / "one" / "a.png").write_bytes(data[:-20] + bytes(20))  # of the same size
+    assert sum(x != y for x, y in zip(identity(tmp_path / "one"), before, strict=True)) == 1
 
 
 def test_every_png_of_one_value_a_pixel_is_read(tmp_path):

@@ -212,11 +212,11 @@ def test_broken_videos_are_skipped_unless_a_class_has_no_other(classes, caplog):
         read_labelled_videos(classes / "a jump" / "one.mp4", (2, 8, 8, 3))
 
 
-def test_changed_videos_are_recognised(classes):
-    def identity(**options):
+def test_changed_videos_are_recognised(classes, tmp_path):
+    def identity(folder=classes, **options):
         videos = [
-            classes / "run" / "one.mp4",
-            classes / "run" / "two",
+            folder / "run" / "one.mp4",
+            folder / "run" / "two",
             np.zeros((3, 4, 4, 3), "uint8"),
             b"data",
         ]
@@ -224,6 +224,9 @@ def test_changed_videos_are_recognised(classes):
 
     first = identity()
     assert identity() == first != identity(sampling=Sampling(frame_step=2))
+    shutil.copytree(classes, tmp_path / "staged", copy_function=shutil.copyfile)  # with times of their own
+    (tmp_path / "staged" / "run" / "two" / "Thumbs.db").touch()
+    assert identity(tmp_path / "staged") == first
     keras.utils.save_img(classes / "run" / "two" / "1.png", np.ones((9, 9, 3)), scale=False)
     assert sum(x != y for x, y in zip(identity(), first, strict=True)) == 1
 
