@@ -184,6 +184,7 @@ def _begin(task_class: Any, plan: Plan, devices: Any, report: Any) -> tuple:
     if is_alone:
         return task, examples, validation
     if worker_index(devices) == 0:
+        task.record = task.record_of(plan.training, plan.run, {})  # by which --resume knows the command
         task.save(plan.run.folder, plan.run.overwrite, trained=False)
     sum_over_workers(devices, 0)  # all workers wait for the chief
     keras.utils.set_random_seed(plan.training.seed)

@@ -285,7 +285,7 @@ class LearningTask(Task):
         training = self.settled(training, examples)
         data = {} if run is None else {"fingerprint": fingerprint_of(examples)}
         data |= {"train": self.describe(examples), "validation": self.describe(validation)}
-        record = self._record(training, run, data)
+        record = self.record_of(training, run, data)
         baselines = self.baselines(examples, validation, training.seed) if self.is_chief else None
         if self.is_chief:
             LOG.info("%s to train on, %s for validation", data["train"], data["validation"])
@@ -367,7 +367,7 @@ class LearningTask(Task):
             return examples.hold_out(validation, examples.num_bytes, seed)
         return self.hold_out(examples, validation, seed)
 
-    def _record(self, training: Learning, run: Kept | None, data: dict[str, str]) -> dict[str, Any]:
+    def record_of(self, training: Learning, run: Kept | None, data: dict[str, str]) -> dict[str, Any]:
         """The content of RUN/training.json; a resumed training keeps the command that began it,
         whether XLA compiles, and where it has other epochs, with how many it began."""
         before = read_record(run.folder) if run is not None and run.resume else {}

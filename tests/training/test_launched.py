@@ -78,6 +78,12 @@ def wait_for_epochs(run, count, process):
     time.sleep(0.3)
 
 
+def children_of(process):
+    """The numbers of the workers that a `launch` has started."""
+    command = ["pgrep", "-P", str(process.pid)]
+    return [int(line) for line in subprocess.run(command, capture_output=True, text=True).stdout.split()]
+
+
 def assert_gone_on_with(folder, run):
     code, errors = finish(train(folder, run, "--resume"))
     assert code == 0, errors[-3000:]
@@ -95,14 +101,24 @@ def test_sigterm_and_resume(folder):
     assert_gone_on_with(folder, "stopped")
 
 
+def test_killed_while_the_workers_still_read_and_resume(folder):
+    """The RUN holds the options of its training from the first moment on."""
+    process = train(folder, "begun")
+    until = time.monotonic() + 240
+    while not (folder / "begun" / "config.json").exists():
+        assert process.poll() is None and time.monotonic() < until, "no RUN was written"
+        time.sleep(0.01)
+    for child in children_of(process):
+        os.kill(child, signal.SIGKILL)
+    assert finish(process)[0] == 137 and not (folder / "begun" / "checkpoints").exists()
+    assert_gone_on_with(folder, "begun")
+
+
 @pytest.mark.slow
 def test_a_killed_worker_and_resume(folder):
     process = train(folder, "killed")
     wait_for_epochs(folder / "killed", 2, process)
-    children = subprocess.run(
-        ["pgrep", "-P", str(process.pid)], capture_output=True, text=True
-    ).stdout.split()
-    os.kill(int(children[1]), signal.SIGKILL)
+    os.kill(children_of(process)[1], signal.SIGKILL)
     code, errors = finish(process)
     assert code == 137 and "worker 1" in errors
     assert_gone_on_with(folder, "killed")
