@@ -245,9 +245,9 @@ class Task(abc.ABC):
             }
             if quantization := self.quantization():
                 config["quantization"] = quantization
-            (work / "config.json").write_text(
-                json.dumps(config, indent=2, ensure_ascii=False) + "\n", "utf-8"
-            )
+            text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+            # A name of a folder or file may be no UTF-8: JSON has an escape for what stands for its bytes.
+            (work / "config.json").write_text(text, "utf-8", "backslashreplace")
             self.save_weights(work / WEIGHTS, trained)
             if self.record:
                 write_record(work, dict(self.record))

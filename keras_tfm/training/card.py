@@ -74,7 +74,7 @@ def write_card(folder: Path, text: str) -> None:
     if path.exists() and not is_own_card(path):
         return
     with new_file(path) as work:
-        work.write_text(text, "utf-8")
+        work.write_text(text, "utf-8", "backslashreplace")
 
 
 def _sections(record: Mapping[str, Any]) -> dict[str, list[str]]:

@@ -43,8 +43,9 @@ def results(history: dict[str, list], monitor: tuple[str, Mode]) -> dict:
 
 def write_record(folder: Path, content: dict) -> None:
     """Write `content` to training.json in the RUN `folder`, completely or not at all."""
+    text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     with new_file(pathlib.Path(folder, NAME)) as path:
-        path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", "utf-8")
+        path.write_text(text, "utf-8", "backslashreplace")  # of names of files that are no UTF-8
 
 
 def read_record(folder: Path) -> dict:

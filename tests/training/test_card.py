@@ -4,6 +4,7 @@ import pytest
 
 from keras_tfm.training.card import card, write_card
 from keras_tfm.training.folder import CARD, CARD_MARK, refuse_existing
+from keras_tfm.training.record import read_record, write_record
 
 RECORD = {
     "task": "classify",
@@ -63,3 +64,11 @@ def test_a_card_is_written_anew_until_it_is_somebodys_own(tmp_path):
         refuse_existing(tmp_path, overwrite=True)
     path.write_text(CARD_MARK)
     refuse_existing(tmp_path, overwrite=True)
+
+
+def test_names_of_files_outside_utf_8(tmp_path):
+    record = {**RECORD, "command": {"data": ["/home/me/caf\udce9.tsv"]}}
+    write_record(tmp_path, record)
+    assert read_record(tmp_path) == record
+    write_card(tmp_path, card("classify", "a model", record))
+    assert r"- files: `caf\udce9.tsv`" in (tmp_path / CARD).read_text("utf-8")

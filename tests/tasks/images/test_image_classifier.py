@@ -61,6 +61,12 @@ def exported(task, tmp_path_factory):
     return folder
 
 
+def test_a_class_of_a_folder_whose_name_is_no_utf_8_is_kept(tmp_path):
+    names = ["caf\udce9", "tea"]
+    ImageClassifier.from_size("tiny", names, **SMALL).save(tmp_path / "run")
+    assert tasks.load(tmp_path / "run").class_names.tolist() == names
+
+
 def test_it_learns_and_keeps_the_best_epoch(task):
     images, labels = examples(100, seed=1)
     measures = task.evaluate((images, labels))
