@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import keras
 import numpy as np
 
 from keras_tfm.data.sources.files import fingerprint
@@ -43,4 +44,9 @@ def plain(column: Any) -> Any:
     is_array = hasattr(column, "dtype") and column.dtype != np.dtype(object)
     if is_array or all(isinstance(item, str) for item in column):
         return column
-    return [repr(item) for item in column]
+    return [repr(keras.tree.map_structure(_unabridged, item)) for item in column]
+
+
+def _unabridged(value: Any) -> Any:
+    """An array as its fingerprint: NumPy leaves out the middle of a large one. Other values as they are."""
+    return fingerprint(plain(value)) if isinstance(value, np.ndarray) else value

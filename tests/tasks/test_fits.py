@@ -255,3 +255,15 @@ def test_columns_of_objects_are_recognised_by_their_content():
     assert (
         same == fingerprint_of((["a", "b"], [["x", "y"], None])) != fingerprint_of((["a", "b"], column[::-1]))
     )
+
+
+def test_a_change_in_the_middle_of_a_large_array_is_recognised():
+    def columns(place, **print_options):
+        boxes = np.full((2, 600, 4), 1 / 3)
+        boxes[1, place] = 1
+        whole = np.empty(1, object)
+        whole[0] = boxes[1]
+        with np.printoptions(**print_options):
+            return fingerprint_of((list(boxes), [(boxes[1], "cat", [])], whole, [np.zeros((0, 4))]))
+
+    assert columns(300) == columns(300, precision=1) != columns(301)

@@ -114,8 +114,8 @@ class SegmentSets:
     def identity(self) -> Iterator[str]:
         """Strings that change if the segments change."""
         yield repr((self.kind, self.names, self.stuff))
-        for size, segments in zip(self.sizes, self.segments, strict=True):
-            yield f"{size} {[(name, zlib.crc32(runs)) for name, runs in segments]}"
+        for size, *parts in zip(self.sizes, self.segments, self.crowds, strict=True):
+            yield f"{size} {[[(name, zlib.crc32(runs)) for name, runs in part] for part in parts]}"
 
 
 class Segments(NamedTuple):

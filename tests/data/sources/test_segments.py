@@ -1,5 +1,6 @@
 """Segments out of COCO's instances and panoptic files: masks by hand, what is left out, what is refused."""
 
+import copy
 import json
 import logging
 
@@ -265,3 +266,6 @@ def test_sets_of_arrays():
     assert sets.names == ("a", "b") and sets.sizes == [SIZE]
     other = SegmentSets.of([square()[None]], [["b"]], ["b", "c"])
     assert next(other.identity()) != next(sets.identity())
+    crowded = copy.copy(sets)
+    crowded.crowds = [[("a", sets.segments[0][1][1])]]
+    assert list(crowded.identity()) != list(sets.identity())
