@@ -283,7 +283,9 @@ class LearningTask(Task):
         self.refuse_learning()
         examples, validation = self._parts(examples, validation, training.seed)
         training = self.settled(training, examples)
-        data = {} if run is None else {"fingerprint": fingerprint_of(examples)}
+        parts = {"data": examples, "validation": validation}
+        fingerprints = {} if run is None else {name: fingerprint_of(part) for name, part in parts.items()}
+        data = {} if run is None else {"fingerprint": fingerprints["data"]}
         data |= {"train": self.describe(examples), "validation": self.describe(validation)}
         record = self.record_of(training, run, data)
         baselines = self.baselines(examples, validation, training.seed) if self.is_chief else None
@@ -295,7 +297,7 @@ class LearningTask(Task):
 
         self.record = record
         began = time.perf_counter()
-        settings = {**training.lasting(), "data": data.get("fingerprint")}
+        settings = training.lasting() | fingerprints
         keeping: dict[str, Any] = {"run": run, "save": self.save, "settings": settings}
         keeping["keep_record"] = lambda folder: write_record(folder, dict(self.record))
         history = self.learn(examples, validation, training, callbacks, **keeping)

@@ -237,6 +237,14 @@ def test_a_loss_that_is_no_number_ends_a_training(keeps, tmp_path):
         task.fit(*data, epochs=3, learning_rate=1e30, warmup_steps=1, **options)
 
 
+def test_other_validation_does_not_judge_a_resumed_training(tmp_path):
+    data = examples(16)
+    options = {"epochs": 1, "run": tmp_path / "run", "batch_size": 8}
+    image_classifier()[0].fit(data, data, **options)
+    with pytest.raises(ValueError, match=r"these differ: validation \(now \w+, then \w+\)$"):
+        tasks.load(tmp_path / "run").fit(data, examples(16, seed=1), resume=True, **options)
+
+
 def test_weights_in_eight_bits_are_not_trained(tmp_path):
     task, data, options = text_classifier()
     task.save(tmp_path / "whole")
