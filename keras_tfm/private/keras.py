@@ -105,6 +105,7 @@ READ: dict = {
     keras.Model.compile_from_config: "fd27c5c8a359d9be",
     keras.Model.compute_loss: "027e09e77280d87c",
     keras.Model.train_step: "5e61593806fc57ea",
+    keras.Model.test_step: "f100ddb49fafcd9b",
     keras.Model._get_metrics_result_or_logs: "2a9f16f4fb6ce8cc",
     keras.Model._make_function: "7748c2074eef55e5",
     keras.Model._maybe_symbolic_build: "e6b142865da81cff",

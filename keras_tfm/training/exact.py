@@ -139,6 +139,22 @@ class ExactTrainer(Base):
         self._update(sum_over_replicas(gradients))
         return metrics
 
+    def test_step(self, data: Any) -> dict[str, tf.Tensor]:
+        """Keras's, but for the weight of a batch in the mean of the loss; returns the metrics so far."""
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+        y_pred = self(x, training=False) if self._call_has_training_arg else self(x)
+        self._track(self._compute_loss(x, y, y_pred, sample_weight, training=False), x, sample_weight)
+        return self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
+
+    def _track(self, loss: tf.Tensor, x: Any, sample_weight: Any) -> None:
+        """Let the loss of a batch count in the mean over batches as often as what it is itself the mean over:
+        its weights, without padding then, or its examples.
+        """
+        by_weight = getattr(self.loss, "reduction", None) == "mean_with_sample_weight"
+        is_weighted = by_weight and tf.is_tensor(sample_weight)
+        count = tf.reduce_sum(sample_weight) if is_weighted else batch_size_of(x)
+        self._loss_tracker.update_state(private.unscale_loss_for_distribution(loss), sample_weight=count)
+
     def _local_step(self, data: Any) -> dict[str, tf.Tensor]:
         gradients, metrics = self._gradients(data)
         self._update(gradients)
@@ -156,9 +172,7 @@ class ExactTrainer(Base):
             y_pred = self._forward(x) if self._is_replicated else self._in_training(x)
             loss = self._compute_loss(x, y, y_pred, sample_weight, training=True)
             scaled_loss = self.optimizer.scale_loss(loss)
-        self._loss_tracker.update_state(
-            private.unscale_loss_for_distribution(loss), sample_weight=batch_size_of(x)
-        )
+        self._track(loss, x, sample_weight)
         gradients = tape.gradient(scaled_loss, self.trainable_weights)
         return gradients, self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
 
