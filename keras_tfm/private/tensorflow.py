@@ -49,9 +49,15 @@ def set_first_collective_key(extended, number):
 
 
 def local_dataset_of(distributed):
-    """This worker's share of a distributed dataset, before it is split between replicas."""
-    (local,) = distributed._cloned_datasets
-    return local
+    """This worker's share of a distributed dataset, before it is split between replicas; ValueError where a
+    process has several.
+    """
+    if (count := len(distributed._cloned_datasets)) != 1:
+        raise ValueError(
+            f"Checkpoint keeps one host's position in the data; this process feeds {count} hosts, as a slice "
+            "of a TPU pod has: train on devices of a single host."
+        )
+    return distributed._cloned_datasets[0]
 
 
 def constant_graph(function):
