@@ -143,10 +143,12 @@ class SelfDistillation(ModelWithHead):
         """
         labels = ops.stop_gradient(ops.cast(self.teacher(x["images"], training=False), "float32"))
         center = ops.convert_to_tensor(self.center)
+        # Before the mean, which waits for other replicas: what layers have added is the last call's then.
+        loss = super().compute_loss(x, labels - center, y_pred, sample_weight, training)
         if training:
             mean = self.mean_of_batch(ops.mean(labels, axis=1))
             self.center.assign(CENTER_MOMENTUM * center + (1 - CENTER_MOMENTUM) * mean)
-        return super().compute_loss(x, labels - center, y_pred, sample_weight, training)
+        return loss
 
 
 def cosines_of(backbone, head, crops):
