@@ -9,7 +9,6 @@ import math
 import pathlib
 import tempfile
 import types
-import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
@@ -137,12 +136,14 @@ class Task(abc.ABC):
         count = {"num_classes": len(config.class_names)} if hasattr(config, "class_names") else {}
         if not isinstance(model["head"], Mapping):
             raise ValueError(f"`head`: expected an object of fields, got {brief(model['head'])}")
-        head = count | model["head"]
+        head = {**count, **model["head"]}
         if cls.head_classes:
             make = {known.__name__: known for known in cls.head_classes}[head.pop("class")]
-        kinds = typing.get_type_hints(make.__init__ if isinstance(make, type) else make)
-        arguments = {name: checked(value, kinds.get(name, Any), name) for name, value in head.items()}
-        return make(backbone, **arguments)
+        parameters = inspect.signature(make).parameters
+        for name in head.keys() & parameters.keys():
+            with contextlib.suppress(KeyError):  # of an annotation that no configuration has
+                head[name] = checked(head[name], parameters[name].annotation, name)
+        return make(backbone, **head)
 
     @classmethod
     def load_parts(cls, folder: pathlib.Path, config: Any, model: dict[str, Any]) -> Self:

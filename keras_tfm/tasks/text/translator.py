@@ -51,6 +51,7 @@ from keras_tfm.tasks.text.writing import Writing, WritingTask, prompts_signature
 from keras_tfm.tasks.trainable import TrainableTask
 from keras_tfm.training.changed_steps import Change
 from keras_tfm.training.folder import Path
+from keras_tfm.training.options import TextTraining
 
 PUBLISHED_LENGTH = 512  # tokens of a text where a published folder does not say
 
@@ -252,7 +253,9 @@ class Translator(WritingTask, TrainableTask):
             rate = HIGHEST_RATE * min(1.0, WIDTH / self.model.backbone.config.dim)
             training = dataclasses.replace(training, learning_rate=rate)
         usual = usual_for(examples)
-        epochs, batch_tokens = training.epochs or usual.epochs, training.batch_tokens or usual.batch_tokens
+        longest = min(2 * self.config.max_length, TextTraining.batch_tokens)  # of both sides, in a batch
+        epochs = training.epochs or usual.epochs
+        batch_tokens = training.batch_tokens or max(usual.batch_tokens, longest)
         training = dataclasses.replace(training, epochs=epochs, batch_tokens=batch_tokens)
         return super().settled(training, examples)
 

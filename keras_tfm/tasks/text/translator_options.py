@@ -108,7 +108,7 @@ class Seq2SeqTraining(TextTraining):
         Count | None,
         Option(
             BATCH_TOKENS,
-            default=f"{OF_FEW.batch_tokens:,}; {OF_LITTLE.batch_tokens} {LITTLE}",
+            default=f"{OF_FEW.batch_tokens:,}; {OF_LITTLE.batch_tokens} {LITTLE}, or twice --max-length",
         ),
     ] = None  # type: ignore[assignment]
     learning_rate: Annotated[
@@ -132,9 +132,14 @@ class Seq2SeqTraining(TextTraining):
 
 
 def usual_for(pairs: tuple[Sequence[str], Sequence[str]]) -> Usual:
-    """What is taken for these `pairs`, (sources, targets)."""
-    if sum(len(text) for side in pairs for text in side) < LITTLE_TEXT:
-        return OF_LITTLE
+    """What is taken for these `pairs`, (sources, targets). Where each character is a word, as in Chinese,
+    little text has as many tokens as other text, up to four for each of its characters: tokenizers keep a
+    quarter of a vocabulary or more for single characters.
+    """
+    texts = [text for side in pairs for text in side]
+    if sum(map(len, texts)) < LITTLE_TEXT:
+        most = min(VOCABULARY, 4 * len(set().union(*texts)))
+        return OF_LITTLE._replace(vocabulary_size=max(OF_LITTLE.vocabulary_size, most))
     return OF_MORE if len(pairs[0]) > FEW_PAIRS else OF_FEW
 
 

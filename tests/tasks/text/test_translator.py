@@ -299,6 +299,18 @@ def test_a_folder_of_t5(tmp_path):
             Translator.from_huggingface(tmp_path / "t5")
 
 
+def test_little_text_of_long_pairs_takes_batches_that_hold_them(translator):
+    longer = dataclasses.replace(translator.config, max_length=400)
+    task = Translator(translator.model, translator.tokenizer, config=longer)
+    assert task.settled(task.training, PAIRS).batch_tokens == 800
+
+
+def test_little_text_keeps_all_of_its_characters():
+    texts = ["".join(map(chr, range(start, start + 50))) for start in range(0x4E00, 0x4E00 + 1_500, 50)]
+    translator = Translator.from_pairs((texts, texts), size="tiny", tokenizer="characters", **SMALL)
+    assert translator.tokenizer.vocabulary_size > 1_500
+
+
 def test_little_text_gives_a_small_vocabulary():
     letters = "abcdefghijklmnopqrstuvwxyz"
     words = [a + b + c for a in letters for b in letters for c in letters[:3]]  # more than 1,000
