@@ -60,8 +60,8 @@ class GroupNormalization(SameShape):
             raise ValueError(
                 f"{self.name!r} has {self.groups} groups; channels must be a multiple, got {x_shape[-1]}."
             )
-        self.gamma = self.add_weight(name="gamma", shape=(x_shape[-1],), initializer="ones")
-        self.beta = self.add_weight(name="beta", shape=(x_shape[-1],), initializer="zeros")
+        self.gamma = self.add_weight(name="gamma", shape=(x_shape[-1],), initializer="ones", autocast=False)
+        self.beta = self.add_weight(name="beta", shape=(x_shape[-1],), initializer="zeros", autocast=False)
 
     def call(self, x):
         """Any shape of at least two axes in, the same out."""

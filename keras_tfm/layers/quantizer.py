@@ -131,6 +131,8 @@ class GumbelSoftmax(SameShape):
     [[0.0, 1.0, 0.0]]
     """
 
+    communicates = True  # `num_draws` gets the first replica's value: see `ExactTrainer._forward`
+
     def __init__(
         self,
         temperature: Scheduled = 1.0,

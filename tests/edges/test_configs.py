@@ -120,16 +120,25 @@ def bounds_of(kind):
             yield from bounds_of(part)
 
 
+def multiples_of(kind):
+    """The numbers of which a value of the annotation `kind` must be a multiple."""
+    own = {part.of for part in getattr(kind, "__metadata__", ()) if isinstance(part, Multiple)}
+    return own.union(*map(multiples_of, get_args(kind)))
+
+
 def test_fields_of_families_keep_the_bounds_of_those_they_replace():
     names = [name for name in keras_tfm.models.__all__ if name.endswith("Config")]
     wide = []
     for config in (getattr(keras_tfm.models, name) for name in names):
         for name, kind in kinds_of(config).items():
-            bases = filter(dataclasses.is_dataclass, config.__bases__)
+            bases = [*filter(dataclasses.is_dataclass, config.__bases__)]
             outer = [pair for base in bases for pair in bounds_of(kinds_of(base).get(name))]
             outer = outer or [(-(2**31), 2**31)]  # a new field has some bounds
             least, most = min(low for low, _ in outer), max(high for _, high in outer)
-            if any(low < least or high > most for low, high in bounds_of(kind)):
+            factors = set().union(*(multiples_of(kinds_of(base).get(name)) for base in bases))
+            if any(low < least or high > most for low, high in bounds_of(kind)) or factors - multiples_of(
+                kind
+            ):
                 wide.append(f"{config.__name__}.{name}")
     assert len(names) > 70 and not wide
 

@@ -13,6 +13,7 @@ from tests.training.exactness_models import (
     convolutional,
     deformable_detr,
     detr,
+    drawn,
     first_label,
     masks,
     objects,
@@ -118,6 +119,7 @@ CASES = {
         lambda: blocks(num_experts=3), batch_size=13, compile={"jit_compile": True}
     ),
     "quantized, jit": Case(quantized, batch_size=13, compile={"jit_compile": True}),
+    "drawn, jit": Case(drawn, batch_size=13, compile={"jit_compile": True}),
     "regularizer": Case(lambda: tagger(kernel_regularizer="l2")),
     "add_loss": Case(adding_loss, batch_size=13),
     "two outputs": Case(two_headed, batch_size=13, compile={"loss_weights": {"tokens": 1.0, "size": 0.3}}),
@@ -180,7 +182,7 @@ CASES = {
     "rates, jit": Case(optimizer=by_path, batch_size=12, compile={"jit_compile": True}),
 }  # fmt: skip
 # What each of these ends with depends on another part of training.
-QUICK = ("mean by sample weights", "softmax contrast", "convolutions", "quantized, jit")
+QUICK = ("mean by sample weights", "softmax contrast", "convolutions", "quantized, jit", "drawn, jit")
 QUICK_OF_PROCESSES = ("mean by sample weights", "convolutions")
 # Not as on one device: each replica drops other values. Both of them drop the same.
 DRAWING = {

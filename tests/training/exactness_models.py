@@ -257,6 +257,18 @@ def quantized():
     return keras_tfm.Model(inputs, keras.layers.Dense(V)(x))
 
 
+def drawn():
+    """Draws of a single code, which are 1 whatever the noise: the layer counts them on all replicas."""
+    import keras
+
+    import keras_tfm
+
+    inputs = keras.Input((T,), dtype="int32")
+    x = keras.layers.Embedding(V, 8)(inputs)
+    x = x * keras_tfm.layers.GumbelSoftmax()(keras.layers.Dense(1)(x))
+    return keras_tfm.Model(inputs, keras.layers.Dense(V)(x))
+
+
 def blocks(dropout=0.0, rematerialize=True, num_experts=0):
     """A Transformer's block; GELU, whose slope does not jump with a rounding. Experts add a loss."""
     import keras

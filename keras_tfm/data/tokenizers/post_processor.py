@@ -44,7 +44,7 @@ class PostProcessor(NamedTuple):
             return cls(["A"], ["A", "B"], 1)
         if kind == "Sequence":
             rules = [cls._of(part) for part in rule["processors"]]
-            rules = [part for part in rules if part != cls._of(None)]
+            rules = [part for part in rules if (part.single, part.pair) != (["A"], ["A", "B"])]
             if len(rules) > 1:
                 raise ValueError(f"expected one rule that adds tokens, got {len(rules)}")
             return rules[0] if rules else cls._of(None)

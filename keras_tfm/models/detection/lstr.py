@@ -9,7 +9,7 @@ does not in the stem.
 import dataclasses
 
 from keras_tfm.configs import Depth, Heads, Rate, Size
-from keras_tfm.models.detection.base import LearnedQueries
+from keras_tfm.models.detection.base import LearnedQueries, SineWidth
 from keras_tfm.models.detection.detr import DETR, DETRConfig
 from keras_tfm.models.vision.images import Side
 
@@ -29,7 +29,7 @@ class LSTRConfig(DETRConfig):
     )
     frozen_norms: bool = False
     num_queries: LearnedQueries = 7
-    dim: Size = 32
+    dim: SineWidth = 32
     num_layers: Depth = 2
     num_heads: Heads = 2
     intermediate_dim: Size = 128

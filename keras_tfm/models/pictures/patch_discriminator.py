@@ -30,7 +30,7 @@ def patch_discriminator(shape: tuple[int, int, int], dim: int = 32, num_levels: 
         stride = 2 if level < num_levels else 1
         x = Convolution(dim * 2**level, 4, stride=stride, padding="same", name=f"level_{level}")(x)
         if level:
-            x = GroupNormalization(NUM_GROUPS, name=f"norm_{level}")(x)
+            x = GroupNormalization(NUM_GROUPS, 1e-3, name=f"norm_{level}")(x)
         x = keras.layers.LeakyReLU(SLOPE, name=f"activation_{level}")(x)
     scores = Convolution(1, 4, padding="same", name="scores")(x)[..., 0]
     return Model({"images": images}, {"scores": scores}, name="patch_discriminator")

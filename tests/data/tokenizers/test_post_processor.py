@@ -23,6 +23,7 @@ XLM_ROBERTA = template("<s> $A </s>", "<s> $A </s> </s> $B </s>")
 LLAMA = template("<s> $A", "<s> $A <s> $B:1")
 RULES = [None, BYTES, BERT, ROBERTA, XLM_ROBERTA, LLAMA, template("$A </s>", "$A </s> $B:1 </s>:1")]
 RULES += [processors.Sequence(parts) for parts in ([BYTES, LLAMA], [ROBERTA, BYTES], [BYTES], [])]
+RULES.append(processors.Sequence([template("$A", "$A $B"), LLAMA]))
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: type(rule).__name__)
