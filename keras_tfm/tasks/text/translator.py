@@ -128,10 +128,10 @@ class Translator(WritingTask, TrainableTask):
     ) -> Self:
         """A translator with fresh weights, and tokenizers trained on `pairs`, (sources, targets). `family` is
         "transformer", "recurrent", "gpt2", a decoder alone, or a plugin's; `size` one of its sizes, by
-        default "tiny", for more than 100,000 pairs "small". `vocabulary_size` is 8,000 by default, of fewer
-        than 100,000 characters 1,000. `separate_tokenizers` gives each side its own tokenizer. `changes`
-        replace fields of the size's configuration, for example `dropout=0.3`. ValueError for an unknown
-        family, size or field.
+        default "tiny", for more than 100,000 pairs "small". `vocabulary_size` is by default 8,000, and
+        less for little text. `separate_tokenizers` gives each side its own tokenizer. `changes` replace
+        fields of the size's configuration, for example `dropout=0.3`. ValueError for an unknown family, size
+        or field.
         """
         chosen = model_class(family)
         sources, targets = cls.as_examples(pairs)

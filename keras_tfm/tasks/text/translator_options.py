@@ -16,7 +16,8 @@ FAMILIES = OnDemand({"transformer": "Transformer", "recurrent": "RecurrentSeq2Se
 # What a fresh model learns best by in minutes. By 29,000 pairs of Multi30k and 18 minutes of one core a
 # "tiny" Transformer came to BLEU 37, a "small" one, which had time for a quarter of the epochs, to 31.
 HIGHEST_RATE, WIDTH = 2e-3, 128
-LITTLE_TEXT, FEW_PAIRS, MANY_PAIRS = 100_000, 10_000, 100_000  # characters of both sides; pairs
+FEW_PAIRS, MANY_PAIRS = 10_000, 100_000
+LITTLE_TEXT, SOME_TEXT = 100_000, 1_000_000  # characters of both sides, in few pairs
 
 
 class Usual(NamedTuple):
@@ -27,10 +28,18 @@ class Usual(NamedTuple):
     batch_tokens: int = TextTraining.batch_tokens
 
 
-# Little text wants fewer tokens, smaller steps and more epochs: by 300 pairs of Multi30k BLEU was 4.5 in the
-# place of 2.0, means of three seeds.
-OF_LITTLE, OF_FEW, OF_MORE = Usual(60, 1_000, 512), Usual(30), Usual(15)
-LITTLE = f"for fewer than {LITTLE_TEXT:,} characters"
+# Less text wants fewer tokens and smaller steps. By 300 and by 3,000 pairs of Multi30k BLEU was 4.5 and 22 in
+# the place of 2.0 and 19 by 8,000 tokens and batches of 4,096.
+OF_LITTLE, OF_SOME, OF_FEW, OF_MORE = Usual(60, 1_000, 512), Usual(30, 3_000, 1_024), Usual(30), Usual(15)
+
+
+def by_amount(name: str) -> str:
+    """What is usual for a field, in words."""
+    little, some, more = (f"{getattr(usual, name):,}" for usual in (OF_LITTLE, OF_SOME, OF_MORE))
+    return (
+        f"{more}; of {FEW_PAIRS:,} pairs or fewer {some} below {SOME_TEXT:,} characters, {little} below "
+        f"{LITTLE_TEXT:,}"
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,11 +82,7 @@ class TranslatorOptions(ModelOptions):
     ] = "sentencepiece"
     vocabulary_size: Annotated[
         Count | None,
-        Option(
-            MOST_TOKENS,
-            default=f"{VOCABULARY:,}; {OF_LITTLE.vocabulary_size:,} {LITTLE}",
-            flag="--vocabulary",
-        ),
+        Option(MOST_TOKENS, default=by_amount("vocabulary_size"), flag="--vocabulary"),
     ] = None
     separate_tokenizers: Annotated[bool, Option("train one tokenizer per side instead of a joint one")] = (
         False
@@ -100,16 +105,13 @@ class Seq2SeqTraining(TextTraining):
         Count | None,
         Option(
             EPOCHS,
-            default=f"{OF_FEW.epochs}; {OF_LITTLE.epochs} {LITTLE}, {OF_MORE.epochs} for more than "
-            f"{FEW_PAIRS:,} pairs",
+            default=f"{OF_MORE.epochs}; of {FEW_PAIRS:,} pairs or fewer {OF_FEW.epochs}, "
+            f"{OF_LITTLE.epochs} below {LITTLE_TEXT:,} characters",
         ),
     ] = None  # type: ignore[assignment]
     batch_tokens: Annotated[
         Count | None,
-        Option(
-            BATCH_TOKENS,
-            default=f"{OF_FEW.batch_tokens:,}; {OF_LITTLE.batch_tokens} {LITTLE}, or twice --max-length",
-        ),
+        Option(BATCH_TOKENS, default=f"{by_amount('batch_tokens')}; at least twice --max-length"),
     ] = None  # type: ignore[assignment]
     learning_rate: Annotated[
         Positive | None,
@@ -132,15 +134,17 @@ class Seq2SeqTraining(TextTraining):
 
 
 def usual_for(pairs: tuple[Sequence[str], Sequence[str]]) -> Usual:
-    """What is taken for these `pairs`, (sources, targets). Where each character is a word, as in Chinese,
-    little text has as many tokens as other text, up to four for each of its characters: tokenizers keep a
-    quarter of a vocabulary or more for single characters.
+    """What is taken for these `pairs`, (sources, targets). Text of many characters, such as Chinese, has up
+    to four times as many tokens, but no more than other text: tokenizers keep a quarter of a vocabulary or
+    more for single characters.
     """
+    if len(pairs[0]) > FEW_PAIRS:
+        return OF_MORE
     texts = [text for side in pairs for text in side]
-    if sum(map(len, texts)) < LITTLE_TEXT:
-        most = min(VOCABULARY, 4 * len(set().union(*texts)))
-        return OF_LITTLE._replace(vocabulary_size=max(OF_LITTLE.vocabulary_size, most))
-    return OF_MORE if len(pairs[0]) > FEW_PAIRS else OF_FEW
+    count = sum(map(len, texts))
+    usual = OF_LITTLE if count < LITTLE_TEXT else OF_SOME if count < SOME_TEXT else OF_FEW
+    most = min(VOCABULARY, 4 * len(set().union(*texts)))
+    return usual._replace(vocabulary_size=max(usual.vocabulary_size, most))
 
 
 def model_class(family: str) -> Any:

@@ -181,7 +181,7 @@ def test_digits_are_single_tokens_of_characters():
 
 
 @pytest.mark.parametrize(
-    ("count", "epochs", "batch_tokens"), [(1_000, 60, 512), (10_000, 30, 4_096), (10_001, 15, 4_096)]
+    ("count", "epochs", "batch_tokens"), [(1_000, 60, 512), (10_000, 30, 1_024), (10_001, 15, 4_096)]
 )
 def test_defaults_follow_the_amount_of_text(count, epochs, batch_tokens):
     pairs = tuple((side * 2_000)[:count] for side in PAIRS)
@@ -297,6 +297,11 @@ def test_a_folder_of_t5(tmp_path):
         (tmp_path / "t5" / "config.json").write_text(json.dumps(entries | change))
         with pytest.raises(convert.CheckpointError, match=message):
             Translator.from_huggingface(tmp_path / "t5")
+
+
+def test_few_pairs_of_much_text_are_learnt_as_many(translator):
+    settled = translator.settled(translator.training, (["a" * 500_000], ["b" * 500_000]))
+    assert (settled.epochs, settled.batch_tokens) == (30, 4_096)
 
 
 def test_little_text_of_long_pairs_takes_batches_that_hold_them(translator):
