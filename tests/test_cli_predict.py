@@ -351,6 +351,29 @@ def test_the_columns_of_the_training_are_those_of_tables_with_their_names(folder
     assert json.loads(capsys.readouterr().out)["examples"] == 2
 
 
+def test_a_table_without_the_names_of_the_training_is_answered_with_a_warning(folder, tmp_path, capsys):
+    """A first row of other names looks like an example, as rows of a table without a header do."""
+    shutil.copytree(folder / "classes", tmp_path / "run")
+    write_record(tmp_path / "run", {"command": {"columns": "said,felt"}})
+    table, other = tmp_path / "a.csv", tmp_path / "a.jsonl"
+    table.write_text("remark,topic\ngood film,x\nbad,y\n")
+    other.write_text('{"remark": "good film", "topic": "x"}\n')
+
+    def asked(file, *options):
+        assert run("predict", tmp_path / "run", "--data", file, *options) == 0
+        output = capsys.readouterr()
+        return len(output.out.splitlines()), output.err
+
+    rows, said = asked(table)
+    assert rows == 3 and "a.csv: the training read said, the first row has remark, topic" in said
+    assert "read as an example" in said and "--columns" in said and "--no-header" in said
+    assert [asked(table, *how) for how in (["--header"], ["--columns", "remark"])] == [(2, "")] * 2
+    assert asked(table, "--no-header") == (3, "")
+    rows, said = asked(other)
+    assert rows == 1 and "a.jsonl: the training read said, the columns are remark, topic" in said
+    assert "as an example" not in said and asked(other, "--columns", "remark") == (1, "")
+
+
 def test_positions_and_quotes_of_the_training_are_those_of_tables_like_its_own(folder, tmp_path, capsys):
     shutil.copytree(folder / "classes", tmp_path / "run")
     tables = {

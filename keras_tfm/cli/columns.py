@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Annotated, Any
 
+from keras_tfm.cli.console import warn
 from keras_tfm.cli.generated import add_options, given
 from keras_tfm.configs import Config, Option
 
@@ -56,8 +57,8 @@ def table_flag(options: argparse.Namespace) -> str | None:
 
 def as_trained(task: Any, options: argparse.Namespace, file: str, may_lack_label: bool = False) -> None:
     """Complete `options` by what the training of the `task` was told of its tables, where nothing else is
-    said: its columns, if the table `file` has them, whose last one, the label, may be missing; and its
-    quotes, if it is a .tsv file.
+    said: its columns, if the table `file` has them, whose last one, the label, may be missing, else with a
+    warning; and its quotes, if it is a .tsv file.
     """
     from keras_tfm.data.sources.lines import DataError, files_of
     from keras_tfm.data.sources.rows import Layout, has_names, kind_of, names_in_first_row, refuse_separator
@@ -88,8 +89,15 @@ def as_trained(task: Any, options: argparse.Namespace, file: str, may_lack_label
 
     if chosen := chosen_in(row):
         options.columns = ",".join(chosen)
+        return
+    refuse_separator(path, 1, row, chosen_in)
+    if has_names(path):
+        got, how = "the columns are", "known ones such as text are read, else the first; or pass --columns"
     else:
-        refuse_separator(path, 1, row, chosen_in)
+        got, how = "the first row has", "it is read as an example unless these are known names such as text"
+        how += "; pass --columns, --header or --no-header"
+    if row:
+        warn(f"{path}: the training read {', '.join(kinds[-1])}, {got} {', '.join(row)[:200]}: {how}")
 
 
 def check_columns(task: Any, text: str | None, counts: tuple[int, ...] | None = None) -> None:
