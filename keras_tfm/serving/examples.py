@@ -38,15 +38,18 @@ def refuse_single(examples, name="examples"):
 
 
 def as_columns(examples, *names):
-    """The columns of `examples` as a list; ValueError unless they are as many as their `names`, and for an
-    array, which is a single column.
+    """The columns of `examples` as a list; ValueError unless they are as many as their `names`, for an array,
+    which is a single column, and for a list of tuples that may as well be rows.
     """
     try:
         columns = [] if isinstance(examples, np.ndarray) else list(listed(examples))
     except ValueError:
         columns = []
-    if len(columns) != len(names):
-        raise ValueError(f"examples: expected ({', '.join(names)}), got {shown(examples)}")
+    are_rows = bool(columns) and all(isinstance(x, list | tuple) and len(x) == len(names) for x in columns)
+    may_be_rows = are_rows and isinstance(examples, list) and isinstance(columns[0], tuple)
+    if len(columns) != len(names) or may_be_rows:
+        hint = "; are these rows? Then pass zip(*rows), else columns that are lists" if are_rows else ""
+        raise ValueError(f"examples: expected ({', '.join(names)}), got {shown(examples)}{hint}")
     return columns
 
 
