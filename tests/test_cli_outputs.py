@@ -93,15 +93,19 @@ def refused(command, capsys):
         ("vectors --data corpus --out runs --overwrite", "runs is a folder, not a file: choose another name"),
         ("vectors --data corpus --out none/v.txt", "none/v.txt: the folder none does not exist"),
         ("vectors --data corpus --out photo.png", "photo.png exists already: choose another name, or"),
-        ("vectors --data corpus --out exported/model.onnx --overwrite", "exported/model.onnx is a file of "),
+        ("vectors --data corpus --out exported/model.onnx --overwrite", "model.onnx lies in .*/exported"),
         ("attention runs/x --text a --out page.html", "page.html exists already"),
-        ("attention runs/x --text a --out runs/x/config.json --overwrite", "config.json is a file of "),
+        ("attention runs/x --text a --out runs/x/config.json --overwrite", "config.json lies in "),
         ("attention runs/x --text a --out other/y/checkpoints/step-00000004/state.json --overwrite",
-         "state.json is a file of "),
+         "state.json lies in .*runs/y, a RUN"),
         ("attention runs/x --image photo.png --out photo.png --overwrite", "photo.png is read by this comm"),
         ("plot runs/x --out photo.png", "photo.png exists already"),
         ("plot drawn", "drawn/metrics.png is a link, and a file is to be written"),
-        ("plot runs/x --out runs/y/model.safetensors --overwrite", "model.safetensors is a file of "),
+        ("plot runs/x --out runs/y/model.safetensors --overwrite", "model.safetensors lies in "),
+        ("plot runs/x --out runs/y/new.png", "new.png lies in .*/runs/y, a RUN or an export"),
+        ("evaluate runs/x --data corpus/c.txt --errors runs/x/e.csv", "e.csv lies in .*/runs/x, a RUN or an"),
+        ("evaluate runs/x --data corpus/c.txt --plot other/x/e.png", "e.png lies in .*/runs/x, a RUN or an"),
+        ("predict runs/x --data corpus/c.txt --out exported/e.csv", "e.csv lies in .*/exported, a RUN or an"),
         ("train classify --data corpus/c.txt --from runs/x --out runs/x --overwrite", "/runs/x is read"),
         ("train classify --data corpus/c.txt --options runs/y/training.json --out runs/y --overwrite",
          "runs/y: runs/y/training.json is read from there, and not replaced"),
@@ -159,6 +163,12 @@ def test_folders_of_frames_are_not_replaced(place):
     for overwrite in (False, True):
         with pytest.raises(FileExistsError, match="linked/run exists already: choose another folder"):
             pictures_in({"filled": "linked"}, ["run.mp4"], "run.mp4", overwrite, {"filled": ""})
+
+
+def test_pictures_are_not_put_into_a_run(place):
+    for folder in ("runs/x", "runs/x/drawn"):
+        with pytest.raises(FileExistsError, match=r"lies in .*/runs/x, a RUN or an export"):
+            pictures_in({"draw": folder}, ["photo.png"], "photo.png")
 
 
 def test_names_of_pictures_have_room_in_the_folder():

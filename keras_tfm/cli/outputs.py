@@ -56,24 +56,30 @@ def refuse_no_file(out: str | os.PathLike) -> None:
 def refuse_file(out: str | os.PathLike, inputs: Iterable[str | None] = (), overwrite: bool = False) -> None:
     """Raise OSError unless a single file may be written to `out`.
 
-    An existing one is replaced only by `overwrite`; never a link, a device, a folder, a file of a folder that
-    this package wrote, or one of the `inputs`: files, folders of files, patterns, or "-" for standard input.
+    An existing one is replaced only by `overwrite`; never a link, a device, a folder, or one of the `inputs`:
+    files, folders of files, patterns, or "-" for standard input. A folder that this package wrote holds its
+    own files alone, since another one would keep it from being replaced.
     """
-    from keras_tfm.training.folder import is_own_file
-
     path = pathlib.Path(out)
     refuse_no_file(path)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"{out}: the folder {path.parent} does not exist.")
+    refuse_within(path)
     if not os.path.lexists(path):
         return
     if any(_is_same(path, source) or _is_in(out, source) for source in _existing(inputs)):
         raise FileExistsError(f"{out} is read by this command, and not replaced: choose another name.")
-    for folder in path.resolve().parents:
-        if is_own_file(folder, path.resolve()):
-            raise FileExistsError(f"{out} is a file of {folder}, and not replaced: choose another name.")
     if not overwrite:
         raise FileExistsError(f"{out} exists already: choose another name, or {REMEDY}.")
+
+
+def refuse_within(out: str | os.PathLike) -> None:
+    """Raise FileExistsError if `out` lies in a folder that this package wrote."""
+    from keras_tfm.training.folder import has_mark
+
+    for folder in pathlib.Path(out).resolve().parents:
+        if has_mark(folder):
+            raise FileExistsError(f"{out} lies in {folder}, a RUN or an export: choose another folder.")
 
 
 def pictures_in(
@@ -94,6 +100,7 @@ def pictures_in(
         for option, folder in folders.items()
     }
     for option, each in paths.items():
+        refuse_within(pathlib.Path(folders[option], "a picture"))
         for path in filter(os.path.lexists, each):
             if not path.suffix and path.is_dir():  # for frames, which are many files
                 raise FileExistsError(f"{path} exists already: choose another folder for --{option}.")

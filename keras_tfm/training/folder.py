@@ -170,9 +170,9 @@ def _locked(run: pathlib.Path) -> Iterator[None]:
         yield
 
 
-def is_own_file(folder: pathlib.Path, path: pathlib.Path) -> bool:
-    """Whether this package wrote `folder`, and the file at `path`, which lies in it, is a part of it."""
-    return _has_mark(folder) and _is_own(path, path.relative_to(folder).as_posix())
+def has_mark(folder: pathlib.Path) -> bool:
+    """Whether the config.json, the SavedModel or the export in the folder says that this package wrote it."""
+    return any(True for _ in _marked(folder, "config.json", SAVED_MODEL_MARK, EXPORT_MARK))
 
 
 def is_run(folder: pathlib.Path) -> bool:
@@ -186,7 +186,7 @@ def _foreign_files(folder: pathlib.Path) -> list[str]:
     for parent, folders, files in os.walk(folder):
         links = [name for name in folders if os.path.islink(os.path.join(parent, name))]
         paths += [pathlib.Path(parent, name) for name in (*files, *links)]
-    is_marked = _has_mark(folder)
+    is_marked = has_mark(folder)
     return sorted(
         name
         for path in paths
@@ -205,11 +205,6 @@ def _is_own(path: pathlib.Path, name: str) -> bool:
 def is_own_card(path: pathlib.Path) -> bool:
     """Whether the model card still has the mark of a generated one."""
     return CARD_MARK.partition(",")[0] in path.read_text("utf-8", errors="replace")
-
-
-def _has_mark(folder: pathlib.Path) -> bool:
-    """Whether the config.json, the SavedModel or the export in the folder says that this package wrote it."""
-    return any(True for _ in _marked(folder, "config.json", SAVED_MODEL_MARK, EXPORT_MARK))
 
 
 def _marked(folder: pathlib.Path, *names: str) -> Iterator[dict[str, Any]]:
