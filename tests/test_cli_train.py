@@ -130,6 +130,14 @@ def test_folders_of_options_hold_wherever_the_record_is_read(data, trained, tmp_
     assert plan("classify-images", *typed, "--teacher", near).training.teacher == str(trained)
 
 
+def test_a_weight_of_no_class_is_refused_before_the_model_is_made(data, tmp_path, capsys):
+    options = "--out", tmp_path / "run", "--size", "tiny", "--class-weight", '{"spam": 5}'
+    assert run("train", "classify", "--data", data / "train.tsv", "--columns", "0,1", *options) == 2
+    read, error = capsys.readouterr().err.splitlines()
+    assert read == "24 examples read"
+    assert "--class-weight must name classes of the task, bad, good; it names 'spam'" in error
+
+
 def test_resume_needs_nothing_else(trained, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     trained = shutil.copytree(trained, tmp_path / "texts")  # the others' stays as it is

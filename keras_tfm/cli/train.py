@@ -21,6 +21,7 @@ from keras_tfm.cli.console import say, tell_untrained
 from keras_tfm.cli.generated import add_options, defaults_of, in_flags, paths_in
 from keras_tfm.cli.outputs import refuse_folder, refuse_inside
 from keras_tfm.tasks import LearningTask
+from keras_tfm.tasks.class_weights import refuse_unknown_classes
 from keras_tfm.tasks.task import task_called
 from keras_tfm.training import strategy
 from keras_tfm.training.folder import is_run, refuse_running
@@ -176,6 +177,9 @@ def _begin(task_class: Any, plan: Plan, devices: Any, report: Any) -> tuple:
     if task_class.made_of_examples:
         reading = task_class.reading(plan.model_options, command.changes, command.start)
         examples, validation = _read(task_class, plan, report, reading | command.fields)
+        if command.start is None and (names := task_class.labels_in(examples)):
+            with in_flags(type(plan.training)):
+                refuse_unknown_classes(plan.training, names)
         if worker_index(devices) == 0:
             task = make(examples)
     else:

@@ -1,6 +1,7 @@
 """The weights of classes in the loss."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -19,10 +20,17 @@ def class_weights(training: WeightedClasses, labels: np.ndarray, names: Sequence
     if training.class_weight == "balanced":
         counts = np.bincount(labels, minlength=len(names))
         return np.where(counts, len(labels) / (np.count_nonzero(counts) * np.maximum(counts, 1)), 1.0)
+    refuse_unknown_classes(training, names)
     weights = training.class_weights()
-    if unknown := sorted(set(weights) - set(names)):
-        known = ", ".join(names)[:200]
+    return np.array([weights.get(name, 1.0) for name in names])
+
+
+def refuse_unknown_classes(training: Any, names: Iterable[str]) -> None:
+    """Raise ValueError if a training gives a weight to a class that is not among the `names`."""
+    if getattr(training, "class_weight", None) in (None, "balanced"):
+        return
+    if unknown := sorted(set(training.class_weights()) - set(names)):
+        known = ", ".join(sorted(names))[:200]
         raise FieldError(
             "{class_weight} must name classes of the task, {}; it names {!r}.", known, unknown[0]
         )
-    return np.array([weights.get(name, 1.0) for name in names])

@@ -189,6 +189,10 @@ class ClassifyingTask(MediaTask, FineTunedTask):
         )
         return task
 
+    @classmethod
+    def labels_in(cls, examples: tuple[Any, np.ndarray]) -> set[str]:
+        return set(map(str, np.unique(examples[1])))
+
     def weigh_classes(self, batches: Batches, examples: tuple[Any, np.ndarray], training: Any) -> None:
         """Give batches to train on the weights of their labels' classes."""
         names = list(map(str, self.class_names))

@@ -215,6 +215,11 @@ class LearningTask(Task):
         kept = read_config(start)
         return vars(cls.config_class.from_json(kept["config"])) if kept["task"] == cls.name else {}
 
+    @classmethod
+    def labels_in(cls, examples: Any) -> set[str]:
+        """The labels of examples that were read from files, or checked, of a task that has some."""
+        return set()
+
     def hold_out(self, examples: Any, share: float | None, seed: int, /) -> tuple[Any, Any]:
         """Split examples into some to train on and a share for validation, by default `held_out`."""
         held = self.held_out if share is None else HeldOut(share)

@@ -107,6 +107,8 @@ def test_weights_of_unknown_classes_and_of_other_problems_are_refused():
     with pytest.raises(ValueError, match="must name classes of the task, a, b; it names 'c'"):
         class_weights(ClassTraining(class_weight='{"c": 2}'), np.array([0]), ["a", "b"])
     assert not hasattr(QuestionAnswerer.training, "class_weight")
+    assert TextClassifier.labels_in(TEXTS) == {"neg", "pos"}
+    assert ImageClassifier.labels_in(PIXELS) == {"cat", "dog"}
     examples = LabelledTexts(TEXTS.texts, [["a"], ["b"], [], ["a"]])
     task = TextClassifier.from_examples(
         examples, "tiny", vocabulary_size=300, changes=TINY, problem="multi-label", max_length=16

@@ -289,11 +289,6 @@ class EncoderTask(AskedTask, FineTunedTask):
         return config
 
     @classmethod
-    def labels_in(cls, examples: Any) -> set[str]:
-        """The labels of checked examples, of a task that has some."""
-        return set()
-
-    @classmethod
     def knows(cls, config: Any, examples: Any, **fields: Any) -> bool:
         """Whether the head of a task of this configuration, with these `fields` replaced, serves for
         `examples`.
