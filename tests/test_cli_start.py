@@ -109,6 +109,9 @@ def test_what_needs_no_tensorflow_imports_none(folder, capsys):
         ("attention", missing, "--text", "a", "--out", f"{missing}.html"): "there is no such folder",
         ("attention", run, "--image", missing, "--out", f"{missing}.html"): "cannot be read",
         ("convert", f"{missing}/a/b", "--out", f"{missing}-2"): "there is no such folder",
+        ("train", "classify", "--data", lines, "--out", missing, "--epoch", "1"): "--epoch could match",
+        ("train", "classify", "--data", lines, "--out", missing, "--foo"): "unrecognized arguments: --foo",
+        ("train", "classify", "--data", lines): "the following arguments are required: --out",
     }
     results, loaded = asked(answered + [list(command) for command in refused])
     assert loaded == []

@@ -65,6 +65,8 @@ class Parser(argparse.ArgumentParser):
         if self.show is not None and {"-h", "--help"} & set(args or ()):
             self.show(self)
         else:
+            if self.show is not None and self.fill is not None:
+                self._refuse_at_once(self.show, args)
             self.complete()
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
@@ -90,6 +92,13 @@ class Parser(argparse.ArgumentParser):
             near = meant(ELSEWHERE.get(value, value), choices)
             error.message = error.message.replace(" (choose from", f"{near} (choose from")
             raise
+
+    def _refuse_at_once(self, show: Callable[[Any], None], args: Any) -> None:
+        """Refuse options that are unknown or missing among those that `show` adds, which imports little."""
+        quick: Any = Parser(self.prog, add_help=False)
+        quick.add_argument("--quiet", action="store_true")
+        show(quick)
+        quick.parse_args(args)
 
     def complete(self) -> None:
         """Call `fill`, if that has not been done yet."""
