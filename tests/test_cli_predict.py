@@ -164,12 +164,10 @@ def test_what_is_no_table_to_write(name, content, options, message, folder, tmp_
     assert not content or out.read_text() == content
 
 
-def test_a_table_is_whole_or_not_there(folder, tmp_path, capsys, monkeypatch):
+def test_a_table_is_whole_or_not_there(folder, tmp_path, capsys):
     (tmp_path / "broken").write_bytes(b"good\nbad\n\xff\n")
     out = tmp_path / "answers.csv"
-    with open(tmp_path / "broken", encoding="utf-8") as file:
-        monkeypatch.setattr(sys, "stdin", file)
-        assert run("predict", folder / "classes", "--out", out, "--quiet") == 2
+    assert run("predict", folder / "classes", "--data", tmp_path / "broken", "--out", out, "--quiet") == 2
     assert "expected UTF-8" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["broken"]
     assert run("predict", folder / "classes", "--data", out, "--out", out) == 2
@@ -251,6 +249,24 @@ def test_what_is_no_text_is_refused():
         list(arriving(StandardInput(io.BytesIO(b"a\n\xff\n"))))
     with pytest.raises(DataError, match="line 1: expected text, got a line over"):
         list(arriving(StandardInput(io.BytesIO(bytes(70_000_000)))))
+
+
+@pytest.mark.parametrize("options", [[], ["--json"], ["--out"]])
+def test_a_line_of_other_bytes_gets_no_answer(options, folder, tmp_path, capsys, monkeypatch):
+    """A program that keeps the input open goes on."""
+    (tmp_path / "asked").write_bytes(b"good film\nbad \xfffilm\nbad\n")
+    options = [*options, tmp_path / "answers.csv"] if "--out" in options else options
+    with open(tmp_path / "asked", encoding="utf-8") as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        assert run("predict", folder / "classes", *options) == 0
+    output = capsys.readouterr()
+    reason = "line 2 gets an empty (line|row): expected UTF-8, got byte 0xff at position 4, which is ÿ"
+    assert re.search(reason, output.err)
+    if "--out" in options:
+        assert [bool(row["answer"]) for row in _rows(tmp_path / "answers.csv")] == [True, False, True]
+    else:
+        one, nothing, other = output.out.splitlines()
+        assert nothing in ("", '{"place": "line 2", "answer": null}') and one and other
 
 
 @pytest.mark.slow

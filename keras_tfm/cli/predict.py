@@ -47,6 +47,7 @@ PORTION = 8_192  # inputs that are read and answered together, where the task do
 # Up to this many answers are computed without XLA, since compiling would take longer than it saves: GPT-2
 # with 86 M weights took 3.2 s per line of 64 tokens without XLA, 1.9 s with it, and 7 s to compile.
 FEW = 4
+KEPT_BYTES = "surrogateescape"  # how lines of standard input keep bytes that are no UTF-8
 PICTURES = "draw", "masks", "tracks", "filled"  # options that name folders with a file for each input
 DECIDING = "restore", "reference"  # options by which it depends whether an input is answered
 PROBABILITY = "probability_"  # what names of columns begin with, before a label
@@ -260,7 +261,7 @@ def answer_standard_input(arguments: argparse.Namespace, writer: "Writer") -> No
     if sys.stdin is None:
         raise ValueError("--data: standard input is closed, expected lines; give a file")
     stream = StandardInput(sys.stdin.buffer)
-    lines = as_inputs(numbered_lines("-", standard_input=stream))
+    lines = as_inputs(numbered_lines("-", standard_input=stream, errors=KEPT_BYTES))
     waits = "seed" in writer.decoding and writer.task.writes_texts
     parts = portions(lines, writer.size) if waits else portions(lines, MOST_AT_ONCE, stream.has_line)
     for number, portion in enumerate(parts):
@@ -323,7 +324,7 @@ class Writer:
             done = self.num_read if self.task.writes_texts else self.num_read - self.num_refused
             decoding["seed"] = (decoding["seed"] + done) % 2**31
         examples = [example for example, _ in inputs]
-        reasons = blanks(examples)
+        reasons = blanks(examples) | (other_bytes(examples) if self.task.reads_lines else {})
         rows = [row for row in range(len(examples)) if row not in reasons]
         asked = examples if not reasons else [examples[row] for row in rows]
         deciding = {name: self.asking[name] for name in DECIDING if name in self.asking}
@@ -432,3 +433,17 @@ def is_name(example: Any) -> bool:
 def blanks(examples: Any) -> dict[int, str]:
     """{row: reason} of the texts that are blank."""
     return {row: "it is blank" for row, x in enumerate(examples) if isinstance(x, str) and not x.strip()}
+
+
+def other_bytes(texts: Sequence[Any]) -> dict[int, str]:
+    """{row: reason} of the lines of standard input that are no UTF-8."""
+    from keras_tfm.data.sources.lines import no_utf_8
+
+    reasons = {}
+    for row, text in enumerate(texts):
+        try:
+            if isinstance(text, str):
+                text.encode(errors=KEPT_BYTES).decode()
+        except UnicodeDecodeError as error:
+            reasons[row] = no_utf_8(error)
+    return reasons

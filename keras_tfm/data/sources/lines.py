@@ -104,8 +104,8 @@ def numbered_lines(
     """Yield (line number from 1, text). Only LF ends a line, since U+2028 and similar characters are text.
 
     "-" reads the binary stream `standard_input`, by default sys.stdin's. DataError for a line of more than
-    `most` bytes (by default `MAX_LINE_BYTES`), for UTF-16, and for a line that is not UTF-8 unless `errors`
-    is "replace".
+    `most` bytes (by default `MAX_LINE_BYTES`), for UTF-16, and for a line that is not UTF-8 unless `errors`,
+    "replace" for example, says what its text is then.
     """
     most = most or MAX_LINE_BYTES
     number = 0
@@ -124,15 +124,20 @@ def numbered_lines(
                     line = line.removeprefix(b"\xef\xbb\xbf")  # the byte order mark that Windows writes
                 yield number, line.decode("utf-8", errors)
     except UnicodeDecodeError as error:
-        byte = error.object[error.start : error.start + 1]
-        problem = f"expected UTF-8, got byte 0x{byte.hex()} at position {error.start}"
-        if letter := byte.decode("cp1252", "ignore"):
-            problem += f", which is {letter} in CP-1252; to convert: iconv -f CP1252 -t UTF-8"
-        raise DataError(path, number, problem) from None
+        raise DataError(path, number, no_utf_8(error)) from None
     except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
         raise DataError(path, number + 1, f"expected a whole compressed file: {error}") from None
     except OSError as error:
         raise DataError(path, None, f"cannot be read: {error.strerror or error}") from None
+
+
+def no_utf_8(error: UnicodeDecodeError) -> str:
+    """What is wrong with bytes that are no UTF-8, in words."""
+    byte = error.object[error.start : error.start + 1]
+    problem = f"expected UTF-8, got byte 0x{byte.hex()} at position {error.start}"
+    if letter := byte.decode("cp1252", "ignore"):
+        problem += f", which is {letter} in CP-1252; to convert: iconv -f CP1252 -t UTF-8"
+    return problem
 
 
 def json_lines(path: str) -> Iterator[tuple[int, Any]]:
