@@ -52,6 +52,7 @@ def folder(tmp_path_factory):
             task.save(folder / "int8")
     write_rows(folder / "run" / "metrics.csv", [{"epoch": "1", "loss": "2.0"}, {"epoch": "2", "loss": "1.5"}])
     (folder / "lines").write_text("the cat sat\n\na dog\n", "utf-8")
+    (folder / "a.csv").write_text("text,label\nthe cat sat,a\n", "utf-8")
     (folder / "images").mkdir()
     for name, image in zip("ab", np.random.default_rng(0).integers(0, 256, (2, 8, 8), "uint8"), strict=True):
         Image.fromarray(image).save(folder / "images" / f"{name}.png")
@@ -70,7 +71,7 @@ def asked(commands, blocked=("tensorflow", "keras", "tensorflow_text")):
 
 def test_what_needs_no_tensorflow_imports_none(folder, capsys):
     run, missing = str(folder / "run"), str(folder / "missing")
-    lines, images = str(folder / "lines"), str(folder / "images")
+    lines, images, table = str(folder / "lines"), str(folder / "images"), str(folder / "a.csv")
     answered = [
         ["--version"],
         *HELPS,
@@ -99,6 +100,7 @@ def test_what_needs_no_tensorflow_imports_none(folder, capsys):
         ("predict", run, "--data", lines, "--out", "x.txt"): "--out: expected a name that ends in .csv",
         ("predict", run, "--data", lines, "--draft", missing): "there is no such folder",
         ("predict", str(folder / "classify.onnx"), "--beam", "2"): "is an export, which has none",
+        ("predict", str(folder / "classify.onnx"), "--data", table): "a.csv: a RUN reads tables, an export",
         ("evaluate", missing, "--data", lines): "there is no such folder",
         ("evaluate", run, "--data", missing): "cannot be read: No such file or directory",
         ("evaluate", run, "--data", lines, "--plot", "x.txt"): "expected a name that ends in .png",

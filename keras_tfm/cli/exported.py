@@ -14,6 +14,7 @@ from keras_tfm.cli.console import quiet_tensorflow
 from keras_tfm.cli.generated import flag_of, given
 from keras_tfm.cli.tables import as_json
 from keras_tfm.data.sources.lines import DataError, Inputs, files_of, read_input_lines
+from keras_tfm.data.sources.rows import is_table
 from keras_tfm.serving.answering import Answerer, ReadExamples
 from keras_tfm.serving.examples import Refused
 from keras_tfm.serving.image_headers import FORMATS
@@ -58,8 +59,12 @@ class Exported:
         self.config = argparse.Namespace(max_length=max_length)
 
     def read_inputs(self, path: str, columns: Any = None) -> Inputs:
-        """The lines of a text file, or files: one, all of a pattern, or all of the kind in a folder."""
+        """The lines of a text file, or files: one, all of a pattern, or all of the kind in a folder;
+        DataError for a table, whose lines are no examples.
+        """
         if self.reads_lines:
+            if table := next(filter(is_table, files_of(path)), None):
+                raise DataError(table, None, "a RUN reads tables, an export lines: give these by --data -")
             return read_input_lines(path)
         files = [file for part in files_of(path) for file in _files_in(pathlib.Path(part), self.endings)]
         if not files:
