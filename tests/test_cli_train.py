@@ -163,7 +163,7 @@ def test_resume_needs_nothing_else(trained, tmp_path, monkeypatch, capsys):
         (("--from", "{trained}"), "--from (now {trained}, then None)"),
         (("--config", "{data}/other.json"), "--config (now {{'dim': 16}}, then {{'num_layers': 1,"),
         (("--learning-rate", "1"), "learning_rate (now 1.0, then 0.001)"),
-        (("--data", "{data}/valid.tsv"), "data (now "),
+        (("--data", "{data}/valid.tsv"), "24 examples to train on then, 4 examples now, of {data}/train.tsv"),
         (("--columns", "1"), "--columns: expected two, A,B or three, A,B,C; got 1"),
     ],
 )

@@ -38,7 +38,7 @@ from keras_tfm.training.diagnosis import (
 )
 from keras_tfm.training.folder import Path
 from keras_tfm.training.options import Kept, Learning
-from keras_tfm.training.record import read_record, results, versions, write_record
+from keras_tfm.training.record import read_record, refuse_other_data, results, versions, write_record
 
 LOG = logging.getLogger(__name__)
 TABLES = ".tsv, .csv, .jsonl (plain, .gz, .xz) or .parquet files, or tfds:NAME[/CONFIG][:VERSION]#SPLIT"
@@ -378,6 +378,8 @@ class LearningTask(Task):
         """The content of RUN/training.json; a resumed training keeps the command that began it,
         whether XLA compiles, and where it has other epochs, with how many it began."""
         before = read_record(run.folder) if run is not None and run.resume else {}
+        if before.get("options", {}).get("seed") == training.seed:  # which chooses what is held out
+            refuse_other_data(before, data)
         planned = before.get(PLANNED, before.get("options", {}).get("epochs", training.epochs))
         return {
             **{name: before[name] for name in before.keys() & {"jit"}},

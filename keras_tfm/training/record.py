@@ -48,6 +48,17 @@ def write_record(folder: Path, content: dict) -> None:
         path.write_text(text, "utf-8", "backslashreplace")  # of names of files that are no UTF-8
 
 
+def refuse_other_data(record: dict, now: dict[str, str]) -> None:
+    """Raise ValueError if a training is resumed with the data of `now`, and its `record` has others."""
+    then = record.get("data") or now
+    if then.get("fingerprint") != now.get("fingerprint"):
+        files = ", ".join(record.get("command", {}).get("data", ())) or "the examples of fit"
+        raise ValueError(
+            f"Resuming needs the data with which the training began; these differ: {then.get('train')} to "
+            f"train on then, {now.get('train')} now, of {files}"
+        )
+
+
 def read_record(folder: Path) -> dict:
     """The content of a RUN's training.json, {} if there is none; CheckpointError if it is damaged."""
     path = pathlib.Path(folder, NAME)

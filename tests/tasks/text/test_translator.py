@@ -139,9 +139,13 @@ def test_a_resumed_run_ends_as_an_unbroken_one(tmp_path, monkeypatch):
         interrupt(patch, after=15)
         small(pairs).fit(pairs, judge, run=tmp_path / "broken", save_minutes=1e-9, **options)
     resumed = Translator.load(tmp_path / "broken")
-    changed = {"learning_rate": 0.5, "examples": (pairs[0], [*pairs[1][:-1], "other"])}
-    with pytest.raises(ValueError, match=r"these differ: data .*, learning_rate \(now 0.5, then 0.001\)"):
-        resumed.fit(**{"validation": judge, "run": tmp_path / "broken", "resume": True} | options | changed)
+    for changed, differs in (
+        ({"learning_rate": 0.5}, r"learning_rate \(now 0.5, then 0.002\)"),
+        ({"examples": (pairs[0], [*pairs[1][:-1], "other"])}, "64 pairs to train on then, 64 pairs now"),
+    ):
+        kept = {"examples": pairs, "validation": judge, "run": tmp_path / "broken", "resume": True}
+        with pytest.raises(ValueError, match=f"these differ: {differs}"):
+            resumed.fit(**kept | options | changed)
     resumed.fit(pairs, judge, run=tmp_path / "broken", resume=True, **options)
     steps = CheckpointFolder(tmp_path / "whole" / "checkpoints").steps()
     assert steps == CheckpointFolder(tmp_path / "broken" / "checkpoints").steps()[-len(steps) :]
