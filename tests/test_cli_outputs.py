@@ -92,6 +92,7 @@ def refused(command, capsys):
         ("vectors --data corpus --out /dev/null --overwrite", "/dev/null is a device or a pipe, and a file"),
         ("vectors --data corpus --out runs --overwrite", "runs is a folder, not a file: choose another name"),
         ("vectors --data corpus --out none/v.txt", "none/v.txt: the folder none does not exist"),
+        ("vectors --data corpus --out photo.png/v.txt", "photo.png/v.txt: photo.png is a file, not a folder"),
         ("vectors --data corpus --out photo.png", "photo.png exists already: choose another name, or"),
         ("vectors --data corpus --out exported/model.onnx --overwrite", "model.onnx lies in .*/exported"),
         ("attention runs/x --text a --out page.html", "page.html exists already"),

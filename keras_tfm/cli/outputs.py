@@ -62,8 +62,10 @@ def refuse_file(out: str | os.PathLike, inputs: Iterable[str | None] = (), overw
     """
     path = pathlib.Path(out)
     refuse_no_file(path)
-    if not path.parent.is_dir():
+    if not path.parent.exists():
         raise FileNotFoundError(f"{out}: the folder {path.parent} does not exist.")
+    if not path.parent.is_dir():
+        raise NotADirectoryError(f"{out}: {path.parent} is a file, not a folder: choose another name.")
     refuse_within(path)
     if not os.path.lexists(path):
         return
