@@ -171,7 +171,10 @@ def _typed(task_class: Any, arguments: argparse.Namespace) -> dict[str, Any]:
     if "start" in typed:
         typed["start"] = _lasting(typed["start"])
     if "changes" in typed:
-        path, typed["changes"] = typed["changes"], read_json(typed["changes"])
+        path = typed["changes"]
+        if path.lstrip().startswith("{") and not os.path.exists(path):
+            raise ValueError("--config: expected the name of a JSON file, got what stands in one")
+        typed["changes"] = read_json(path)
         for field, option in task_class.model_options.set_here.items():
             if field in typed["changes"]:
                 raise ValueError(f"{path}: the field {field} is set by {option}, use that instead")

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from keras_tfm.configs import Config, Field, FieldError, Length, checked, kinds_of
+from keras_tfm.configs import Config, Field, FieldError, Length, checked, kinds_of, meant
 from keras_tfm.generation.options import DISTRIBUTION, DecodingOptions
 from keras_tfm.generation.processors import require
 
@@ -52,6 +52,10 @@ class DecodingDefaults(Config):
             options.setdefault("max_new_tokens", max(1, most - length))
         if least > length:
             options.setdefault("min_new_tokens", least - length)
+        known = [field.name for field in dataclasses.fields(DecodingOptions)]
+        if unknown := sorted(given.keys() - set(known)):
+            hint = meant(unknown[0], known)
+            raise TypeError(f"Decoding has no option {', '.join(unknown)}{hint}; it has {', '.join(known)}.")
         given = {name: value for name, value in given.items() if value is not None}
         if (SAMPLING | {"draft"}) & given.keys():
             for name in ("beam_size", "length_penalty", "early_stopping"):

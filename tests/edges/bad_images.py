@@ -80,10 +80,10 @@ BAD = [
     Bad(
         "images in one class",
         IMAGES,
-        "expected a folder of images for each class, got 1 folders",
+        "for each of two classes or more, got 1",
         {"a/1.png": PNG},
     ),
-    Bad("images without classes", IMAGES, "for each class, got 0 folders", {"1.png": PNG}),
+    Bad("images without classes", IMAGES, "for each of two classes or more, got 0", {"1.png": PNG}),
     Bad("an empty class", IMAGES, "b: expected images, the folder is empty", {"a/1.png": PNG, "b/.x": b""}),
     Bad("a class of texts", IMAGES, f"b/1.txt: {WHOLE}", {"a/1.png": PNG, "b/1.txt": b"text"}),
     Bad("a class of cut images", IMAGES, f"b/1.jpg: {WHOLE}", {"a/1.png": PNG, "b/1.jpg": JPEG[:-20]}),

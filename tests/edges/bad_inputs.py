@@ -104,6 +104,7 @@ CONFIGS = [
     config("heads that do not divide", {"num_heads": 7}, "7", CLASSIFY),
     config("letters of classify", {"dropout": "x"}, "`dropout` must be a number; it is 'x'", CLASSIFY),
     config("letters of generate", {"max_length": "x"}, "`max_length` must be a whole number", GENERATE),
+    Bad("--config: JSON", f"{TRANSLATE} --config {{{{}}}}", "--config: expected the name of a", TEXTS),
     Bad("--config: no file", f"{TRANSLATE} --config {{folder}}/none", "none: expected a file to read", TEXTS),
 ]
 
@@ -176,7 +177,7 @@ RUNS = [
     Bad(
         "evaluate: images",
         "evaluate {run} --data {folder}",
-        "expected a folder of images for each class, got 1 folders",
+        "for each of two classes or more, got 1",
         of="classify-images",
     ),
     Bad(

@@ -13,7 +13,7 @@ def beside(name, value):
 
 
 BAD = [
-    Bad("points: one class", POINTS, "expected a folder of clouds for each class", {"a/1.xyz": CLOUD}),
+    Bad("points: one class", POINTS, "a folder of clouds for each of two classes", {"a/1.xyz": CLOUD}),
     Bad(
         "points: a text",
         POINTS,

@@ -38,7 +38,7 @@ def beside(name, value):
 
 
 BAD = [
-    Bad("videos: one class", VIDEOS, "expected a folder of videos for each class", {"a/1.mp4": VIDEO}),
+    Bad("videos: one class", VIDEOS, "a folder of videos for each of two classes", {"a/1.mp4": VIDEO}),
     Bad("videos: sound", VIDEOS, "1.mp4: expected a video", beside("b/1.mp4", content(write_sound))),
     Bad(
         "videos: one frame",

@@ -249,7 +249,7 @@ def in_class_folders(folders: Sequence, unit: str) -> tuple[list[pathlib.Path], 
     """(What stands in the folders in `folders`, the names of these folders, which are labels)."""
     classes = [path for folder in folders for path in visible(pathlib.Path(folder)) if path.is_dir()]
     if (count := len({path.name for path in classes})) < 2:
-        problem = f"expected a folder of {unit} for each class, got {count} folders"
+        problem = f"expected a folder of {unit} for each of two classes or more, got {count}"
         raise DataError(folders[0], None, problem)
     files: list[pathlib.Path] = []
     labels: list[str] = []

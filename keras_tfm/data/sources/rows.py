@@ -280,6 +280,11 @@ def parse_layout(columns: ColumnNames, counts: Sequence[int] = (2,)) -> Layout:
     layout = columns if isinstance(columns, Layout) else Layout(columns)
     if layout.columns is None:
         return layout
+    if isinstance(layout.columns, str):
+        raise ValueError(
+            f"columns: expected a list, got a single text, {layout.columns!r:.80}: write [...] around names "
+            "(several files are one argument, a list)"
+        )
     chosen = [int(column) if str(column).isdecimal() else column for column in layout.columns]
     kinds, several = {type(column) for column in chosen}, len(set(chosen)) == len(chosen)
     if len(chosen) not in counts or len(kinds) != 1 or not several:

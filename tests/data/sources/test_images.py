@@ -68,7 +68,11 @@ def test_a_folder_of_images_by_class(tmp_path):
 @pytest.mark.parametrize(
     ("files", "named", "problem"),
     [
-        ({"a/1.png": encoded(noise(4, 4))}, "", "expected a folder of images for each class, got 1 folders"),
+        (
+            {"a/1.png": encoded(noise(4, 4))},
+            "",
+            "expected a folder of images for each of two classes or more, got 1",
+        ),
         ({"a/1.png": encoded(noise(4, 4)), "b/.x": b""}, "b", "expected images, the folder is empty"),
         (
             {"__MACOSX/a/._1.png": b"", "test/a/1.png": b"", "train/a/1.png": b""},

@@ -54,7 +54,7 @@ def test_what_cannot_be_read_is_skipped_unless_it_is_a_whole_class(folder, caplo
     assert data.clouds.sizes == [5, 7] and "2.csv" in caplog.text
     with pytest.raises(DataError, match=r"1\.xyz: expected 8 points or more, as many as the neighbours"):
         read_labelled_points(folder, num_points=4, least_points=8)
-    with pytest.raises(DataError, match="expected a folder of clouds for each class, got 0 folders"):
+    with pytest.raises(DataError, match="expected a folder of clouds for each of two classes or more, got 0"):
         read_labelled_points(folder / "lamp", num_points=4)
     with pytest.raises(DataError, match="expected a folder with a folder of clouds per class"):
         read_labelled_points(folder / "lamp" / "1.txt", num_points=4)

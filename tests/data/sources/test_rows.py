@@ -221,6 +221,11 @@ def test_no_header_of_known_names(tmp_path):
         read_labelled_texts(path, Layout(["text", "label"], header=False))
 
 
+def test_a_text_is_no_list_of_columns(tmp_path):
+    with pytest.raises(ValueError, match="columns: expected a list, got a single text, 'text'"):
+        read_labelled_texts(written(tmp_path, "a.csv", "text,label\nx,y\n"), "text")
+
+
 def test_quotes_in_a_tsv_are_read_if_asked_for(tmp_path, caplog):
     path = written(tmp_path, "a.tsv", '"good ""film"""\tpos\n"bad\nfilm"\tneg\n')
     assert read(path, columns=Layout(quoted=True)) == (['good "film"', "bad\nfilm"], ["pos", "neg"])

@@ -47,6 +47,8 @@ def test_a_text_is_completed(generator):
     assert generator.generate(BEGINNINGS[:1], contrastive_alpha=0.1, top_k=2) == TEXTS[:1]
     assert generator.predict(["So", "The green witch"], max_new_tokens=40) == TEXTS
     assert generator.generate([]) == []
+    with pytest.raises(TypeError, match=r"no option beams \(did you mean beam_size\?\); it has max_new"):
+        generator.generate(BEGINNINGS, beams=2)
     assert generator.generate(["So long"], stop="ank")[0].startswith("So long and thank")
     assert len(generator.generate(["So long"], stop=["ank", "never there"])[0]) < len(TEXTS[0])
     assert generator.generate(["So long"], stop="never there") == TEXTS[:1]
