@@ -7,7 +7,7 @@
 The first command reads Keras's copy, which it downloads; the second anything that `keras-tfm train
 classify-images` reads, `tfds:fashion_mnist#train` for example. `--part 0.1` does a tenth of the steps.
 Seconds of processor time of a core of an AMD EPYC with AVX2, compiling included, TF_ENABLE_ONEDNN_OPTS=1; of
-DiT with `--part 4`, of TransGAN with `--part 0.3`:
+DiT with `--part 4`, of ViTGAN and TransGAN with `--part 6` and `--part 4` on a core with AVX-512:
 
                         seconds      FID     KID  precision  recall   right  bits
     others of the test              1.11  -0.004       0.93    0.92    92.4
@@ -18,8 +18,8 @@ DiT with `--part 4`, of TransGAN with `--part 0.3`:
     Image Transformer       448    29.15   0.135       0.57    0.61          3.24 bits_per_dimension
     DDPM                   1136    11.09   0.027       0.80    0.71    61.8
     DiT                    2679     2.10  -0.000       0.93    0.85    92.0
-    ViTGAN                  514    66.25   0.307       0.75    0.00
-    TransGAN                197    75.38   0.427       0.19    0.01
+    ViTGAN                 1200    31.45   0.145       0.86    0.05
+    TransGAN               1002    35.61   0.162       0.59    0.25
 
 500 pictures of each are compared with 500 test images by the features of a classifier, which is right for
 90.6 % of the test images. "right" are pictures that it takes for the class that was asked for, in percent,

@@ -223,6 +223,7 @@ class Asked(NamedTuple):
 
 PAIRS = "lines; or a TABLE"
 TEXTS = "lines; or a folder of text files"
+TEXTS_OR_TABLE = f"{TEXTS}; or a TABLE"
 IMAGES = (
     "an image; a folder of images, or of such folders; .npz or idx files; or a TABLE, with images or with "
     "paths of them"
@@ -295,14 +296,14 @@ ASKED = {
     "generate": Asked(
         "text.text_generator:TextGenerator",
         Batched(),
-        TEXTS,
+        TEXTS_OR_TABLE,
         "train a language model on plain text; it continues prompts",
         writes=True,
     ),
     "masked-lm": Asked(
         "text.masked_language_model:MaskedLanguageModel",
         Batched(),
-        TEXTS,
+        TEXTS_OR_TABLE,
         "pre-train an encoder on documents: masked words, pairs of texts",
     ),
     "sentence-vectors": Asked("text.sentence_encoder:SentenceEncoder", Batched(), TEXTS),

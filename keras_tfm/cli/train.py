@@ -20,7 +20,7 @@ from keras_tfm.cli.command import Command, Plan, plan_of
 from keras_tfm.cli.console import say, tell_untrained
 from keras_tfm.cli.generated import add_options, defaults_of, in_flags, paths_in
 from keras_tfm.cli.outputs import refuse_folder, refuse_inside
-from keras_tfm.tasks import LearningTask
+from keras_tfm.tasks import LearningTask, TrainableTask
 from keras_tfm.tasks.class_weights import refuse_unknown_classes
 from keras_tfm.tasks.task import task_called
 from keras_tfm.training import strategy
@@ -79,7 +79,7 @@ def add_task_options(verb: Any, task_class: Any) -> None:
     group = verb.add_argument_group("training", type(training).__doc__)
     names = [field.name for field in dataclasses.fields(training)]
     defaults = {name: getattr(training, name) for name in names}
-    if "clip_norm" in defaults:
+    if "clip_norm" in defaults and issubclass(task_class, TrainableTask):
         defaults["clip_norm"] = task_class.usual_clip_norm()
     add_options(group, type(training), defaults, task_class.given_weights)
     if task_class.has_devices:

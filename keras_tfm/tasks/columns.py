@@ -7,7 +7,6 @@ import keras
 import numpy as np
 
 from keras_tfm.data.sources.files import fingerprint
-from keras_tfm.data.sources.objects import CrowdedObjects
 from keras_tfm.data.sources.text_stream import TextStream
 
 
@@ -31,10 +30,7 @@ def fingerprint_of(examples: Any) -> str:
     """A digest of the examples, by which a resumed training recognises them."""
     if isinstance(examples, TextStream):
         return examples.fingerprint()
-    columns = columns_of(examples)
-    if isinstance(examples, CrowdedObjects) and not any(map(np.any, examples.is_difficult)):
-        columns = columns[:-1]  # trainings that began before difficult objects were read go on
-    return fingerprint(*map(plain, columns))
+    return fingerprint(*map(plain, columns_of(examples)))
 
 
 def plain(column: Any) -> Any:

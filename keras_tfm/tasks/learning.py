@@ -380,7 +380,7 @@ class LearningTask(Task):
         before = read_record(run.folder) if run is not None and run.resume else {}
         if before.get("options", {}).get("seed") == training.seed:  # which chooses what is held out
             refuse_other_data(before, data)
-        planned = before.get(PLANNED, before.get("options", {}).get("epochs", training.epochs))
+        planned = before.get(PLANNED) or before.get("options", {}).get("epochs") or training.epochs
         return {
             **{name: before[name] for name in before.keys() & {"jit"}},
             **({} if planned == training.epochs else {PLANNED: planned}),

@@ -51,6 +51,8 @@ class TrainableTask(LearningTask):
     def usual_clip_norm(cls) -> str:
         """What `optimizer_options` clip to, in words: the default of --clip-norm."""
         options = cls.optimizer_options
+        if not isinstance(options, Mapping):  # a property
+            return "the task's own"
         if "clipnorm" in options:
             return f"{options['clipnorm']} for each weight's gradient"
         return str(options.get("global_clipnorm", "none"))

@@ -152,7 +152,7 @@ class ExactTrainer(Base):
         """
         by_weight = getattr(self.loss, "reduction", None) == "mean_with_sample_weight"
         is_weighted = by_weight and tf.is_tensor(sample_weight)
-        count = tf.reduce_sum(sample_weight) if is_weighted else batch_size_of(x)
+        count = tf.reduce_sum(tf.cast(sample_weight, "float32")) if is_weighted else batch_size_of(x)
         self._loss_tracker.update_state(private.unscale_loss_for_distribution(loss), sample_weight=count)
 
     def _local_step(self, data: Any) -> dict[str, tf.Tensor]:

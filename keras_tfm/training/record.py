@@ -51,7 +51,7 @@ def write_record(folder: Path, content: dict) -> None:
 def refuse_other_data(record: dict, now: dict[str, str]) -> None:
     """Raise ValueError if a training is resumed with the data of `now`, and its `record` has others."""
     then = record.get("data") or now
-    if then.get("fingerprint") != now.get("fingerprint"):
+    if then.get("fingerprint", now.get("fingerprint")) != now.get("fingerprint"):
         files = ", ".join(record.get("command", {}).get("data", ())) or "the examples of fit"
         raise ValueError(
             f"Resuming needs the data with which the training began; these differ: {then.get('train')} to "

@@ -20,7 +20,7 @@ from keras_tfm.tasks import (
     Translator,
 )
 from keras_tfm.tasks.columns import columns_of, fingerprint_of
-from keras_tfm.training.record import read_record
+from keras_tfm.training.record import read_record, write_record
 from tests.tasks.images.test_image_classifier import NAMES, SMALL, examples
 from tests.tasks.test_every_task import MAKERS
 from tests.tasks.tiny import TINY
@@ -80,6 +80,17 @@ def test_more_epochs_of_a_resumed_training_change_no_rate(tmp_path):
         assert (record["options"]["epochs"], record["planned_epochs"]) == (epochs, 1)
     with open(run / "metrics.csv", encoding="utf-8") as file:
         assert [float(row["learning_rate"]) for row in csv.DictReader(file)] == [1e-3] * 3
+
+
+def test_a_training_goes_on_whose_first_record_was_not_settled(tmp_path):
+    """As that of a launched training, which is written before the data are read."""
+    run, data = tmp_path / "run", examples(16)
+    options = {"run": run, "batch_size": 8, "schedule": "constant", "learning_rate": 1e-3}
+    image_classifier()[0].fit(data, data, epochs=1, **options)
+    record = read_record(run)
+    write_record(run, {**record, "options": {**record["options"], "epochs": None}})
+    tasks.load(run).fit(data, data, epochs=2, resume=True, **options)
+    assert read_record(run)["options"]["epochs"] == 2 and "planned_epochs" not in read_record(run)
 
 
 FITS = {make.__name__: make for make in (

@@ -255,10 +255,13 @@ def test_all_is_made_in_the_scope_of_a_strategy_of_one_device(first):
     assert all(strategy.extended.variable_created_in_scope(variable.value) for variable in variables)
 
 
+@pytest.mark.parametrize(
+    "weights", [np.array([1.0, 0.0, 0.0, 2.0, 0.5]), np.array([True, False, True, True, True])]
+)
 @pytest.mark.parametrize("reduction", ["mean_with_sample_weight", "sum_over_batch_size"])
-def test_the_loss_over_batches_is_that_of_all_examples_at_once(reduction):
+def test_the_loss_over_batches_is_that_of_all_examples_at_once(reduction, weights):
     """However weights, of padding for example, fall into batches."""
-    x, weights = np.arange(1.0, 6.0)[:, None], np.array([1.0, 0.0, 0.0, 2.0, 0.5])
+    x = np.arange(1.0, 6.0)[:, None]
     inputs = keras.Input((1,))
     model = keras_tfm.Model(inputs, keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")(inputs))
     model.compile(keras.optimizers.SGD(0.0), keras.losses.MeanSquaredError(reduction))

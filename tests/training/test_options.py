@@ -15,7 +15,7 @@ from keras_tfm.tasks.task import task_classes
 from keras_tfm.tasks.text.text_generator import LanguageModelTraining
 from keras_tfm.tasks.text.translator_options import Seq2SeqTraining
 from keras_tfm.training.options import FineTuning, MaskedTraining, Run, Schedule, Training
-from keras_tfm.training.record import read_record, results, write_record
+from keras_tfm.training.record import read_record, refuse_other_data, results, write_record
 from keras_tfm.training.safetensors import CheckpointError
 from keras_tfm.training.schedules import make_schedule
 
@@ -155,3 +155,10 @@ def test_a_run_keeps_options_versions_data_and_results(tmp_path):
     assert record["data"]["train"].startswith("3 texts of ")
     assert record["results"]["epochs"] == 2 and record["results"]["seconds"] > 0
     assert record["results"]["val_loss"] == min(history["val_loss"])
+
+
+def test_a_record_without_a_fingerprint_says_nothing_of_the_data():
+    now = {"train": "20 texts", "fingerprint": "a"}
+    refuse_other_data({"data": {"train": "20 texts"}}, now)
+    with pytest.raises(ValueError, match="30 texts to train on then, 20 texts now"):
+        refuse_other_data({"data": {"train": "30 texts", "fingerprint": "b"}}, now)

@@ -67,7 +67,7 @@ class EncodedImages(abc.ABC):
     def identity(self) -> Iterator[str]:
         """Strings that change if the images change."""
         yield self.form
-        yield from map(source_identity, self.sources)
+        yield from in_threads(source_identity, self.sources)
 
     def reader(self) -> Callable[[tf.Tensor], tf.Tensor]:
         """A function of a row, int64 (), to the bytes of its image, for graphs."""

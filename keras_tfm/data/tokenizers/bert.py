@@ -325,7 +325,7 @@ class _Characters:
     def __call__(self, characters: tf.RaggedTensor) -> tf.RaggedTensor:
         """The normalised code points of each character of (B, characters): (B, characters, None)."""
         points, begins = self._table
-        codes, size, last = characters.flat_values, tf.size(points), NUM_CHARACTERS + len(TAGS)
+        codes, size, last = characters.flat_values, points.shape[0], NUM_CHARACTERS + len(TAGS)
         tags = codes - TAGS.start
         is_tag = (tags >= 0) & (tags < len(TAGS))
         rows = tf.where(codes < NUM_CHARACTERS, codes, tf.where(is_tag, NUM_CHARACTERS + tags, last))

@@ -15,6 +15,8 @@ from keras_tfm.data.batches.masking import Masking
 from keras_tfm.data.batches.sentence_pairs import SentencePairs
 from keras_tfm.data.batches.streams import StreamSentencePairs
 from keras_tfm.data.sources.documents import read_documents
+from keras_tfm.data.sources.labelled import read_unlabelled_texts
+from keras_tfm.data.sources.lines import Inputs
 from keras_tfm.data.sources.text_stream import TextStream
 from keras_tfm.data.tokenizers.bert import BERTTokenizer
 from keras_tfm.data.tokenizers.huggingface import read_huggingface_tokenizer
@@ -369,6 +371,9 @@ class MaskedLanguageModel(AskedTask, TrainableTask):
     @classmethod
     def read_training(cls, paths: Sequence[Path], columns: ColumnNames = None, **fields: Any) -> Texts:
         return read_or_stream(paths, lambda paths: read_documents(paths, columns), "\n\n")
+
+    def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
+        return read_unlabelled_texts(path, columns)
 
     def signature(self) -> Signature:
         return self._blanks.signature()

@@ -19,6 +19,8 @@ from keras_tfm.data.batches.epochs import Batches, HeldOut
 from keras_tfm.data.batches.pairs import left_padded
 from keras_tfm.data.batches.streams import StreamBlocks
 from keras_tfm.data.sources.documents import read_texts
+from keras_tfm.data.sources.labelled import read_unlabelled_texts
+from keras_tfm.data.sources.lines import Inputs
 from keras_tfm.data.sources.text_stream import TextStream
 from keras_tfm.data.tokenizers.byte_pairs import ByteLevelTokenizer
 from keras_tfm.data.tokenizers.huggingface import read_huggingface_special_tokens
@@ -288,6 +290,9 @@ class TextGenerator(WritingTask, TrainableTask):
         cls, paths: Sequence[Path], columns: ColumnNames = None, separator: str | None = None, **fields: Any
     ) -> Texts:
         return read_or_stream(paths, lambda paths: read_texts(paths, separator, columns), separator)
+
+    def read_inputs(self, path: Path, columns: ColumnNames = None) -> Inputs:
+        return read_unlabelled_texts(path, columns)
 
     def generate(
         self,

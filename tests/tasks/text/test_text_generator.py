@@ -13,7 +13,7 @@ from keras_tfm import tasks
 from keras_tfm.convert import CheckpointError
 from keras_tfm.data import CharacterTokenizer
 from keras_tfm.generation import DecodingDefaults, NoRepeatNGram
-from keras_tfm.tasks import TaskError, TextGenerator
+from keras_tfm.tasks import MaskedLanguageModel, TaskError, TextGenerator
 from keras_tfm.tasks.text.text_generator import hold_out_texts
 from tests.fresh_process import ask
 
@@ -52,6 +52,16 @@ def test_a_text_is_completed(generator):
     assert generator.generate(["So long"], stop="ank")[0].startswith("So long and thank")
     assert len(generator.generate(["So long"], stop=["ank", "never there"])[0]) < len(TEXTS[0])
     assert generator.generate(["So long"], stop="never there") == TEXTS[:1]
+
+
+@pytest.mark.parametrize("task", [TextGenerator, MaskedLanguageModel])
+def test_tables_of_texts_are_asked_by_their_column(task, tmp_path):
+    (tmp_path / "a.csv").write_text('number,text\n1,"So long, and"\n2,The green\n')
+    (tmp_path / "a.txt").write_text("So long, and\n")
+    reading = object.__new__(task)
+    assert [text for text, _ in reading.read_inputs(tmp_path / "a.csv")] == ["So long, and", "The green"]
+    assert [text for text, _ in reading.read_inputs(tmp_path / "a.csv", ("number",))] == ["1", "2"]
+    assert [text for text, _ in reading.read_inputs(tmp_path / "a.txt")] == ["So long, and"]
 
 
 def test_evaluate_counts_nats_by_tokens_and_bits_by_bytes(generator):
