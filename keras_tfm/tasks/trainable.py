@@ -48,11 +48,11 @@ class TrainableTask(LearningTask):
     optimizer_options: Mapping[str, Any] = {"global_clipnorm": 1.0}  # arguments of AdamW
 
     @classmethod
-    def usual_clip_norm(cls) -> str:
-        """What `optimizer_options` clip to, in words: the default of --clip-norm."""
+    def usual_clip_norm(cls) -> str | None:
+        """What `optimizer_options` clip to, in words: the default of --clip-norm, if the class says."""
         options = cls.optimizer_options
-        if not isinstance(options, Mapping):  # a property
-            return "the task's own"
+        if not isinstance(options, Mapping):  # a property, of an object alone
+            return None
         if "clipnorm" in options:
             return f"{options['clipnorm']} for each weight's gradient"
         return str(options.get("global_clipnorm", "none"))

@@ -110,7 +110,7 @@ class Training(Learning):
     ] = 0.01
     clip_norm: Annotated[
         Annotated[float, Between(0, 10**6, is_above=True)] | None,
-        Option("clip the global norm of the gradients to this value"),
+        Option("clip the global norm of the gradients to this value", default="the task's own"),
     ] = None
     precision: Annotated[
         Precision | None, Option("number format of the computations", default="the model's, float32")
