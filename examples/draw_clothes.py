@@ -7,7 +7,8 @@
 The first command reads Keras's copy, which it downloads; the second anything that `keras-tfm train
 classify-images` reads, `tfds:fashion_mnist#train` for example. `--part 0.1` does a tenth of the steps.
 Seconds of processor time of a core of an AMD EPYC with AVX2, compiling included, TF_ENABLE_ONEDNN_OPTS=1; of
-DiT with `--part 4`, of ViTGAN and TransGAN with `--part 6` and `--part 4` on a core with AVX-512:
+DiT with `--part 4`; on a core with AVX-512, of Image Transformer and TransGAN with `--part 4`, of ViTGAN with
+`--part 6`:
 
                         seconds      FID     KID  precision  recall   right  bits
     others of the test              1.11  -0.004       0.93    0.92    92.4
@@ -15,7 +16,7 @@ DiT with `--part 4`, of ViTGAN and TransGAN with `--part 6` and `--part 4` on a 
     noise                         106.85   0.696       0.20    0.00
     VQ + GPT                932     2.01  -0.000       0.87    0.85    89.4  2.73 bits_per_code
     ImageGPT                588    26.92   0.129       0.73    0.55    32.2  1.40 bits_per_pixel
-    Image Transformer       448    29.15   0.135       0.57    0.61          3.24 bits_per_dimension
+    Image Transformer       635    14.59   0.062       0.69    0.84          3.02 bits_per_dimension
     DDPM                   1136    11.09   0.027       0.80    0.71    61.8
     DiT                    2679     2.10  -0.000       0.93    0.85    92.0
     ViTGAN                 1200    31.45   0.145       0.86    0.05
