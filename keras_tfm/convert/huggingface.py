@@ -18,6 +18,7 @@ from keras_tfm.training.safetensors import CheckpointError
 TABLES = {
     "bert": "bert.FAMILY",
     "roberta": "roberta.FAMILY",
+    "xlm-roberta": "roberta.XLM_ROBERTA",
     "distilbert": "distilbert.FAMILY",
     "albert": "albert.FAMILY",
     "deberta": "deberta.V1",

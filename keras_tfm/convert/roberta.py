@@ -1,4 +1,9 @@
-"""RoBERTa's checkpoints (Liu et al. 2019), with the heads of its pre-training and of fine-tuning."""
+"""RoBERTa's checkpoints (Liu et al. 2019), with the heads of its pre-training and of fine-tuning.
+
+XLM-RoBERTa (Conneau et al. 2020) is the same model under its own names, of another vocabulary.
+"""
+
+import dataclasses
 
 from keras_tfm.convert.bert import CLASSIFIER, ROWS
 from keras_tfm.convert.bert import FAMILY as BERT
@@ -72,4 +77,10 @@ FAMILY = Family(
         "lm_head.decoder.bias": "lm_head.bias",
     },
     buffers=BERT.buffers,
+)
+XLM_ROBERTA = dataclasses.replace(
+    FAMILY,
+    model_type="xlm-roberta",
+    backbone=f"XLM{FAMILY.backbone}",
+    heads={f"XLM{name}": head for name, head in FAMILY.heads.items()},
 )

@@ -1,6 +1,7 @@
 """Live: encoders and their heads against transformers': states, logits, gradients, folders both ways."""
 
 import copy
+import dataclasses
 import os
 import re
 
@@ -69,6 +70,22 @@ def test_heads_in_both_directions(family, head, seed, tmp_path):
     again = answer(back.eval(), inputs)
     for name in names:
         torch.testing.assert_close(getattr(again, name), getattr(expected, name))
+
+
+@pytest.mark.parametrize("head", ["", "MaskedLM", "SequenceClassification"])
+def test_xlm_roberta_is_read_by_its_names(head, tmp_path):
+    """It computes what RoBERTa does, and is written as one."""
+    rng, reference = np.random.default_rng(0), dataclasses.replace(REFERENCES["roberta"], prefix="XLMRoberta")
+    entries = reference.draw(rng)
+    theirs = reference.draw_model(rng, head, entries)
+    theirs.save_pretrained(tmp_path / "theirs")
+    assert theirs.config.model_type == "xlm-roberta"
+    inputs = reference.draw_inputs(rng, entries)
+    outputs = keras.tree.flatten(convert.from_huggingface(tmp_path / "theirs")(inputs))
+    (exact, moved), names = in_float64(theirs), reference.outputs[head]
+    exact, moved = answer(exact, inputs), [answer(model, inputs) for model in moved]
+    for y, name in zip(outputs, names, strict=True):
+        assert_close(name, y, getattr(exact, name), [getattr(x, name) for x in moved], inputs["padding_mask"])
 
 
 @pytest.mark.parametrize("seed", CONFIGS)
