@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.data.sources.image_files import source_identity
+from keras_tfm.data.sources.image_files import in_threads, source_identity
 from keras_tfm.data.sources.lines import DataError
 from keras_tfm.serving.image_headers import NOT_WHOLE, Source, problem_of, read_bytes
 
@@ -57,7 +57,7 @@ class MaskFiles:
 
     def identity(self) -> Iterator[str]:
         """Strings that change if the masks change."""
-        yield from map(source_identity, self.sources)
+        yield from in_threads(source_identity, self.sources)
 
 
 def decoded_mask(source: Source) -> np.ndarray | str:

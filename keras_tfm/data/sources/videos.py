@@ -195,11 +195,11 @@ class VideoFiles:
     def identity(self) -> Iterator[str]:
         """Strings that change if the videos change."""
         yield repr((self.pixels, self.preprocessing, self.sampling))
-        for source in (part for each in self.sources for whole in _parts(each) for part in _parts(whole)):
-            if isinstance(source, str):
-                yield from map(source_identity, frames_in(source) if os.path.isdir(source) else [source])
-            else:
-                yield source_identity(source if isinstance(source, bytes) else source.tobytes())
+        parts = (part for each in self.sources for whole in _parts(each) for part in _parts(whole))
+        files = [file for part in parts for file in _files_of(part)]
+        yield from in_threads(
+            lambda file: source_identity(file.tobytes() if isinstance(file, np.ndarray) else file), files
+        )
 
     @property
     def videos(self) -> Sequence[Video]:
@@ -283,6 +283,11 @@ def _path_or_content(source: Any) -> Any:
 
 def _parts(source: Any) -> Sequence:
     return source if isinstance(source, tuple | list) else (source,)
+
+
+def _files_of(part: Any) -> Sequence:
+    """The frames in a folder; else the part, an array or an encoded file, alone."""
+    return frames_in(part) if isinstance(part, str) and os.path.isdir(part) else [part]
 
 
 def open_videos(
