@@ -3,7 +3,7 @@
     python examples/classify_shapes.py                            # 4 minutes of two cores
     python examples/classify_shapes.py --family pointtransformer  # 5 minutes
 
-The clouds are drawn by `keras_tfm.data.sources.solid_shapes`: stretched, turned in any way, moved, with noise
+The clouds are drawn by `keras_tfm.data.worlds`: stretched, turned in any way, moved, with noise
 on each point. The test clouds are of another seed than the training's. A share of 0.1 is chance.
 Of 1,000 clouds the PCT named 98.9 % after 112 s of CPU time, the Point Transformer 95.8 % after 159 s; most
 often the one took a prism for a pyramid, the other a double cone for a cylinder.
@@ -16,7 +16,7 @@ import time
 import keras
 import numpy as np
 
-from keras_tfm.data.sources.solid_shapes import SOLIDS, solid_clouds
+from keras_tfm.data.worlds import SOLIDS, solid_clouds
 from keras_tfm.tasks import PointClassifier
 from keras_tfm.tasks.points.point_families import FAMILIES, PointOptions
 

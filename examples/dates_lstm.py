@@ -8,7 +8,7 @@ and an export that answers all of them as the translator does.
 
 import tensorflow as tf
 
-from keras_tfm.data import date_splits
+from keras_tfm.data.worlds import date_splits
 from keras_tfm.tasks import Translator
 
 

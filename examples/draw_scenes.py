@@ -39,7 +39,7 @@ pixels took 439 ms, 398 with TF_ENABLE_ONEDNN_OPTS=1, and 325 with TF_NUM_INTRAO
 the two gradients of a convolution computed side by side; the command ran with both.
 
 Sentences are like "a red disc above a blue square". A tenth of the scenes is kept for testing; what a picture
-shows is read from its pixels by `keras_tfm.data.sources.scenes`, without a model. The folder has the RUNs, a
+shows is read from its pixels by `keras_tfm.data.worlds`, without a model. The folder has the RUNs, a
 SavedModel that answers sentences with PNG files, which draws what is measured, and drawings, as scenes.png.
 """
 
@@ -53,7 +53,8 @@ import tensorflow as tf
 
 import keras_tfm
 from keras_tfm import data, serving, tasks
-from keras_tfm.data.sources.scenes import SIDE, parsed, scene_pictures, scene_sentences, shows, things_in
+from keras_tfm.data.worlds import parsed, scene_pictures, scene_sentences, shows, things_in
+from keras_tfm.data.worlds.scenes import SIDE
 from keras_tfm.tasks.images.coder_options import CoderOptions
 from keras_tfm.tasks.images.generator_options import GeneratorOptions
 

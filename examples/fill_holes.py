@@ -21,7 +21,7 @@ import time
 import keras
 import numpy as np
 
-from keras_tfm.data.sources.moving_shapes import moving_shapes
+from keras_tfm.data.worlds import moving_shapes
 from keras_tfm.tasks import VideoInpainter
 from keras_tfm.tasks.videos.video_inpainter import VideoInpainterOptions
 

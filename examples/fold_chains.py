@@ -2,7 +2,7 @@
 
     python examples/fold_chains.py
 
-The chains are made by `keras_tfm.data.sources.chains`, with another seed for testing than for training. It
+The chains are made by `keras_tfm.data.worlds`, with another seed for testing than for training. It
 prints, for 200 chains that it has not seen, `fape`, the frame aligned error of the last layer (1 is 10
 angstroms), and `contact_precision`: of the pairs that most probably touch, as many as there are, the part
 that does.
@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 from keras import ops
 
-from keras_tfm.data.sources.chains import LETTERS, chains, touching
+from keras_tfm.data.worlds import LETTERS, chains, touching
 from keras_tfm.heads import StructureHead, backbone_error, confidence_loss, distogram_loss
 from keras_tfm.models import AlphaFold
 from keras_tfm.training import AdamW

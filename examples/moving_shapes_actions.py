@@ -3,7 +3,7 @@
     python examples/moving_shapes_actions.py              # 15 minutes of two cores
     python examples/moving_shapes_actions.py --minutes 4  # as far as it comes; with 8 it goes on from there
 
-The videos are drawn by `keras_tfm.data.sources.moving_shapes`, with other seeds for testing than for
+The videos are drawn by `keras_tfm.data.worlds`, with other seeds for testing than for
 training. Beside it stands the same model where each video is its middle frame, repeated: a share of 1 in 8 is
 chance. After 7 epochs, some 10 minutes by the clock of one core with other work on it, it named the action of
 96.9 % of 800 videos; asked about their middle frames alone it named 13.5 %.
@@ -16,7 +16,7 @@ import time
 import keras
 import numpy as np
 
-from keras_tfm.data.sources.moving_shapes import ACTIONS, action_clips
+from keras_tfm.data.worlds import ACTIONS, action_clips
 from keras_tfm.tasks import VideoClassifier
 
 COUNT, TESTED = 6_000, 800

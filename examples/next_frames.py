@@ -16,7 +16,7 @@ import time
 import keras
 import numpy as np
 
-from keras_tfm.data.sources.moving_shapes import action_clips
+from keras_tfm.data.worlds import action_clips
 from keras_tfm.models import ConvTransformer, ConvTransformerConfig
 from keras_tfm.tasks import FramePredictor
 

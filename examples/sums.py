@@ -14,7 +14,8 @@ import argparse
 import functools
 import pathlib
 
-from keras_tfm.data import final_answer, sum_pairs, train_tokenizer, word_problem_pairs
+from keras_tfm.data import train_tokenizer
+from keras_tfm.data.worlds import final_answer, sum_pairs, word_problem_pairs
 from keras_tfm.heads import LanguageModel
 from keras_tfm.models import Llama
 from keras_tfm.tasks import Translator, TranslatorConfig

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from keras_tfm.data.sources.dates import date_splits
+from keras_tfm.data.worlds.dates import date_splits
 from keras_tfm.tasks.text.translator import Translator
 
 LOG = logging.getLogger(__name__)

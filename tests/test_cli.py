@@ -6,7 +6,7 @@ import re
 import pytest
 
 from keras_tfm.cli import main
-from keras_tfm.data.sources.dates import date_pairs
+from keras_tfm.data.worlds.dates import date_pairs
 from tests.tasks.interrupting import interrupting_at
 
 

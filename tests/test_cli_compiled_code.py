@@ -10,7 +10,7 @@ import pytest
 
 from keras_tfm.cli import compiled_code
 from keras_tfm.cli.compiled_code import keep_compiled_code
-from keras_tfm.data.sources.dates import date_pairs
+from keras_tfm.data.worlds.dates import date_pairs
 from tests.fresh_process import run_fresh
 
 

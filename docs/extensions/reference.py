@@ -10,6 +10,7 @@ PACKAGES = (
     "heads",
     "tasks",
     "data",
+    "data.worlds",
     "generation",
     "training",
     "word_vectors",

@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from keras_tfm.data.sources.alignments import Alignment, read_alignment, read_fasta
     from keras_tfm.data.sources.canvas import Canvas
     from keras_tfm.data.sources.choices import Choices, read_choices
-    from keras_tfm.data.sources.dates import date_pairs, date_splits
     from keras_tfm.data.sources.documents import read_documents, read_texts, split_sentences
     from keras_tfm.data.sources.files import Pairs, read_lines, read_pairs
     from keras_tfm.data.sources.holed_videos import HoledVideos, read_holed_videos
@@ -103,7 +102,6 @@ if TYPE_CHECKING:
     from keras_tfm.data.sources.relations import RelatedObjects, read_relations
     from keras_tfm.data.sources.rows import Layout
     from keras_tfm.data.sources.segments import Segments, SegmentSets, read_segments
-    from keras_tfm.data.sources.sums import final_answer, sum_pairs, word_problem_pairs
     from keras_tfm.data.sources.text_stream import TextStream
     from keras_tfm.data.sources.tracked_videos import TrackedVideos, checked_tracks, read_tracked_videos
     from keras_tfm.data.sources.video_segments import VideoSegments, read_video_segments

@@ -1,4 +1,6 @@
-"""Who may import whom within `data`: sources know neither tokenizers nor batches, tokenizers no batches."""
+"""Who may import whom within `data`: sources know neither tokenizers nor batches, tokenizers no batches,
+and none of them the worlds.
+"""
 
 import ast
 import importlib.util
@@ -7,7 +9,12 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(importlib.util.find_spec("keras_tfm.data").submodule_search_locations[0])
-BARRED = {"sources": ("tokenizers", "batches"), "tokenizers": ("batches",), "batches": ()}
+BARRED = {
+    "sources": ("tokenizers", "batches", "worlds"),
+    "worlds": ("tokenizers", "batches"),
+    "tokenizers": ("batches", "worlds"),
+    "batches": ("worlds",),
+}
 
 
 @pytest.mark.parametrize("room", BARRED)

@@ -5,7 +5,7 @@ import importlib
 import numpy as np
 import pytest
 
-from keras_tfm.data import date_pairs
+from keras_tfm.data.worlds import date_pairs
 from keras_tfm.tasks import Translator
 from tests.docs.pages import ROOT
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from keras_tfm.data.sources.dates import date_pairs
+from keras_tfm.data.worlds.dates import date_pairs
 from tests.training import cluster
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ from PIL import Image
 
 from keras_tfm import tasks
 from keras_tfm.cli import main
-from keras_tfm.data.sources.dates import date_splits
+from keras_tfm.data.worlds.dates import date_splits
 from keras_tfm.generation import DecodingDefaults
 from keras_tfm.heads import LanguageModel
 from keras_tfm.models import GPT2

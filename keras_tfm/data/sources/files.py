@@ -45,7 +45,8 @@ KNOWN_COLUMNS = (
 class Pairs(NamedTuple):
     """Two lists of equal length: `targets[i]` belongs to `sources[i]`.
 
-    >>> pairs = keras_tfm.data.date_pairs(3, seed=3)
+    >>> from keras_tfm.data.worlds import date_pairs
+    >>> pairs = date_pairs(3, seed=3)
     >>> len(pairs.sources), pairs.targets[0]
     (3, '2062-04-20')
     """

@@ -72,7 +72,7 @@ def read_tracked_videos(
     Boxes outside of the image are left out, with a warning. DataError for a folder of another kind, a file
     with a mistake, and a video without boxes.
 
-    >>> from keras_tfm.data.sources.moving_shapes import write_tracked_clips
+    >>> from keras_tfm.data.worlds import write_tracked_clips
     >>> write_tracked_clips("tracked", count=2, num_frames=3, num_objects=(2, 2))
     >>> data = keras_tfm.data.read_tracked_videos("tracked", shape=(1, 64, 64, 3))
     >>> len(data.videos), data.boxes[0].ids.tolist()

@@ -86,7 +86,7 @@ def read_video_segments(
     Crowds, and objects without pixels, are left out, with a warning. DataError for a mistake in a file, for
     frames that are not all of one folder, in its order, and where no object is left.
 
-    >>> from keras_tfm.data.sources.moving_shapes import write_segmented_clips
+    >>> from keras_tfm.data.worlds import write_segmented_clips
     >>> write_segmented_clips("segmented", count=2, num_frames=3, num_objects=(2, 2))
     >>> data = keras_tfm.data.read_video_segments("segmented/instances.json", shape=(2, 64, 64, 3))
     >>> data.segments.counts, data.segments.sizes

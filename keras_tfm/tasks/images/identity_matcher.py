@@ -118,7 +118,9 @@ class IdentityMatcher(ImageTask, FineTunedTask):
     image is looked for among all others. A model with vectors of cameras takes (image, camera) for an image,
     or files whose names say the camera, as Market-1501's do.
 
-    >>> people = keras_tfm.data.sources.drawn_people.drawn_people(4, num_cameras=2)
+    >>> from keras_tfm.data.worlds import drawn_people
+
+    >>> people = drawn_people(4, num_cameras=2)
     >>> task = keras_tfm.tasks.IdentityMatcher.from_size("tiny", set(people.identities), num_layers=2)
     >>> history = task.fit(people[:3], 0.5, epochs=1, identities_in_batch=2, images_of_each=2)
     >>> task.predict(people.images).shape

@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 from keras_tfm.data import DataError, read_identities
-from keras_tfm.data.sources.drawn_people import drawn_people, write_drawn_people
 from keras_tfm.data.sources.identities import identity_of
+from keras_tfm.data.worlds.people import drawn_people, write_drawn_people
 
 
 def write(folder, *names):

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from keras_tfm.data import DataError, read_lanes, write_lanes
-from keras_tfm.data.sources.drawn_roads import drawn_roads, write_drawn_roads
+from keras_tfm.data.worlds.roads import drawn_roads, write_drawn_roads
 from keras_tfm.heads import lane_positions
 
 SHAPE = (10, 20, 3)
@@ -91,7 +91,7 @@ def test_drawn_roads_are_curves_of_the_model():
     np.testing.assert_array_equal(data.images[:4], other.images)
     assert not np.array_equal(data.images, drawn_roads(8, seed=2).images)
     assert all(1 <= len(lanes) <= 5 for lanes in data.lanes)
-    from keras_tfm.data.sources.drawn_roads import Road
+    from keras_tfm.data.worlds.roads import Road
 
     road = Road.drawn(np.random.default_rng(0))
     y = np.linspace(road.horizon + 0.1, 1, 5)

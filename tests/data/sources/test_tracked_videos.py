@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from keras_tfm.data import DataError, VideoFiles, checked_tracks, read_tracked_videos
-from keras_tfm.data.sources.moving_shapes import tracked_clips, write_tracked_clips
+from keras_tfm.data.worlds.movements import tracked_clips, write_tracked_clips
 
 SHAPE = (1, 8, 8, 3)
 INFO = """[Sequence]

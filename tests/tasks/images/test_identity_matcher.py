@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from keras_tfm import serving, tasks
 from keras_tfm.cli import main
-from keras_tfm.data.sources.drawn_people import drawn_people, write_drawn_people
+from keras_tfm.data.worlds.people import drawn_people, write_drawn_people
 from keras_tfm.tasks import IdentityMatcher
 from keras_tfm.tasks.images.identity_matcher import IdentityOptions
 from keras_tfm.tasks.images.identity_measures import retrieval

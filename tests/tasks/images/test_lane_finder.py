@@ -11,7 +11,7 @@ import tensorflow as tf
 from keras_tfm import tasks
 from keras_tfm.cli import main
 from keras_tfm.data import Lanes, read_lanes, write_lanes
-from keras_tfm.data.sources.drawn_roads import drawn_roads, write_drawn_roads
+from keras_tfm.data.worlds.roads import drawn_roads, write_drawn_roads
 from keras_tfm.heads import LaneDetector
 from keras_tfm.models import LSTR
 from keras_tfm.tasks import LaneFinder

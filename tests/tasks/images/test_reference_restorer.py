@@ -12,7 +12,7 @@ import tensorflow as tf
 from keras_tfm import serving, tasks
 from keras_tfm.cli import main
 from keras_tfm.data import DataError
-from keras_tfm.data.sources.patchworks import patchworks
+from keras_tfm.data.worlds.textures import patchworks
 from keras_tfm.models import TTSR
 from keras_tfm.tasks import ImageRestorer, ReferenceRestorer
 from keras_tfm.tasks.images.reference_restorer import parts_of

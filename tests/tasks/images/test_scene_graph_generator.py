@@ -11,7 +11,7 @@ import tensorflow as tf
 from keras_tfm import tasks
 from keras_tfm.data import RelatedObjects, read_relations
 from keras_tfm.data.sources.lines import DataError
-from keras_tfm.data.sources.related_shapes import PREDICATES, related_pictures, relations_of
+from keras_tfm.data.worlds.related_shapes import PREDICATES, related_pictures, relations_of
 from keras_tfm.heads import RelationDetector
 from keras_tfm.models import RelTR, RelTRConfig
 from keras_tfm.tasks import SceneGraphGenerator

@@ -9,7 +9,7 @@ import pytest
 from keras_tfm import serving, tasks
 from keras_tfm.cli import main
 from keras_tfm.data import Joints, Poses, read_poses, write_poses
-from keras_tfm.data.sources.drawn_hands import drawn_hands, skeleton, write_drawn_hands
+from keras_tfm.data.worlds.hands import drawn_hands, skeleton, write_drawn_hands
 from keras_tfm.tasks import PoseEstimator
 from keras_tfm.tasks.points.drawing import TURNS, upright
 from keras_tfm.tasks.points.pose_measures import correct_joints

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from keras_tfm import convert, tasks
-from keras_tfm.data.sources.dates import date_pairs
-from keras_tfm.data.sources.sums import sum_pairs
+from keras_tfm.data.worlds.dates import date_pairs
+from keras_tfm.data.worlds.sums import sum_pairs
 from keras_tfm.generation import Decoder, EndTokens, NoRepeatNGram
 from keras_tfm.heads import LanguageModel
 from keras_tfm.models import GPT2, T5, RecurrentSeq2Seq, T5Config, Transformer

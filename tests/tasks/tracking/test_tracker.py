@@ -11,7 +11,7 @@ import tensorflow as tf
 from keras_tfm import serving, tasks
 from keras_tfm.cli import main
 from keras_tfm.data import read_mot
-from keras_tfm.data.sources.moving_shapes import tracked_clips, write_tracked_clips
+from keras_tfm.data.worlds.movements import tracked_clips, write_tracked_clips
 from keras_tfm.heads import TargetDetector, TrackDetector
 from keras_tfm.models import TransT, TransTConfig, TransTrack, TransTrackConfig
 from keras_tfm.serving.target import Target, moved

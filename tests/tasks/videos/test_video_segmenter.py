@@ -11,7 +11,7 @@ import tensorflow as tf
 from keras_tfm import serving, tasks
 from keras_tfm.cli import main
 from keras_tfm.data import SegmentedClipBatches, VideoFiles, VideoSegments, read_video_segments
-from keras_tfm.data.sources.moving_shapes import segmented_clips, write_segmented_clips
+from keras_tfm.data.worlds.movements import segmented_clips, write_segmented_clips
 from keras_tfm.models import VisTR, ViViT
 from keras_tfm.tasks import VideoSegmenter
 from keras_tfm.tasks.videos.video_segmenter import VideoSegmenterOptions

@@ -57,7 +57,8 @@ def sum_pairs(
     A question that is in one `part` for some seed is in the other for none, nor with its numbers exchanged.
     ValueError for another form, part or operation, or for numbers of no digits or of more than 15.
 
-    >>> keras_tfm.data.sum_pairs(1, (2, 2), "steps", seed=2)
+    >>> from keras_tfm.data.worlds import sum_pairs
+    >>> sum_pairs(1, (2, 2), "steps", seed=2)
     Pairs(sources=['48+70'], targets=['8+0+0=8 4+7+0=11 0+0+1=1: 118'])
     """
     shortest, longest = num_digits
@@ -101,9 +102,10 @@ def word_problem_pairs(
     numbers and operations of a problem in one `part` for some seed are in the other for none, in any wording.
     ValueError for another form or part, or a `largest` below 2.
 
-    >>> keras_tfm.data.word_problem_pairs(1, form="lines", seed=3).targets
+    >>> from keras_tfm.data.worlds import word_problem_pairs
+    >>> word_problem_pairs(1, form="lines", seed=3).targets
     ['9+80=89 89+43=132: 132']
-    >>> keras_tfm.data.word_problem_pairs(1, form="steps", seed=3).targets
+    >>> word_problem_pairs(1, form="steps", seed=3).targets
     ['9+80: 9+0+0=9 0+8+0=8: 89; 89+43: 9+3+0=12 8+4+1=13 0+0+1=1: 132']
     """
     if largest < 2:
@@ -144,7 +146,8 @@ def part_of(question: Any) -> Part:
 def final_answer(text: str) -> str:
     """An answer without its scratch-pad: what stands behind the last ": ", or all of it.
 
-    >>> keras_tfm.data.final_answer("12+7=19 19-5=14: 14")
+    >>> from keras_tfm.data.worlds import final_answer
+    >>> final_answer("12+7=19 19-5=14: 14")
     '14'
     """
     return text.rpartition(": ")[2]

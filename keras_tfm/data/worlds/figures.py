@@ -29,7 +29,7 @@ def drawn(shape: str, path: np.ndarray, side: int) -> np.ndarray:
 
     `path` (T, 3) holds the x and the y of the object's centre and its side, in pixels, in each frame.
 
-    >>> from keras_tfm.data.sources.figures import drawn
+    >>> from keras_tfm.data.worlds.figures import drawn
     >>> drawn("diamond", np.array([[2.5, 1.5, 3.0]]), side=4)[0].astype(int).tolist()
     [[0, 0, 1, 0], [0, 1, 1, 1], [0, 0, 1, 0], [0, 0, 0, 0]]
     """

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_tfm.data.sources.figures import COLOURS, drawn
+from keras_tfm.data.worlds.figures import COLOURS, drawn
 
 SHAPES = ("square", "disc", "triangle", "cross")
 HOLLOW = ("square", "disc")  # what another shape can be inside of
@@ -31,7 +31,7 @@ class RelatedPictures(NamedTuple):
     """Pictures (N, side, side, 3), 8-bit, and of each its boxes (M, 4), (left, top, right, bottom) in pixels,
     their M names, and all relations, (row of the subject, predicate, row of the object).
 
-    >>> from keras_tfm.data.sources.related_shapes import related_pictures
+    >>> from keras_tfm.data.worlds import related_pictures
     >>> data = related_pictures(3)
     >>> data.labels[2], data.relations[2]
     (['blue square', 'purple disc'], [(1, 'inside', 0)])
@@ -46,7 +46,7 @@ class RelatedPictures(NamedTuple):
 def related_pictures(count: int, seed: int = 0, side: int = 64) -> RelatedPictures:
     """`count` pictures of 2 to 4 shapes of different names; picture i depends on `seed`, `side` and i alone.
 
-    >>> from keras_tfm.data.sources.related_shapes import related_pictures
+    >>> from keras_tfm.data.worlds import related_pictures
     >>> related_pictures(2, side=96).images.shape
     (2, 96, 96, 3)
     """
@@ -78,7 +78,7 @@ def related_pictures(count: int, seed: int = 0, side: int = 64) -> RelatedPictur
 def relations_of(boxes: list[list[float]]) -> list[tuple[int, str, int]]:
     """The relation of each two of these boxes, (subject, predicate, object).
 
-    >>> from keras_tfm.data.sources.related_shapes import relations_of
+    >>> from keras_tfm.data.worlds import relations_of
     >>> relations_of([[0, 0, 9, 9], [20, 4, 30, 14], [3, 3, 6, 6]])
     [(0, 'left of', 1), (2, 'inside', 0), (2, 'left of', 1)]
     """

@@ -25,7 +25,7 @@ def drawn_people(
     """Pictures (N, 64, 32, 3), 8-bit, of `num_identities` people by each of the cameras, `num_shots` each.
     Person i depends on `seed` and `first` + i alone; cameras, numbered from 1, are the same in all worlds.
 
-    >>> from keras_tfm.data.sources.drawn_people import drawn_people
+    >>> from keras_tfm.data.worlds import drawn_people
     >>> data = drawn_people(num_identities=2, num_cameras=3, num_shots=1)
     >>> data.images.shape, data.identities.tolist(), data.cameras.tolist()
     ((6, 64, 32, 3), ['0001', '0001', '0001', '0002', '0002', '0002'], [1, 2, 3, 1, 2, 3])

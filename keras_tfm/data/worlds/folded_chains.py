@@ -44,7 +44,9 @@ def chains(
 
     In all spellings, the first among them, a letter means another move with probability `errors`.
 
-    >>> made = keras_tfm.data.sources.chains.chains(3, length=8)
+    >>> from keras_tfm.data.worlds import chains
+
+    >>> made = chains(3, length=8)
     >>> made.numbers.shape, made.alignment.shape, made.frames.shape
     ((3, 8), (3, 4, 8), (3, 8, 4, 4))
     """

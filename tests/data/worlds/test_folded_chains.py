@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_tfm.data.sources.chains import MOVES, STEP, chains, touching
+from keras_tfm.data.worlds.folded_chains import MOVES, STEP, chains, touching
 
 
 def test_a_chain_goes_by_steps_and_does_not_meet_itself():

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from keras_tfm.data.sources.moving_shapes import ACTIONS, SIDE, action_clips, moving_shapes
+from keras_tfm.data.worlds.movements import ACTIONS, SIDE, action_clips, moving_shapes
 
 
 def centres(scene):

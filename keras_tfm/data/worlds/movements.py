@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from keras_tfm.data.sources.figures import COLOURS, SHAPES, drawn
+from keras_tfm.data.worlds.figures import COLOURS, SHAPES, drawn
 
 ACTIONS = (
     "moves left", "moves right", "moves up", "moves down", "circles clockwise", "circles anticlockwise",
@@ -63,7 +63,7 @@ def moving_shapes(
         num_objects: the least and the largest number of objects.
         bounce: whether the objects beside the actor move; they bounce off the edges.
 
-    >>> from keras_tfm.data.sources.moving_shapes import moving_shapes
+    >>> from keras_tfm.data.worlds import moving_shapes
     >>> scene = next(moving_shapes(1, seed=7, num_objects=(2, 2)))
     >>> scene.frames.shape, scene.boxes.shape, scene.action
     ((16, 64, 64, 3), (16, 2, 4), 'moves left')
@@ -77,7 +77,7 @@ def moving_shapes(
 def action_clips(count: int, seed: int = 0, num_frames: int = 16) -> tuple[np.ndarray, np.ndarray]:
     """(Videos (N, T, 64, 64, 3), the names of their actions (N,)) of scenes of one to three objects.
 
-    >>> from keras_tfm.data.sources.moving_shapes import action_clips
+    >>> from keras_tfm.data.worlds import action_clips
     >>> videos, actions = action_clips(count=2, num_frames=4)
     >>> videos.shape, actions.tolist()
     ((2, 4, 64, 64, 3), ['moves left', 'moves right'])
@@ -89,7 +89,7 @@ def action_clips(count: int, seed: int = 0, num_frames: int = 16) -> tuple[np.nd
 def sentence_clips(count: int, seed: int = 0, num_frames: int = 16) -> tuple[np.ndarray, list[str]]:
     """(Videos (N, T, 64, 64, 3), their sentences) of scenes of one to three objects.
 
-    >>> from keras_tfm.data.sources.moving_shapes import sentence_clips
+    >>> from keras_tfm.data.worlds import sentence_clips
     >>> sentence_clips(count=2, num_frames=4)[1]
     ['the yellow square moves left and crosses the green three', 'the white diamond moves right']
     """
@@ -103,7 +103,7 @@ def tracked_clips(
     """(Videos (N, T, 64, 64, 3), of each the rows (n, 6) of frame from 1, identity, left, top, width and
     height) of scenes whose objects all move.
 
-    >>> from keras_tfm.data.sources.moving_shapes import tracked_clips
+    >>> from keras_tfm.data.worlds import tracked_clips
     >>> videos, boxes = tracked_clips(count=2, num_frames=4, num_objects=(2, 2))
     >>> videos.shape, boxes[0].shape
     ((2, 4, 64, 64, 3), (8, 6))
@@ -134,7 +134,7 @@ def segmented_clips(
     """(Videos (N, T, 64, 64, 3), of each the masks (M, T, 64, 64) and the colours of its objects) of scenes
     whose objects all move. An object that others hide in all frames is left out.
 
-    >>> from keras_tfm.data.sources.moving_shapes import segmented_clips
+    >>> from keras_tfm.data.worlds import segmented_clips
     >>> videos, masks, labels = segmented_clips(count=2, num_frames=4, num_objects=(2, 2))
     >>> videos.shape, masks[0].shape, labels[0]
     ((2, 4, 64, 64, 3), (2, 4, 64, 64), ['white', 'yellow'])

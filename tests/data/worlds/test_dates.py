@@ -6,7 +6,7 @@ import re
 import pytest
 from babel import Locale
 
-from keras_tfm.data.sources.dates import LOCALES, date_pairs, date_splits, date_styles, write_date
+from keras_tfm.data.worlds.dates import LOCALES, date_pairs, date_splits, date_styles, write_date
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,9 @@ PLACES = 5.0  # how far from the origin a cloud may stand, along each axis
 def solid_mesh(name: str) -> tuple[np.ndarray, np.ndarray]:
     """The surface of a solid of `SOLIDS` as a mesh: vertices (N, 3), and triangles (F, 3), their indices.
 
-    >>> vertices, triangles = keras_tfm.data.sources.solid_shapes.solid_mesh("pyramid")
+    >>> from keras_tfm.data.worlds import solid_mesh
+
+    >>> vertices, triangles = solid_mesh("pyramid")
     >>> vertices.shape, triangles.shape
     ((12, 3), (16, 3))
     """
@@ -61,7 +63,7 @@ def solid_clouds(
     `seed` and i alone, and is of solid i modulo 10. Clouds for testing are of another seed than clouds for
     training.
 
-    >>> from keras_tfm.data.sources.solid_shapes import solid_clouds
+    >>> from keras_tfm.data.worlds import solid_clouds
     >>> clouds, names = solid_clouds(count=3, num_points=100)
     >>> clouds.shape, names.tolist()
     ((3, 100, 3), ['box', 'capsule', 'cone'])

@@ -13,7 +13,9 @@ def patchworks(count: int, seed: int = 0, squares: int = 4, side: int = 16) -> t
     references (N, H, W, 3), in which the squares of each picture stand in another order. Squares differ
     between pictures, and all pictures between seeds.
 
-    >>> pictures, references = keras_tfm.data.sources.patchworks.patchworks(2, squares=2)
+    >>> from keras_tfm.data.worlds import patchworks
+
+    >>> pictures, references = patchworks(2, squares=2)
     >>> pictures.shape, bool((np.sort(pictures.ravel()) == np.sort(references.ravel())).all())
     ((2, 32, 32, 3), True)
     """

@@ -30,7 +30,8 @@ def date_pairs(num_pairs: int, seed: int = 0, exclude: Collection[str] = ()) -> 
 
     The same `seed` gives the same pairs. Dates in `exclude`, in ISO form, do not occur.
 
-    >>> keras_tfm.data.date_pairs(1, seed=3).targets
+    >>> from keras_tfm.data.worlds import date_pairs
+    >>> date_pairs(1, seed=3).targets
     ['2062-04-20']
     """
     excluded = {datetime.date.fromisoformat(date).toordinal() for date in exclude}
@@ -45,7 +46,8 @@ def date_pairs(num_pairs: int, seed: int = 0, exclude: Collection[str] = ()) -> 
 def date_splits(num_train: int = 30_000, num_test: int = 1_000, seed: int = 0) -> tuple[Pairs, Pairs]:
     """(train, test) pairs; no date of the test pairs occurs in training, in any language.
 
-    >>> train, test = keras_tfm.data.date_splits(num_train=20, num_test=5)
+    >>> from keras_tfm.data.worlds import date_splits
+    >>> train, test = date_splits(num_train=20, num_test=5)
     >>> len(train.sources), len(test.targets), set(train.targets) & set(test.targets)
     (20, 5, set())
     """

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from keras_tfm.data import read_labelled_points
-from keras_tfm.data.sources.solid_shapes import SOLIDS, solid_clouds, solid_mesh, write_solid_clouds
+from keras_tfm.data.worlds.solid_shapes import SOLIDS, solid_clouds, solid_mesh, write_solid_clouds
 
 # By hand, from the radii and heights of SOLIDS; round solids have many flat sides, which is within 2 %.
 VOLUMES = {

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from keras_tfm.data.sources.rooms import (
+from keras_tfm.data.worlds.rooms import (
     CATEGORIES,
     MOST,
     SIDE,

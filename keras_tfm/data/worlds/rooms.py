@@ -47,7 +47,7 @@ class Piece(NamedTuple):
     """A piece of furniture: its category, the wall at its back, the corner of its box with the least x, y
     and z, and its width along the wall, depth and height.
 
-    >>> from keras_tfm.data.sources.rooms import Piece
+    >>> from keras_tfm.data.worlds import Piece
     >>> Piece("bed", orientation=1, location=(0, 5, 0), size=(4, 8, 2)).area
     (0, 5, 8, 4)
     """
@@ -69,7 +69,7 @@ def drawn_rooms(count: int, seed: int = 0) -> list[list[Piece]]:
     """Rooms of 3 to 9 pieces that obey the rule: a door, a bed, up to two night stands, each with a lamp or
     without, then a desk and its chair, a wardrobe, or both. Room i depends on `seed` and i alone.
 
-    >>> from keras_tfm.data.sources.rooms import drawn_rooms
+    >>> from keras_tfm.data.worlds import drawn_rooms
     >>> [piece.category for piece in drawn_rooms(1)[0]]
     ['door', 'bed', 'desk', 'chair', 'wardrobe']
     """
@@ -79,7 +79,7 @@ def drawn_rooms(count: int, seed: int = 0) -> list[list[Piece]]:
 def obeys(room: list[Piece]) -> bool:
     """Whether a room obeys the rule.
 
-    >>> from keras_tfm.data.sources.rooms import drawn_rooms, obeys
+    >>> from keras_tfm.data.worlds import drawn_rooms, obeys
     >>> room = drawn_rooms(1)[0]
     >>> obeys(room), obeys(room[1:])
     (True, False)
@@ -90,7 +90,7 @@ def obeys(room: list[Piece]) -> bool:
 def faults(room: list[Piece]) -> set[str]:
     """The parts of the rule that a room breaks: "number", "size", "wall", "space" or "company".
 
-    >>> from keras_tfm.data.sources.rooms import drawn_rooms, faults
+    >>> from keras_tfm.data.worlds import drawn_rooms, faults
     >>> sorted(faults(drawn_rooms(1)[0][2:]))
     ['number']
     """
@@ -207,7 +207,7 @@ def room_arrays(rooms: list[list[Piece]], length: int = MOST + 1) -> dict[str, n
     `models.SceneFormer` learns them: the number of a property's values is its padding, and the category of
     what follows the last piece is one more, "stop". ValueError for a room without a place for it.
 
-    >>> from keras_tfm.data.sources.rooms import drawn_rooms, room_arrays
+    >>> from keras_tfm.data.worlds import drawn_rooms, room_arrays
     >>> room_arrays(drawn_rooms(1))["category"].tolist()
     [[0, 1, 4, 5, 6, 8, 7, 7, 7, 7]]
     """
@@ -232,7 +232,7 @@ def room_arrays(rooms: list[list[Piece]], length: int = MOST + 1) -> dict[str, n
 def arrays_to_rooms(arrays: dict[str, np.ndarray]) -> list[list[Piece]]:
     """The rooms of arrays as `room_arrays` makes them.
 
-    >>> from keras_tfm.data.sources.rooms import arrays_to_rooms, drawn_rooms, room_arrays
+    >>> from keras_tfm.data.worlds import arrays_to_rooms, drawn_rooms, room_arrays
     >>> rooms = drawn_rooms(3)
     >>> arrays_to_rooms(room_arrays(rooms)) == rooms
     True

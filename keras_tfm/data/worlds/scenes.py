@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from keras_tfm.data.sources.figures import COLOURS, FIGURES, drawn
+from keras_tfm.data.worlds.figures import COLOURS, FIGURES, drawn
 
 SIDE = 32  # of a picture, in pixels
 SIDES = (9, 11, 13)  # of a thing: odd, so that the tip of a triangle is the centre of a pixel
@@ -32,7 +32,7 @@ LIKENESS = 0.8  # intersection over union of a thing and its shape, in the same 
 class Thing(NamedTuple):
     """A thing in a picture: a name such as "red disc", and its box (left, top, right, bottom) in pixels.
 
-    >>> from keras_tfm.data.sources.scenes import Thing
+    >>> from keras_tfm.data.worlds import Thing
     >>> Thing("red disc", (4, 2, 13, 11)).name
     'red disc'
     """
@@ -45,7 +45,7 @@ def scene_sentences(unseen: bool = False) -> list[str]:
     """All sentences of the scenes for training, or of the `unseen` ones, for testing. Two sentences for one
     picture, "a red disc above a blue square" and "a blue square below a red disc", are on the same side.
 
-    >>> from keras_tfm.data.sources.scenes import scene_sentences
+    >>> from keras_tfm.data.worlds import scene_sentences
     >>> len(scene_sentences()), len(scene_sentences(unseen=True))
     (1966, 242)
     """
@@ -64,7 +64,7 @@ def scene_pictures(count: int, seed: int = 0, unseen: bool = False) -> tuple[np.
     """(Pictures (N, 32, 32, 3), 8-bit, their sentences): picture i depends on `seed` and i alone. Sizes and
     places are drawn, sentences too, from `scene_sentences(unseen)`.
 
-    >>> from keras_tfm.data.sources.scenes import scene_pictures
+    >>> from keras_tfm.data.worlds import scene_pictures
     >>> pictures, sentences = scene_pictures(2)
     >>> pictures.shape, sentences[0]
     ((2, 32, 32, 3), 'a white square left of a red disc')
@@ -84,7 +84,7 @@ def scene_pictures(count: int, seed: int = 0, unseen: bool = False) -> tuple[np.
 def parsed(sentence: str) -> tuple[str, str, str]:
     """The first thing, the relation and the second thing of a sentence; ValueError for any other text.
 
-    >>> from keras_tfm.data.sources.scenes import parsed
+    >>> from keras_tfm.data.worlds import parsed
     >>> parsed("a red disc left of a blue square")
     ('red disc', 'left of', 'blue square')
     """
@@ -114,7 +114,7 @@ def things_in(picture: np.ndarray) -> list[Thing]:
     colour that is nearest to their mean and the shape that fits best into their box. "unknown" takes the
     place of a colour or a shape that nothing comes near to.
 
-    >>> from keras_tfm.data.sources.scenes import scene_pictures, things_in
+    >>> from keras_tfm.data.worlds import scene_pictures, things_in
     >>> pictures, sentences = scene_pictures(1)
     >>> [thing.name for thing in things_in(pictures[0])]
     ['white square', 'red disc']
@@ -161,7 +161,7 @@ def shows(picture: np.ndarray, sentence: str) -> bool:
     "above" is a box that ends before the other begins, with centres further apart in that direction than
     across. ValueError for a sentence of another form.
 
-    >>> from keras_tfm.data.sources.scenes import scene_pictures, shows
+    >>> from keras_tfm.data.worlds import scene_pictures, shows
     >>> pictures, sentences = scene_pictures(2)
     >>> [shows(pictures[0], sentence) for sentence in sentences]
     [True, False]

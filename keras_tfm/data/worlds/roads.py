@@ -29,7 +29,7 @@ def drawn_roads(count: int, seed: int = 0, empty: float = 0.0) -> Lanes:
     """Pictures (N, 90, 160, 3), 8-bit, of roads with 2 to 5 lines; a share `empty` of them without a road.
     Picture i depends on `seed` and i alone.
 
-    >>> from keras_tfm.data.sources.drawn_roads import drawn_roads
+    >>> from keras_tfm.data.worlds import drawn_roads
     >>> data = drawn_roads(count=3)
     >>> data.images.shape, len(data.heights[0])
     ((3, 90, 160, 3), 12)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from keras_tfm.data.sources.drawn_hands import DISTANCE, LENGTHS, PARENTS, drawn_hands
+from keras_tfm.data.worlds.hands import DISTANCE, LENGTHS, PARENTS, drawn_hands
 
 
 def test_bones_keep_their_lengths():

@@ -47,7 +47,7 @@ class Hands(NamedTuple):
 def drawn_hands(count: int, seed: int = 0, has_box: bool = False, num_points: int = 128) -> Hands:
     """`count` hands from the `seed`; with `has_box` each holds a box.
 
-    >>> from keras_tfm.data.sources.drawn_hands import drawn_hands
+    >>> from keras_tfm.data.worlds import drawn_hands
     >>> hands = drawn_hands(2, has_box=True)
     >>> hands.joints.shape, hands.places.shape, hands.points.shape
     ((2, 29, 3), (2, 29, 2), (2, 128, 3))
@@ -73,7 +73,7 @@ def drawn_hands(count: int, seed: int = 0, has_box: bool = False, num_points: in
 def skeleton(has_box: bool = False) -> tuple[list[str], list[tuple[int, int]]]:
     """The names of the joints, and the pairs of them that are bones, or edges of the box.
 
-    >>> from keras_tfm.data.sources.drawn_hands import skeleton
+    >>> from keras_tfm.data.worlds import skeleton
     >>> names, edges = skeleton()
     >>> names[edges[1][0]], names[edges[1][1]]
     ('thumb 1', 'thumb 2')

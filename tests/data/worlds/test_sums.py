@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keras_tfm.data.sources.sums import (
+from keras_tfm.data.worlds.sums import (
     GAINS,
     LOSSES,
     WORDINGS,

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from keras_tfm.data.sources.figures import COLOURS
-from keras_tfm.data.sources.scenes import (
+from keras_tfm.data.worlds.figures import COLOURS
+from keras_tfm.data.worlds.scenes import (
     OPPOSITE,
     Thing,
     parsed,
