@@ -17,7 +17,7 @@ import tempfile
 import tensorflow as tf
 from made_world import SIDE, pictures, sentences
 
-from keras_tfm.tasks import Captioner, CaptionerOptions
+from keras_tfm.tasks import Captioner
 
 ENCODER = {
     "patch_size": 2, "stem_dim": 32, "stage_dims": (64,), "stage_depths": (2,), "num_groups": 8,
@@ -37,7 +37,7 @@ def main():
     arguments = parser.parse_args()
     known = sentences(200, seed=0)
     train = pictures(known, seed=1, copies=100)
-    options = CaptionerOptions(encoder="hybridvit", vocabulary_size=700, max_length=16)
+    options = Captioner.model_options(encoder="hybridvit", vocabulary_size=700, max_length=16)
     changes = {"image_size": SIDE, "encoder_config": ENCODER, "decoder_config": DECODER}
     task = Captioner.make(train, options, changes)
     task.fit(

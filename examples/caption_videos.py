@@ -18,7 +18,7 @@ import pathlib
 
 from keras_tfm.data import VideoTexts
 from keras_tfm.data.worlds import sentence_clips
-from keras_tfm.tasks import Captioner, CaptionerOptions
+from keras_tfm.tasks import Captioner
 
 ENCODER = {
     "stem": ((16, 2), (32, 2), (32, 1), (32, 1), (64, 2), (64, 1)), "tubelet_size": (4, 8, 8),
@@ -38,7 +38,7 @@ def main(run: pathlib.Path, minutes: float, count: int = 14_000) -> None:
     if resume:
         task = Captioner.load(run)
     else:
-        options = CaptionerOptions(encoder="vivit", num_frames=4, vocabulary_size=600, max_length=32)
+        options = Captioner.model_options(encoder="vivit", num_frames=4, vocabulary_size=600, max_length=32)
         changes = {"image_size": 64, "encoder_config": ENCODER, "decoder_config": DECODER}
         task = Captioner.make(train, options, changes)
     task.fit(train, 0.05, run=run, resume=resume, minutes=minutes, **OPTIONS)

@@ -17,8 +17,7 @@ import keras
 import numpy as np
 
 from keras_tfm.data.worlds import SOLIDS, solid_clouds
-from keras_tfm.tasks import PointClassifier
-from keras_tfm.tasks.points.point_families import FAMILIES, PointOptions
+from keras_tfm.tasks import POINT_FAMILIES, PointClassifier
 
 COUNT, TESTED, POINTS = 6_000, 1_000, 300
 OPTIONS = {"turns": "all", "learning_rate": 2e-3, "weight_decay": 0.05, "batch_size": 32}
@@ -30,7 +29,7 @@ def main(folder: pathlib.Path, family: str, epochs: int, count: int = COUNT) -> 
     tested = solid_clouds(TESTED, seed=2, num_points=POINTS)
     began = time.process_time()
     keras.utils.set_random_seed(0)
-    task = PointClassifier(PointOptions(family=family).model({}), list(SOLIDS))
+    task = PointClassifier(PointClassifier.model_options(family=family).model({}), list(SOLIDS))
     task.fit((clouds, names), 0.05, run=folder / family, overwrite=True, epochs=epochs, **OPTIONS)
     seconds = time.process_time() - began
     measures, judgements = task.judged(tested)
@@ -43,7 +42,7 @@ def main(folder: pathlib.Path, family: str, epochs: int, count: int = COUNT) -> 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("build/classify_shapes"))
-    parser.add_argument("--family", default="pct", choices=list(FAMILIES))
+    parser.add_argument("--family", default="pct", choices=list(POINT_FAMILIES))
     parser.add_argument("--epochs", type=int, default=15)
     arguments = parser.parse_args()
     main(arguments.out, arguments.family, arguments.epochs)

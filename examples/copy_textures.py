@@ -24,13 +24,12 @@ import PIL.Image
 
 from keras_tfm import tasks
 from keras_tfm.data.worlds import patchworks
-from keras_tfm.tasks.images.restorer_options import RestorerOptions
 
 
 def main(minutes=4.0, folder="textures", size="small", squares=4, count=256, **options):
     """Train, print what is measured, and write the RUN and pictures to the folder."""
     keras.utils.set_random_seed(0)
-    task = tasks.ImageRestorer.make(None, RestorerOptions("ttsr", size), {})
+    task = tasks.ImageRestorer.make(None, tasks.ImageRestorer.model_options("ttsr", size), {})
     learning = {"crops": 1, "batch_size": 8, "learning_rate": 3e-3, "warmup_steps": 50, "epochs": 1_000}
     began = time.process_time()
     known, validation, asked = (patchworks(n, seed, squares) for n, seed in ((count, 1), (16, 2), (16, 3)))

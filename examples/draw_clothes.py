@@ -46,10 +46,7 @@ import tensorflow as tf
 
 from keras_tfm import models, tasks
 from keras_tfm.data import read_labelled_images
-from keras_tfm.tasks.images.coder_options import CoderOptions
 from keras_tfm.tasks.images.features import compared, features_of
-from keras_tfm.tasks.images.generator_options import GeneratorOptions
-from keras_tfm.tasks.images.image_families import ClassifierOptions
 from keras_tfm.training import Adversarial, Checkpoint, Progress
 
 SIDE, EPOCHS, MADE = 28, 8, 500
@@ -155,7 +152,7 @@ def of_task(way, folder, train, test, part):
     recipe, codes, fields = OF_TASKS[way], None, {}
     sizes = dict(recipe.sizes)
     if way == "gpt":
-        codes, options = folder / "codes", CoderOptions(num_codes=512, local_codes=True)
+        codes, options = folder / "codes", tasks.ImageCoder.model_options(num_codes=512, local_codes=True)
         learnt(codes, lambda: tasks.ImageCoder.make(images, options, CODER.sizes), images, CODER, part)
     if way == "imagegpt":  # of 16 grey levels
         images, test = images.repeat(3, -1), (test[0].repeat(3, -1), test[1])
@@ -166,7 +163,7 @@ def of_task(way, folder, train, test, part):
     if has_classes:
         fields["guidance"] = GUIDANCE
     train = (images, labels) if has_classes else images
-    kind = GeneratorOptions(way, codes=codes and str(codes), colours=16)
+    kind = tasks.ImageGenerator.model_options(way, codes=codes and str(codes), colours=16)
     task = learnt(
         folder / "run", lambda: tasks.ImageGenerator.make(train, kind, sizes, **fields), train, recipe, part
     )
@@ -278,7 +275,7 @@ def main(images=None, test=None, ways=(), part=1.0, out=pathlib.Path("runs/cloth
     refuse_others(out / "asked.json", {"images": images, "test": test, "part": part})
     train, test = read(images, "train"), read(test, "test")
     keras.utils.set_random_seed(0)
-    make = functools.partial(tasks.ImageClassifier.make, train, ClassifierOptions(), GREY)
+    make = functools.partial(tasks.ImageClassifier.make, train, tasks.ImageClassifier.model_options(), GREY)
     judge = learnt(out / "judge", make, train, JUDGE, min(1.0, part))
     print(f"the classifier is right for {100 * judge.evaluate(test)['accuracy']:.1f} % of the test images")
     for way in ways or WAYS:

@@ -55,13 +55,11 @@ import keras_tfm
 from keras_tfm import data, serving, tasks
 from keras_tfm.data.worlds import parsed, scene_pictures, scene_sentences, shows, things_in
 from keras_tfm.data.worlds.scenes import SIDE
-from keras_tfm.tasks.images.coder_options import CoderOptions
-from keras_tfm.tasks.images.generator_options import GeneratorOptions
 
 TEXTS = {"vocabulary_size": 400, "max_length": 12}  # sentences have at most 12 tokens
 LEARNING = {"warmup_steps": 100, "epoch_batches": 500, "epochs": 1_000, "overwrite": True}
 # A code is made of 4 x 4 pixels and of no others: the background has one code, whatever stands beside it.
-CODES = CoderOptions(num_codes=1024, local_codes=True)
+CODES = tasks.ImageCoder.model_options(num_codes=1024, local_codes=True)
 CODEC = {"code_dim": 32, "attends": [False, False, False]}
 # All codes see all others: rows and columns save nothing on a grid of 8 x 8.
 WRITER = {"kinds": ["full"], "last_kind": None, "dropout": 0.0, "attention_dropout": 0.0}
@@ -119,7 +117,7 @@ def writer(folder, examples, validation, minutes, **options):
     right = np.mean([shows(*pair) for pair in zip(again, validation.texts, strict=True)])
     print(f"{100 * right:.1f} % of {len(again)} pictures that are made of their codes are right")
     learning = LEARNING | {"batch_size": 32, "learning_rate": 2e-3} | options
-    kind = GeneratorOptions("dall-e", codes=str(folder / "codes"), **TEXTS)
+    kind = tasks.ImageGenerator.model_options("dall-e", codes=str(folder / "codes"), **TEXTS)
     task = tasks.ImageGenerator.make(examples, kind, WRITER, guidance=1.5, temperature=0.3)
     task.fit(examples, validation, run=folder / "run", minutes=minutes - part, **learning)
     return task
@@ -138,13 +136,15 @@ def denoiser(folder, examples, validation, minutes, **options):
         return run
 
     first = shrink(examples, STAGES[0].side)
-    task = tasks.ImageGenerator.make(first, GeneratorOptions("imagen", **TEXTS), {"unet_config": UNET})
+    task = tasks.ImageGenerator.make(
+        first, tasks.ImageGenerator.model_options("imagen", **TEXTS), {"unet_config": UNET}
+    )
     teach(task, first, epochs=min(5, options.get("epochs", 5)))
     for stage in STAGES:
         fields = {"image_size": stage.side, "noise_factor": stage.noise_factor, **DIFFUSION}
         task = tasks.ImageGenerator.adopt(task, examples, **fields)
         small = learn(task, stage)
-    kind = GeneratorOptions("imagen", small=str(small))
+    kind = tasks.ImageGenerator.model_options("imagen", small=str(small))
     fields = {"noise_factor": LAST.noise_factor, **DIFFUSION}
     task = tasks.ImageGenerator.make(examples, kind, {"unet_config": ENLARGING}, **fields)
     learn(task, LAST)

@@ -23,7 +23,6 @@ import numpy as np
 
 from keras_tfm.data.worlds import moving_shapes
 from keras_tfm.tasks import VideoInpainter
-from keras_tfm.tasks.videos.video_inpainter import VideoInpainterOptions
 
 OPTIONS = {"batch_size": 16, "learning_rate": 1e-3, "flip": True}
 
@@ -54,7 +53,7 @@ def main(minutes: float | None, count: int = 3_000, tested: int = 300, epochs: i
     """Train, and print the measures on videos of another seed."""
     keras.utils.set_random_seed(0)
     sizes = {"image_size": 32, "patch_sizes": [[4, 4], [2, 2]]}
-    task = VideoInpainter.make(None, VideoInpainterOptions(), sizes, motion="moving")
+    task = VideoInpainter.make(None, VideoInpainter.model_options(), sizes, motion="moving")
     began = time.process_time()
     task.fit(clips(count, 1), 0.05, epochs=epochs, minutes=minutes, **OPTIONS)
     videos = clips(tested, 2)

@@ -21,7 +21,6 @@ import keras
 
 from keras_tfm.data.worlds import drawn_roads
 from keras_tfm.tasks import LaneFinder
-from keras_tfm.tasks.images.lane_finder import LaneOptions
 from keras_tfm.tasks.images.lane_measures import mean_accuracy
 
 ROADS, TESTED, EMPTY = 41_000, 500, 0.03
@@ -33,7 +32,7 @@ def main(folder: pathlib.Path, epochs: int, resume: bool = False, roads: int = R
     print(f"the mean lanes: accuracy {mean_accuracy(train, tested):.2f}")
     began = time.process_time()
     keras.utils.set_random_seed(0)
-    task = LaneFinder.make(train, LaneOptions(), {})
+    task = LaneFinder.make(train, LaneFinder.model_options(), {})
     task.fit(train, 0.005, run=folder, resume=resume, overwrite=not resume, epochs=epochs)
     seconds = time.process_time() - began
     print(f"{task.evaluate(tested)}, {seconds:.0f} s of CPU time")

@@ -14,7 +14,7 @@ import argparse
 
 from made_world import SIDE, pictures, sentences
 
-from keras_tfm.tasks import ImageTextMatcher, MatcherOptions
+from keras_tfm.tasks import ImageTextMatcher
 
 
 def main():
@@ -29,7 +29,9 @@ def main():
         "image_intermediate_dim": 384, "num_text_layers": 2, "text_dim": 96, "num_text_heads": 4,
         "text_intermediate_dim": 384, "embedding_dim": 64,
     }  # fmt: skip
-    task = ImageTextMatcher.make(train, MatcherOptions(vocabulary_size=700, max_length=16), changes)
+    task = ImageTextMatcher.make(
+        train, ImageTextMatcher.model_options(vocabulary_size=700, max_length=16), changes
+    )
     task.fit(
         train, pictures(known, seed=2), epochs=40, minutes=arguments.minutes, batch_size=64,
         learning_rate=1e-3, max_shift=2,

@@ -20,7 +20,7 @@ import numpy as np
 
 from keras_tfm.data import VideoTexts
 from keras_tfm.data.worlds import sentence_clips
-from keras_tfm.tasks import ImageTextMatcher, MatcherOptions
+from keras_tfm.tasks import ImageTextMatcher
 
 FRAMES, SIDE = 4, 64
 SIZES = {
@@ -49,7 +49,9 @@ def main(run: pathlib.Path, minutes: float, count: int = 14_000) -> None:
     if resume:
         task = ImageTextMatcher.load(run)
     else:
-        options = MatcherOptions("clip4clip", vocabulary_size=600, max_length=32, num_frames=FRAMES)
+        options = ImageTextMatcher.model_options(
+            "clip4clip", vocabulary_size=600, max_length=32, num_frames=FRAMES
+        )
         task = ImageTextMatcher.make(train, options, SIZES)
     task.fit(train, 0.05, run=run, resume=resume, minutes=minutes, **OPTIONS)
     tests = list(hundreds(*sentence_clips(800, seed=2, num_frames=8), count=5))

@@ -34,7 +34,6 @@ import keras
 from sklearn.datasets import load_sample_image
 
 from keras_tfm import tasks
-from keras_tfm.tasks.images.restorer_options import RestorerOptions
 
 ASKED = slice(240, 400)  # of 640 columns
 # {family: its size, changes of that, the side of crops, the learning rate}
@@ -61,7 +60,7 @@ def main(restore="x2", minutes=4.0, folder="mended", family="mdsr"):
     keras.utils.set_random_seed(0)
     known, asked = photographs()
     size, changes, crop, rate = FAMILIES[family]
-    model = RestorerOptions(family, size)
+    model = tasks.ImageRestorer.model_options(family, size)
     task = tasks.ImageRestorer.make(known, model, changes, restore=restore, crop=crop)
     options = {"crops": 128, "batch_size": 8, "learning_rate": rate, "warmup_steps": 50, "epochs": 1_000}
     began = time.process_time()

@@ -23,7 +23,6 @@ import keras
 
 from keras_tfm.data.worlds import related_pictures
 from keras_tfm.tasks import SceneGraphGenerator
-from keras_tfm.tasks.images.scene_graph_generator import SceneGraphOptions
 
 PICTURES, TESTED = 12_000, 500
 
@@ -33,7 +32,9 @@ def main(folder: pathlib.Path, epochs: int, resume: bool = False, pictures: int 
     train, tested = related_pictures(pictures, seed=1), related_pictures(TESTED, seed=2)
     began = time.process_time()
     keras.utils.set_random_seed(0)
-    task = SceneGraphGenerator.make(train, SceneGraphOptions(), {}, image_size=train.images.shape[1])
+    task = SceneGraphGenerator.make(
+        train, SceneGraphGenerator.model_options(), {}, image_size=train.images.shape[1]
+    )
     task.fit(train, 0.025, run=folder, resume=resume, overwrite=not resume, epochs=epochs)
     seconds = time.process_time() - began
     print(f"{task.evaluate(tested)}, {seconds:.0f} s of CPU time")
