@@ -64,7 +64,7 @@ def run_keras_tfm(train, test, minutes):
     model = DeformableDETR.from_size("tiny", image_size=train.images.shape[1], num_queries=40)
     detector = Detector(model, names_of(train))
     history = detector.fit(train, None, epochs=MANY, minutes=minutes, batch_size=BATCH, learning_rate=1e-3)
-    answers = detector.predict(sized(test), 0.0)
+    answers = detector.predict(sized(test), threshold=0.0)
     return answers, f"Deformable DETR, {model.count_params():,} weights, {len(history['loss'])} epochs"
 
 

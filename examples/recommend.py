@@ -72,7 +72,7 @@ def main():
 
     liked = ", ".join(f"{name} {taste:+.1f}" for name, taste in zip(GENRES, tastes[7], strict=True))
     print(f"\nreader-7, whose tastes are {liked}, should read")
-    for book, rating in recommender.predict(["reader-7"], 5)[0]:
+    for book, rating in recommender.predict(["reader-7"], num_items=5)[0]:
         print(f"  {book:12} {rating:.1f}")
 
     poems = [book for book in recommender.items.names if book.startswith("poetry")]

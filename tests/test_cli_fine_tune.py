@@ -58,7 +58,9 @@ def test_the_verbs_on_a_run(data, trained, tmp_path, capsys):
     assert run("convert", trained, "--to-huggingface", tmp_path / "folder") == 0
     assert run("convert", tmp_path / "folder", "--out", tmp_path / "back") == 0
     texts = [text for text, _ in ROWS]
-    one, other = (tasks.load(folder).predict(texts, True) for folder in (trained, tmp_path / "back"))
+    one, other = (
+        tasks.load(folder).predict(texts, probabilities=True) for folder in (trained, tmp_path / "back")
+    )
     np.testing.assert_allclose(one, other, atol=1e-6)
 
 

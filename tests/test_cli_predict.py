@@ -328,7 +328,7 @@ def test_with_a_seed_it_does_not_matter_how_lines_come(generator, tmp_path, caps
 def _asked_of_python(generator, lines, seed):
     """What the generator answers to lines of which blank ones get none."""
     asked = [line for line in lines if line]
-    answers = iter(tasks.load(generator).generate(asked, 8, temperature=2.0, seed=seed))
+    answers = iter(tasks.load(generator).generate(asked, max_new_tokens=8, temperature=2.0, seed=seed))
     return [next(answers).replace("\n", " ") if line else "" for line in lines]
 
 

@@ -88,7 +88,9 @@ def test_options_of_a_run_make_the_same_again(trained, tmp_path, monkeypatch):
     again = "train", "classify", "--options", trained / "training.json", "--out"
     assert run(*again, "same") == 0 and run(*again, "other", "--seed", 8) == 0
     texts = [line.partition("\t")[0] for line in LINES]
-    one, same, other = (tasks.load(folder).predict(texts, True) for folder in (trained, "same", "other"))
+    one, same, other = (
+        tasks.load(folder).predict(texts, probabilities=True) for folder in (trained, "same", "other")
+    )
     np.testing.assert_array_equal(one, same)
     assert np.abs(one - other).max() > 1e-4
     records = [json.loads((folder / "training.json").read_text()) for folder in (trained, tmp_path / "same")]

@@ -202,7 +202,7 @@ class ClassifyingTask(MediaTask, FineTunedTask):
         accuracy = keras.metrics.SparseCategoricalAccuracy(name="accuracy")
         return {"loss": classification_loss(), "weighted_metrics": [accuracy]}
 
-    def predict(self, inputs: Any, /, probabilities: bool = False, batch_size: int = 64) -> np.ndarray:
+    def predict(self, inputs: Any, /, *, probabilities: bool = False, batch_size: int = 64) -> np.ndarray:
         """The likeliest class name of each input, (B,); with `probabilities=True`, all probabilities (B,
         classes).
         """
@@ -210,7 +210,7 @@ class ClassifyingTask(MediaTask, FineTunedTask):
         return values if probabilities else self.class_names[values.argmax(-1)]
 
     def records(
-        self, inputs: Any, /, probabilities: bool = False, batch_size: int = 64
+        self, inputs: Any, /, *, probabilities: bool = False, batch_size: int = 64
     ) -> list[dict[str, Any]]:
         """ "answer" and "confidence", the probability of the class; see `Task.records`."""
         return self.records_in(self.probabilities(inputs, batch_size), probabilities)

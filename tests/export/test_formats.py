@@ -96,7 +96,9 @@ def saved_model(classifier, tmp_path_factory):
 def test_texts_are_answered_as_by_the_task(classifier, exports, name):
     served = serving.load(exports[name])
     answers = served(TEXTS * 3)
-    np.testing.assert_allclose(answers["probabilities"], classifier.predict(TEXTS * 3, True), atol=1e-5)
+    np.testing.assert_allclose(
+        answers["probabilities"], classifier.predict(TEXTS * 3, probabilities=True), atol=1e-5
+    )
     assert answers["label"].tolist() == classifier.predict(TEXTS * 3) and served([]) == {}
     assert answers["labels"].tolist() == [list(classifier.config.labels)] * len(TEXTS) * 3
     np.testing.assert_allclose(served(TEXTS[:1])["probabilities"], answers["probabilities"][:1], atol=1e-6)
@@ -183,7 +185,7 @@ def test_eight_bits_are_smaller_and_close(classifier, exports, name, tmp_path, c
     assert served.description["quantization"] == "int8" and 0 < served.description["difference"] < 0.05
     assert f"{name}: int8, root mean square" in caplog.text
     found = served(TEXTS)["probabilities"]
-    assert 0 < np.abs(found - classifier.predict(TEXTS, True)).max() < 0.02
+    assert 0 < np.abs(found - classifier.predict(TEXTS, probabilities=True)).max() < 0.02
     sizes = [
         sum(path.stat().st_size for path in folder.glob("model.*"))
         for folder in (tmp_path / "small", exports[name])
@@ -245,7 +247,7 @@ def test_pairs_tags_and_vectors(classifier, tmp_path):
     task = TextClassifier.from_backbone(backbone, tokenizer, (pairs, ["1", "2", "3"]), max_length=20)
     task.export(tmp_path / "pairs", format="onnx")
     found = serving.load(tmp_path / "pairs")(pairs)
-    np.testing.assert_allclose(found["probabilities"], task.predict(pairs, True), atol=1e-5)
+    np.testing.assert_allclose(found["probabilities"], task.predict(pairs, probabilities=True), atol=1e-5)
 
     words = [["a", "warm", "\x01", "film"], ["it", "hurts"] * 20, []]
     examples = [["a", "film", "."]], [["O", "X", "O"]]
@@ -276,7 +278,7 @@ def test_a_folder_answers_alone(classifier, exports):
     blocked = ("tensorflow", "keras", "keras_tfm", "tf2onnx")
     done = run_fresh(ASK, *exports.values(), blocked=blocked)
     assert done.returncode == 0, done.stderr
-    expected = classifier.predict(["a warm and funny film", "no"], True)
+    expected = classifier.predict(["a warm and funny film", "no"], probabilities=True)
     for line in done.stdout.splitlines():
         np.testing.assert_allclose(json.loads(line), expected, atol=1e-5)
     package = "from keras_tfm.serving import load\nimport sys\nload(sys.argv[1])(['no'])"

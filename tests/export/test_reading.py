@@ -89,9 +89,9 @@ def test_questions_are_answered_as_by_the_task(tokenizer, name, unanswerable, tm
     task.export(tmp_path / "served", format=name)
     served = serving.load(tmp_path / "served")
     answers = served(ASKED)
-    expected, scores = task.predict(ASKED, scores=True)
-    assert answers["answer"].tolist() == expected and any(expected)
-    np.testing.assert_allclose(answers["score"], scores, atol=1e-4)
+    expected = task.records(ASKED)
+    assert answers["answer"].tolist() == [one["answer"] for one in expected] and any(answers["answer"])
+    np.testing.assert_allclose(answers["score"], [one["confidence"] for one in expected], atol=1e-4)
     with pytest.raises(ValueError, match="row 0: expected at most 19 tokens of a question, as 10 of its"):
         served([("where? " * 30, CONTEXT)])
 

@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import functools
+import inspect
 import json
 import logging
 import pickle
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from keras_tfm import tasks
+from keras_tfm import asking, tasks
 from keras_tfm.cli import main
 from keras_tfm.data import Answer, BERTTokenizer, CLIPTokenizer, DataError, Layout, train_tokenizer
 from keras_tfm.heads import FoldingHead
@@ -264,6 +265,15 @@ def made(name):
     """The task of a name in MAKERS, with fresh weights."""
     keras.utils.set_random_seed(0)
     return MAKERS[name][0]()
+
+
+@pytest.mark.parametrize("method", ["predict", "records"])
+@pytest.mark.parametrize("name", asking.ASKED)
+def test_what_is_asked_for_comes_first_and_how_by_keyword(name, method):
+    """So that `predict(images, 32)` cannot mean something else in each task."""
+    first, *others = list(inspect.signature(getattr(base.task_called(name), method)).parameters.values())[1:]
+    assert first.kind is first.POSITIONAL_ONLY
+    assert {other.kind for other in others} <= {first.KEYWORD_ONLY, first.VAR_KEYWORD, first.VAR_POSITIONAL}
 
 
 @pytest.mark.parametrize("name", [name for name, (_, examples) in MAKERS.items() if examples is not None])

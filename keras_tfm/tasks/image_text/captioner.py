@@ -324,7 +324,7 @@ class Captioner(ImageTextTask):
     # What it answers -----------------------------------------------------------------------------------
 
     def generate(
-        self, images: Any, max_new_tokens: int | None = None, batch_size: int = 64, **options: Any
+        self, images: Any, /, *, max_new_tokens: int | None = None, batch_size: int = 64, **options: Any
     ) -> list[str]:
         """A text for each image, of at most `max_new_tokens` tokens; by default 128, or as many as the model
         has positions for.

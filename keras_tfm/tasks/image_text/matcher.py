@@ -312,13 +312,13 @@ class ImageTextMatcher(ImageTextTask):
         """E, the width of the vectors."""
         return self.model.backbone.config.embedding_dim
 
-    def encode_images(self, images: Any, batch_size: int = 64) -> np.ndarray:
+    def encode_images(self, images: Any, /, *, batch_size: int = 64) -> np.ndarray:
         """The vectors of the images: an array (I, E), each of length 1; ValueError for a broken file."""
         return self.outputs(images, "vector", self.width, batch_size)
 
     predict = encode_images
 
-    def encode_texts(self, texts: Iterable[str], batch_size: int = 64) -> np.ndarray:
+    def encode_texts(self, texts: Iterable[str], /, *, batch_size: int = 64) -> np.ndarray:
         """The vectors of the strings: an array (T, E), each of length 1.
 
         Only the first `max_length` tokens of a text are read.
@@ -434,9 +434,9 @@ class VideoTextMatcher(VideoTextTask, ImageTextMatcher):
         self._refuse_vectors()
         return super().signature()
 
-    def encode_texts(self, texts: Iterable[str], batch_size: int = 64) -> np.ndarray:
+    def encode_texts(self, texts: Iterable[str], /, *, batch_size: int = 64) -> np.ndarray:
         self._refuse_vectors()
-        return super().encode_texts(texts, batch_size)
+        return super().encode_texts(texts, batch_size=batch_size)
 
     def _refuse_vectors(self) -> None:
         """Raise ValueError where there are no vectors."""
@@ -448,7 +448,7 @@ class VideoTextMatcher(VideoTextTask, ImageTextMatcher):
 
     def encode_videos(self, videos: Any, batch_size: int = 8) -> np.ndarray:
         """The vectors of the videos: an array (I, E), each of length 1; ValueError for a broken file."""
-        return self.encode_images(videos, batch_size)
+        return self.encode_images(videos, batch_size=batch_size)
 
 
 ImageTextMatcher.of_videos = VideoTextMatcher

@@ -308,6 +308,8 @@ class Detector(CanvasTask):
     def predict(
         self,
         images: Any,
+        /,
+        *,
         threshold: float | None = None,
         draw: Pictures | None = None,
         batch_size: int = 16,
@@ -330,7 +332,7 @@ class Detector(CanvasTask):
 
         Where the examples say what is visible, also "mr", MR^-2, from 100 down to 0; see `miss_rate`.
         """
-        found = self.predict(sized(examples), 0.0)
+        found = self.predict(sized(examples), threshold=0.0)
         measures = average_precision(examples, found)
         if isinstance(examples, CrowdedObjects) and examples.has_hidden_parts:
             measures["mr"] = miss_rate(examples, found)

@@ -298,7 +298,9 @@ class IdentityMatcher(ImageTask, FineTunedTask):
         vectors = self.model(inputs, training=False)["embeddings"]
         return tf.math.l2_normalize(tf.cast(vectors, tf.float32), axis=-1)
 
-    def predict(self, images: Any, batch_size: int = 64, cameras: Sequence[int] | None = None) -> np.ndarray:
+    def predict(
+        self, images: Any, /, *, batch_size: int = 64, cameras: Sequence[int] | None = None
+    ) -> np.ndarray:
         """The vectors of the images, (N, D). A model with vectors of cameras needs the `cameras` (N,), unless
         the names of the files say them.
         """

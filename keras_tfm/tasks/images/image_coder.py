@@ -257,7 +257,7 @@ class ImageCoder(ImageTask, TrainableTask):
         return np.concatenate([np.zeros((0, *self.image_shape), "uint8"), *parts])
 
     def predict(
-        self, images: Any, batch_size: int = 64, draw: Pictures | None = None
+        self, images: Any, /, *, batch_size: int = 64, draw: Pictures | None = None
     ) -> list[dict[str, Any]]:
         """Each picture's "codes" (rows, columns), the "picture" that is made of them, 8-bit (H, W, C), and
         its "file", None without `draw`: a folder, or a file for each, for PNG files.

@@ -102,7 +102,7 @@ class ImageEncoder(ImageTask):
         vectors = tf.cast(vectors, tf.float32)  # (B, D)
         return tf.math.l2_normalize(vectors, axis=-1) if self.config.normalize else vectors
 
-    def predict(self, images: Any, batch_size: int = 64) -> np.ndarray:
+    def predict(self, images: Any, /, *, batch_size: int = 64) -> np.ndarray:
         """The vectors of the images, (N, D)."""
         width = self.model.output[
             "pooled_output" if self.config.pooling == "first" else "sequence_output"

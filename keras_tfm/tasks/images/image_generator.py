@@ -342,6 +342,8 @@ class ImageGenerator(TrainableTask):
     def generate(
         self,
         asked: int | Sequence[str],
+        /,
+        *,
         seed: int = 0,
         steps: int | None = None,
         guidance: float | None = None,
@@ -383,6 +385,8 @@ class ImageGenerator(TrainableTask):
     def predict(
         self,
         lines: Any,
+        /,
+        *,
         seed: int = 0,
         steps: int | None = None,
         guidance: float | None = None,

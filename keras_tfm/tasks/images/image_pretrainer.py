@@ -196,9 +196,9 @@ class ImagePretrainer(ImageTask, PretrainingTask):
         """What was learnt, as an `ImageEncoder`."""
         return ImageEncoder.from_task(self)
 
-    def predict(self, images: Any, batch_size: int = 64) -> np.ndarray:
+    def predict(self, images: Any, /, *, batch_size: int = 64) -> np.ndarray:
         """The vectors of the images, of length 1: an array (N, D)."""
-        return self.as_vectors().predict(images, batch_size)
+        return self.as_vectors().predict(images, batch_size=batch_size)
 
     def exported(self) -> Any:
         return self.as_vectors().model

@@ -314,6 +314,8 @@ class ImageRestorer(TrainableTask):
     def predict(
         self,
         images: Any,
+        /,
+        *,
         restore: str | None = None,
         draw: Pictures | None = None,
         reference: Any = None,

@@ -173,6 +173,8 @@ class LaneFinder(CanvasTask):
     def predict(
         self,
         images: Any,
+        /,
+        *,
         threshold: float | None = None,
         draw: Pictures | None = None,
         batch_size: int = 16,

@@ -100,7 +100,7 @@ class SceneGraphGenerator(CanvasTask):
     >>> task = keras_tfm.tasks.SceneGraphGenerator(backbone, ["cat", "mat"], predicates=["on"])
     >>> images, boxes = np.zeros((8, 32, 32, 3), "uint8"), [[[0, 0, 16, 16], [0, 16, 16, 32]]] * 8
     >>> history = task.fit((images, boxes, [["cat", "mat"]] * 8, [[(0, "on", 1)]] * 8), epochs=1)
-    >>> set(task.predict(images[:1], 0.0)[0]["predicates"])
+    >>> set(task.predict(images[:1], threshold=0.0)[0]["predicates"])
     {'on'}
     """
 
@@ -203,6 +203,8 @@ class SceneGraphGenerator(CanvasTask):
     def predict(
         self,
         images: Any,
+        /,
+        *,
         threshold: float | None = None,
         draw: Pictures | None = None,
         batch_size: int = 16,
@@ -223,7 +225,7 @@ class SceneGraphGenerator(CanvasTask):
 
     def measure(self, examples: RelatedObjects) -> dict[str, Any]:
         """The recall of relations, from 0 to 100, as `relation_recall` has it."""
-        return relation_recall(examples, self.predict(sized(examples), 0.0))
+        return relation_recall(examples, self.predict(sized(examples), threshold=0.0))
 
     def signature(self) -> Signature:
         """All triplets that the model gives, of scores down to 0: the caller chooses."""

@@ -247,7 +247,7 @@ class Recommender(LearningTask):
             )
         return self._rated(*self._places(*pairs))
 
-    def predict(self, users: Iterable[str], num_items: int = ITEMS) -> list[list[Recommendation]]:
+    def predict(self, users: Iterable[str], /, *, num_items: int = ITEMS) -> list[list[Recommendation]]:
         """For each of `users`, the `num_items` items with the highest predicted ratings among those not yet
         rated.
 

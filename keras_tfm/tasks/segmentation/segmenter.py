@@ -258,6 +258,8 @@ class Segmenter(CanvasTask):
     def predict(
         self,
         images: Any,
+        /,
+        *,
         draw: Pictures | None = None,
         masks: Pictures | None = None,
         batch_size: int = BATCH,

@@ -176,9 +176,9 @@ class Forecaster(TrainableTask):
         """The `steps` values after `series`, by default `config.horizon`; each is predicted from those before
         it, predictions included.
         """
-        return self.predict([series], steps)[0]
+        return self.predict([series], steps=steps)[0]
 
-    def predict(self, histories: Iterable[Any], steps: int | None = None) -> list[np.ndarray]:
+    def predict(self, histories: Iterable[Any], /, *, steps: int | None = None) -> list[np.ndarray]:
         """The forecast of each history, which is a list of numbers or a string of them, at least a window
         long.
         """

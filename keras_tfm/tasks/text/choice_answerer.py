@@ -94,7 +94,7 @@ class ChoiceAnswerer(EncoderTask):
         return {"loss": classification_loss(), "weighted_metrics": [accuracy]}
 
     def predict(
-        self, examples: Iterable, probabilities: bool = False, batch_size: int = 16
+        self, examples: Iterable, /, *, probabilities: bool = False, batch_size: int = 16
     ) -> list[int] | np.ndarray:
         """The index of the likeliest choice for each example, (text, choices) or one string with tabs
         between.
@@ -113,7 +113,7 @@ class ChoiceAnswerer(EncoderTask):
         return np.array(values, "float32").reshape(-1, max(several, default=2))
 
     def records(
-        self, examples: Iterable, probabilities: bool = False, batch_size: int = 16
+        self, examples: Iterable, /, *, probabilities: bool = False, batch_size: int = 16
     ) -> list[dict[str, Any]]:
         """ "answer" and "confidence", the probability of the choice; see `Task.records`. The numbers of
         choices may differ.

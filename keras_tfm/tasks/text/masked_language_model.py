@@ -331,7 +331,7 @@ class MaskedLanguageModel(AskedTask, TrainableTask):
             measures["nsp_baseline"] = max(false, 1 - false)
         return measures | {"masked_tokens": int(tokens.sum())}
 
-    def predict(self, texts: Iterable[str], batch_size: int = 64) -> list[str]:
+    def predict(self, texts: Iterable[str], /, *, batch_size: int = 64) -> list[str]:
         """The strings `texts` with every blank replaced by the likeliest token.
 
         Blanks beyond `config.max_length` tokens stay; `count_truncated` counts such texts.

@@ -192,22 +192,18 @@ class QuestionAnswerer(EncoderTask):
             "loss_weights": {"start": 0.5, "end": 0.5},
         }
 
-    def predict(
-        self, pairs: Iterable[str | Sequence[str]], scores: bool = False, batch_size: int = 16
-    ) -> list[str] | tuple[list[str], np.ndarray]:
-        """The answer to each (question, context), or "" for no answer.
+    def predict(self, pairs: Iterable[str | Sequence[str]], /, *, batch_size: int = 16) -> list[str]:
+        """The answer to each (question, context), or "" for no answer."""
+        return super().predict(pairs, batch_size=batch_size)
 
-        With `scores=True`, also an array (N,) of probabilities: of this start and end, among [CLS] and the
-        tokens of the context in the answer's window.
+    def records(
+        self, pairs: Iterable[str | Sequence[str]], /, *, batch_size: int = 16
+    ) -> list[dict[str, Any]]:
+        """ "answer" and "confidence", the probability of its start and end among [CLS] and the tokens of the
+        context in its window; see `Task.records`.
         """
         found = self.ask(pairs, batch_size)
-        answers = [answer["answer"] for answer in found]
-        return (answers, np.array([answer["score"] for answer in found], "float32")) if scores else answers
-
-    def records(self, pairs: Iterable[str | Sequence[str]], batch_size: int = 16) -> list[dict[str, Any]]:
-        """ "answer" and "confidence", its probability; see `Task.records`."""
-        answers, scores = self.predict(pairs, scores=True, batch_size=batch_size)
-        return records_of(answers, np.asarray(scores).tolist())
+        return records_of([x["answer"] for x in found], [float(x["score"]) for x in found])
 
     def measure(self, examples: Questions) -> dict[str, Any]:
         """ "exact_match" and "f1" from 0 to 1, the best over the right answers to each question, counted like

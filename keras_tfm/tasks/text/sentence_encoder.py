@@ -131,7 +131,7 @@ class SentenceEncoder(AskedTask):
         vectors = pooled_tokens(hidden, inputs["padding_mask"], self.config.pooling)
         return {"vector": tf.math.l2_normalize(vectors, axis=-1) if self.config.normalize else vectors}
 
-    def predict(self, texts: Iterable[str], batch_size: int = 64) -> np.ndarray:
+    def predict(self, texts: Iterable[str], /, *, batch_size: int = 64) -> np.ndarray:
         """The vectors of the strings `texts`, (N, P D) with P poolings."""
         vectors = [answer["vector"] for answer in self.ask(texts, batch_size)]
         return np.array(vectors, "float32").reshape(-1, len(self.config.pooling) * self.model.config.dim)

@@ -262,7 +262,7 @@ class TextClassifier(EncoderTask):
         }
 
     def predict(
-        self, texts: Iterable[str | Sequence[str]], probabilities: bool = False, batch_size: int = 64
+        self, texts: Iterable[str | Sequence[str]], /, *, probabilities: bool = False, batch_size: int = 64
     ) -> list | np.ndarray:
         """The label of each text: a string, a list of strings for several labels, or a number.
 
@@ -276,7 +276,7 @@ class TextClassifier(EncoderTask):
         return values if probabilities else self._labels_of(values)
 
     def records(
-        self, texts: Iterable[str | Sequence[str]], probabilities: bool = False, batch_size: int = 64
+        self, texts: Iterable[str | Sequence[str]], /, *, probabilities: bool = False, batch_size: int = 64
     ) -> list[dict[str, Any]]:
         """ "answer" and "confidence", of several labels the least sure one's; see `Task.records`."""
         self._refuse(probabilities)

@@ -297,6 +297,8 @@ class TextGenerator(WritingTask, TrainableTask):
     def generate(
         self,
         prompts: Iterable[str],
+        /,
+        *,
         max_new_tokens: int | None = None,
         batch_size: int = 64,
         stop: str | Iterable[str] | None = None,

@@ -166,7 +166,7 @@ class TokenClassifier(EncoderTask):
         return {"loss": TokenCrossEntropy(), "weighted_metrics": [TokenMean(token_accuracy)]}
 
     def predict(
-        self, sentences: Iterable[str | Sequence[str]], batch_size: int = 64, repair: bool = False
+        self, sentences: Iterable[str | Sequence[str]], /, *, batch_size: int = 64, repair: bool = False
     ) -> list[list[str]]:
         """The tags of each sentence, one for each word: a list of lists of strings.
 
@@ -178,7 +178,7 @@ class TokenClassifier(EncoderTask):
         return list(map(repaired, tags)) if repair else tags
 
     def records(
-        self, sentences: Iterable[str | Sequence[str]], batch_size: int = 64, repair: bool = False
+        self, sentences: Iterable[str | Sequence[str]], /, *, batch_size: int = 64, repair: bool = False
     ) -> list[dict[str, Any]]:
         """ "answer", the tags; "confidence", of the least sure word; "words" and the "scores" of their tags,
         None for words that are not read; "spans" of B- and I- tags. See `Task.records`.

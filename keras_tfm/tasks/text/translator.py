@@ -275,6 +275,8 @@ class Translator(WritingTask, TrainableTask):
     def generate(
         self,
         prompts: Iterable[str],
+        /,
+        *,
         max_new_tokens: int | None = None,
         batch_size: int = 64,
         **options: Any,

@@ -164,6 +164,8 @@ class Tracker(FineTunedTask):
     def predict(
         self,
         videos: Any,
+        /,
+        *,
         box: Any = None,
         threshold: float | None = None,
         draw: Pictures | None = None,

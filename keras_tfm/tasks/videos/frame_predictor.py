@@ -66,7 +66,7 @@ class FramePredictor(FrameTask):
         return self.model({"videos": 2 * inputs["videos"] - 1})["videos"]
 
     def predict(  # type: ignore[override]  # of one video after another
-        self, videos: Any, frames: int | None = None, draw: Pictures | None = None
+        self, videos: Any, /, *, frames: int | None = None, draw: Pictures | None = None
     ) -> list[dict[str, Any]]:
         """The `frames` that follow each video, by default as many as the model predicts at once; for more it
         goes on from its own: {"video": 8-bit (frames, H, W, C), of the model's size, "file"}.

@@ -99,13 +99,13 @@ class VideoClassifier(VideoTask, VisualClassifyingTask):
 
     # Fewer at once than images: a video is some sixteen of them.
 
-    def predict(self, videos: Any, /, probabilities: bool = False, batch_size: int = 8) -> np.ndarray:
-        return super().predict(videos, probabilities, batch_size)
+    def predict(self, videos: Any, /, *, probabilities: bool = False, batch_size: int = 8) -> np.ndarray:
+        return super().predict(videos, probabilities=probabilities, batch_size=batch_size)
 
     def records(
-        self, videos: Any, /, probabilities: bool = False, batch_size: int = 8
+        self, videos: Any, /, *, probabilities: bool = False, batch_size: int = 8
     ) -> list[dict[str, Any]]:
-        return super().records(videos, probabilities, batch_size)
+        return super().records(videos, probabilities=probabilities, batch_size=batch_size)
 
     def probabilities(self, videos: Any, /, batch_size: int = 8) -> np.ndarray:
         return super().probabilities(videos, batch_size)

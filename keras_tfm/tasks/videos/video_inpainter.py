@@ -201,6 +201,8 @@ class VideoInpainter(FrameTask):
     def predict(  # type: ignore[override]  # of one video after another
         self,
         videos: Any,
+        /,
+        *,
         holes: Any = None,
         draw: Pictures | None = None,
         filled: Pictures | None = None,

@@ -160,7 +160,7 @@ class VideoPretrainer(VideoTask, PretrainingTask):
         vectors = tf.reduce_mean(tf.cast(states, tf.float32), axis=1)  # (B, D)
         return tf.math.l2_normalize(vectors, axis=-1)
 
-    def predict(self, videos: Any, batch_size: int = 8) -> np.ndarray:
+    def predict(self, videos: Any, /, *, batch_size: int = 8) -> np.ndarray:
         """The vectors of the videos, of length 1: an array (N, D)."""
         return self.outputs(videos, "vector", self.model.backbone.config.dim, batch_size)
 

@@ -239,7 +239,7 @@ class VideoSegmenter(VideoTask, FineTunedTask):
         return {"scores": scores, "masks": tf.transpose(masks, (0, 2, 1, 3, 4))}
 
     def predict(  # type: ignore[override]  # of one video after another
-        self, videos: Any, threshold: float | None = None, draw: Pictures | None = None
+        self, videos: Any, /, *, threshold: float | None = None, draw: Pictures | None = None
     ) -> list[dict[str, Any]]:
         """The objects of the middle clip of each video of a score of `threshold`, by default the
         configuration's, and above.

@@ -90,7 +90,7 @@ def test_ids_begin_with_the_start(learnt):
     images = drawn(SENTENCES[:3]).images
     token_ids = task.generate_ids(images, 12)
     assert token_ids.shape == (3, 13) and (token_ids[:, 0] == task.tokenizer.start_id).all()
-    texts = task.generate(images, 12)
+    texts = task.generate(images, max_new_tokens=12)
     assert [x.decode() for x in task.tokenizer.detokenize(token_ids[:, 1:]).numpy()] == texts
     assert task.generate_ids(images[:0], 12).shape == (0, 13)
     logits = task({"images": images, "decoder_token_ids": token_ids[:, :-1]})
@@ -103,7 +103,9 @@ def test_what_fills_a_caption_behind_its_end_is_not_spelled(learnt):
     end_id, pad_id = task.generate_ids(images, 12)[0, 1:3].tolist()
     decoding = DecodingDefaults(end_ids=(end_id,), pad_id=pad_id)
     other = Captioner(task.model, task.tokenizer, dataclasses.replace(task.config, decoding=decoding))
-    assert other.generate(images, 12) == [task.tokenizer.detokenize([[end_id]]).numpy()[0].decode()]
+    assert other.generate(images, max_new_tokens=12) == [
+        task.tokenizer.detokenize([[end_id]]).numpy()[0].decode()
+    ]
     assert other.generate_ids(images, 12)[0, -1] == pad_id
 
 
@@ -228,7 +230,7 @@ def test_wrong_inputs_are_refused(tmp_path):
         with pytest.raises(ValueError, match=message):
             task.fit(wrong)
     with pytest.raises(ValueError, match=r"`max_new_tokens` must lie in \[1, 39\]; it is 40"):
-        task.generate(images, 40)
+        task.generate(images, max_new_tokens=40)
     with pytest.raises(ValueError, match="Beam search does not sample"):
         task.generate(images, beam_size=2, temperature=1.0)
     with pytest.raises(ValueError, match="`image_size` must be 8"):

@@ -82,17 +82,17 @@ def test_answers_are_in_the_pixels_of_each_picture(task, tmp_path):
     paths = [tmp_path / f"{i}.png" for i in range(4)]
     for path, size in zip(paths, sizes, strict=True):
         PIL.Image.fromarray(rng.integers(0, 256, size, "uint8")).save(path)
-    answers = task.predict(paths, 0.0, batch_size=3)
+    answers = task.predict(paths, threshold=0.0, batch_size=3)
     for answer, (height, width), path in zip(answers, sizes, paths, strict=True):
         boxes, scores = answer["boxes"], answer["scores"]
         assert boxes.shape == (4, 4) and (np.diff(scores) <= 0).all() and set(answer["labels"]) <= set(NAMES)
         assert (boxes >= 0).all() and (boxes <= [width, height, width, height]).all()
-        (alone,) = task.predict(path, 0.0)
+        (alone,) = task.predict(path, threshold=0.0)
         np.testing.assert_allclose(alone["boxes"], boxes, atol=1e-3)
         line = json.loads(task.as_line(answer))
         np.testing.assert_allclose(line["boxes"], boxes, atol=0.01)
     median = np.median([answer["scores"] for answer in answers])
-    told = task.predict(paths, float(median))
+    told = task.predict(paths, threshold=float(median))
     assert sum(len(answer["scores"]) for answer in told) < 16
     assert all((answer["scores"] >= median).all() for answer in told)
 
@@ -102,9 +102,9 @@ def test_files_and_arrays_of_several_sizes_beside_each_other(task, tmp_path):
     images = [rng.integers(0, 256, size, "uint8") for size in ((24, 32), (10, 60, 1), (48, 64))]
     images.append((images[1] / 255).astype("float32"))
     images.append(tf.io.encode_png(images[1]).numpy())
-    answers = task.predict(iter(images), 0.0, tmp_path / "drawn")
+    answers = task.predict(iter(images), threshold=0.0, draw=tmp_path / "drawn")
     for image, answer in zip(images, answers, strict=True):
-        (alone,) = task.predict([image], 0.0)
+        (alone,) = task.predict([image], threshold=0.0)
         np.testing.assert_allclose(answer["boxes"], alone["boxes"], atol=1e-3)
     for row in (3, 4):
         np.testing.assert_allclose(answers[row]["boxes"], answers[1]["boxes"], atol=0.5)
@@ -115,7 +115,10 @@ def test_files_and_arrays_of_several_sizes_beside_each_other(task, tmp_path):
 
 def test_images_on_the_canvas_have_the_sizes_that_are_given(task):
     images = np.random.default_rng(0).integers(0, 256, (2, 24, 32), "uint8")
-    own, given = task.predict(images, 0.0), task.predict([Sized(images[0], (48, 64)), images[1]], 0.0)
+    own, given = (
+        task.predict(images, threshold=0.0),
+        task.predict([Sized(images[0], (48, 64)), images[1]], threshold=0.0),
+    )
     np.testing.assert_allclose(given[0]["boxes"], 2 * own[0]["boxes"], rtol=1e-5)
     np.testing.assert_array_equal(given[1]["boxes"], own[1]["boxes"])
 
@@ -132,7 +135,7 @@ def test_the_export_answers_as_the_task(task, tmp_path):
     files.append(buffer.getvalue())
     task.export(tmp_path / "served")
     served = ask(tmp_path / "served", of_text=False, image_bytes=files)
-    for row, answer in enumerate(task.predict(files, 0.0)):
+    for row, answer in enumerate(task.predict(files, threshold=0.0)):
         np.testing.assert_allclose(served["boxes"][row], answer["boxes"], atol=1e-3)
         np.testing.assert_allclose(served["scores"][row], answer["scores"], atol=1e-5)
         assert list(served["labels"][row]) == answer["labels"]
@@ -150,7 +153,7 @@ def test_other_formats_answer_as_the_task(task, format, keep_aspect, tmp_path):
     served = serving.load(tmp_path / "served")
     for given in (pictures, files):
         found = served(given)
-        for row, answer in enumerate(made.predict(given, 0.0)):
+        for row, answer in enumerate(made.predict(given, threshold=0.0)):
             np.testing.assert_allclose(found["boxes"][row], answer["boxes"], atol=0.5)
             np.testing.assert_allclose(found["scores"][row], answer["scores"], atol=0.02)
             if row == 0:  # the others are resized, where a grey level may differ
@@ -166,11 +169,11 @@ def test_queries_that_are_proposals_are_kept_and_exported(tmp_path):
     randomise(made.model, 1)
     made.save(tmp_path / "saved")
     images = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 1), "uint8")
-    expected, loaded = made.predict(images, 0.0), tasks.load(tmp_path / "saved")
+    expected, loaded = made.predict(images, threshold=0.0), tasks.load(tmp_path / "saved")
     made.export(tmp_path / "served")
     files = [tf.io.encode_png(image).numpy() for image in images]
     served = ask(tmp_path / "served", of_text=False, image_bytes=files)
-    for row, (answer, again) in enumerate(zip(expected, loaded.predict(images, 0.0), strict=True)):
+    for row, (answer, again) in enumerate(zip(expected, loaded.predict(images, threshold=0.0), strict=True)):
         for name in ("boxes", "scores"):
             np.testing.assert_allclose(again[name], answer[name], atol=1e-4)
             np.testing.assert_allclose(served[name][row], answer[name], atol=1e-3)
@@ -231,17 +234,17 @@ def test_other_families_learn_resume_and_are_exported(family, fields, head, tmp_
         np.testing.assert_array_equal(one, two)
     assert made.evaluate(examples(6, seed=1))["images"] == 6
     images = examples(2)[0]
-    expected = resumed.predict(images, 0.0)
-    for a, b in zip(tasks.load(tmp_path / "run").predict(images, 0.0), expected, strict=True):
+    expected = resumed.predict(images, threshold=0.0)
+    for a, b in zip(tasks.load(tmp_path / "run").predict(images, threshold=0.0), expected, strict=True):
         np.testing.assert_allclose(a["boxes"], b["boxes"], atol=1e-3)
     resumed.export(tmp_path / "served")
     files = [tf.io.encode_png(image[..., None]).numpy() for image in images]
     served = ask(tmp_path / "served", of_text=False, image_bytes=files)
-    for row, answer in enumerate(resumed.predict(files, 0.0)):
+    for row, answer in enumerate(resumed.predict(files, threshold=0.0)):
         for name in ("boxes", "scores"):
             np.testing.assert_allclose(served[name][row], answer[name], atol=1e-3)
     others = Detector.adopt(made, (None, None, [["cat"], ["dog"], ["eel"]]))
-    assert others.model.num_classes == 3 and others.predict(images, 0.0)
+    assert others.model.num_classes == 3 and others.predict(images, threshold=0.0)
     weights = (x.model.get_layer(head).get_weights() for x in (others, made))
     for a, b in zip(*weights, strict=True):
         np.testing.assert_array_equal(a, b)
@@ -267,16 +270,16 @@ def test_rt_detr_knows_the_classes_and_stretches_images(tmp_path):
     made.save(tmp_path / "saved")
     made.save_huggingface(tmp_path / "theirs")
     images = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 1), "uint8")
-    expected = made.predict(images, 0.0)
+    expected = made.predict(images, threshold=0.0)
     for again in (tasks.load(tmp_path / "saved"), tasks.from_huggingface(tmp_path / "theirs")):
         side = None if again.preprocessing.image_size is None else 32  # a folder of transformers states it
         expected_preprocessing = dataclasses.replace(made.preprocessing, image_size=side)
         assert again.class_names == NAMES and again.preprocessing == expected_preprocessing
-        for a, b in zip(again.predict(images, 0.0), expected, strict=True):
+        for a, b in zip(again.predict(images, threshold=0.0), expected, strict=True):
             np.testing.assert_allclose(a["boxes"], b["boxes"], atol=1e-4)
             assert a["labels"] == b["labels"]
     others = Detector.adopt(made, (None, None, [["cat"], ["dog"], ["eel"]]))
-    assert others.model.num_classes == 3 and others.predict(images, 0.0)
+    assert others.model.num_classes == 3 and others.predict(images, threshold=0.0)
     weights = (x.model.get_layer("decoder_box_head_1").get_weights() for x in (others, made))
     for a, b in zip(*weights, strict=True):
         np.testing.assert_array_equal(a, b)
@@ -295,7 +298,7 @@ def test_rt_detr_learns_and_is_exported(tmp_path):
     made.export(tmp_path / "served")
     files = [tf.io.encode_png(image[..., None]).numpy() for image in examples(2)[0]]
     served = ask(tmp_path / "served", of_text=False, image_bytes=files)
-    for row, answer in enumerate(made.predict(files, 0.0)):
+    for row, answer in enumerate(made.predict(files, threshold=0.0)):
         for name in ("boxes", "scores"):
             np.testing.assert_allclose(served[name][row], answer[name], atol=1e-3)
 
@@ -360,7 +363,7 @@ def test_folders_of_transformers_keep_the_preprocessing(keep_aspect, tmp_path):
     again = Detector.from_huggingface(tmp_path / "theirs")
     assert again.preprocessing == dataclasses.replace(task.preprocessing, image_size=32)
     images = np.random.default_rng(0).integers(0, 256, (2, 20, 48, 3), "uint8")
-    for a, b in zip(again.predict(images, 0.0), task.predict(images, 0.0), strict=True):
+    for a, b in zip(again.predict(images, threshold=0.0), task.predict(images, threshold=0.0), strict=True):
         np.testing.assert_allclose(a["boxes"], b["boxes"], atol=1e-3)
     (tmp_path / "theirs" / "preprocessor_config.json").unlink()
     published = Detector.from_huggingface(tmp_path / "theirs").preprocessing

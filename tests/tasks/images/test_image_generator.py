@@ -185,7 +185,7 @@ def test_a_saved_model_answers_with_files(task, tmp_path):
     assert files.shape == (2,)
     for file, name, seed in zip(files, ("light", "dark"), (3, 8), strict=True):
         picture = tf.io.decode_png(file).numpy().astype(int)
-        assert np.abs(picture - task.generate([name], seed, steps=2)[0]).max() <= 1
+        assert np.abs(picture - task.generate([name], seed=seed, steps=2)[0]).max() <= 1
     by_name = serving.load(tmp_path / "export")([{"classes": "light", "seed": 3}])["png"]
     np.testing.assert_array_equal(tf.io.decode_png(by_name[0]), tf.io.decode_png(files[0]))
     with pytest.raises(ValueError, match=r"row 0: expected \{input: value\} of classes, seed, got 'light'"):
@@ -223,7 +223,7 @@ def test_images_without_classes_of_other_sizes_and_in_colour(family, changes, tm
     task.export(tmp_path / "export", steps=2)
     served = tf.saved_model.load(str(tmp_path / "export")).signatures["serving_default"]
     picture = tf.io.decode_png(served(seed=tf.constant([4]))["png"][0])
-    assert np.abs(picture.numpy().astype(int) - task.generate(1, 4, steps=2)[0]).max() <= 1
+    assert np.abs(picture.numpy().astype(int) - task.generate(1, seed=4, steps=2)[0]).max() <= 1
 
 
 def test_classes_are_where_the_files_have_them(tmp_path):

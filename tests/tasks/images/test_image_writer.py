@@ -133,7 +133,9 @@ def test_a_saved_model_writes_files(task, tmp_path):
     served = tf.saved_model.load(str(tmp_path / "export")).signatures["serving_default"]
     files = served(classes=tf.constant(["down", "across"]), seed=tf.constant([3, 8]))["png"]
     for file, name, seed in zip(files, ("down", "across"), (3, 8), strict=True):
-        np.testing.assert_array_equal(tf.io.decode_png(file), task.generate([name], seed, guidance=2.0)[0])
+        np.testing.assert_array_equal(
+            tf.io.decode_png(file), task.generate([name], seed=seed, guidance=2.0)[0]
+        )
 
 
 @pytest.mark.parametrize("family", ["gpt", pytest.param("dall-e", marks=pytest.mark.slow)])

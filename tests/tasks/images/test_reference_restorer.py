@@ -221,7 +221,10 @@ test_what_is_wrong_is_refused_in_a_line = refusals(
         "row 0: expected an image, an array or a file's path",
     ),
     (lambda task: task.predict([b"text"], reference=REFERENCE), "row 0: expected a whole PNG or JPEG image"),
-    (lambda task: task.predict([PICTURE], "x2", reference=REFERENCE), "`restore` must be x4, as the model"),
+    (
+        lambda task: task.predict([PICTURE], restore="x2", reference=REFERENCE),
+        "`restore` must be x4, as the model",
+    ),
     (lambda task: task.fit([PICTURE] * 4), "image 0: expected at least 32 x 64 pixels, got 32 x 32"),
     (lambda task: task.fit(([PICTURE], [REFERENCE] * 2)), "expected images and references of one length"),
     (

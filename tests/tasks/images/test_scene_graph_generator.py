@@ -80,7 +80,7 @@ def test_answers_are_in_the_pixels_of_each_picture_and_drawn(task, tmp_path):
     sizes, paths = [(24, 32), (60, 10)], [tmp_path / "0.png", tmp_path / "1.png"]
     for path, size in zip(paths, sizes, strict=True):
         PIL.Image.fromarray(rng.integers(0, 256, (*size, 3), "uint8")).save(path)
-    answers = task.predict(paths, 0.0, tmp_path / "drawn")
+    answers = task.predict(paths, threshold=0.0, draw=tmp_path / "drawn")
     for answer, (height, width), path in zip(answers, sizes, paths, strict=True):
         assert {*answer["subjects"], *answer["objects"]} <= {*NAMES} and {*answer["predicates"]} <= {*ABOVE}
         assert len(answer["scores"]) == 4 and (np.diff(answer["scores"]) <= 0).all()
@@ -89,7 +89,7 @@ def test_answers_are_in_the_pixels_of_each_picture_and_drawn(task, tmp_path):
             assert (boxes <= [width, height, width, height]).all()
         assert json.loads(task.as_line(answer))["predicates"] == answer["predicates"]
         # A picture alone may be rounded otherwise.
-        (sure,) = task.predict(path, float(np.mean(answer["scores"][1:3])))
+        (sure,) = task.predict(path, threshold=float(np.mean(answer["scores"][1:3])))
         assert len(sure["scores"]) == 2
         with PIL.Image.open(tmp_path / "drawn" / path.name) as drawn:
             assert min(drawn.size) >= 480
@@ -102,7 +102,7 @@ def test_the_export_answers_as_the_task(task, tmp_path):
     files = [tf.io.encode_png(picture).numpy() for picture in pictures]
     task.export(tmp_path / "served")
     served = ask(tmp_path / "served", of_text=False, image_bytes=files)
-    for row, answer in enumerate(task.predict(files, 0.0)):
+    for row, answer in enumerate(task.predict(files, threshold=0.0)):
         for name in ("subject_boxes", "object_boxes", "scores"):
             np.testing.assert_allclose(served[name][row], answer[name], atol=1e-3)
         for name in ("subjects", "predicates", "objects"):

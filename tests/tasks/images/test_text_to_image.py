@@ -139,7 +139,7 @@ def served_like(task, folder):
     files = served(texts=tf.constant(TEXTS), seed=tf.constant([3, 8]))["png"]
     for file, text, seed in zip(files, TEXTS, (3, 8), strict=True):
         picture = tf.io.decode_png(file).numpy().astype(int)
-        assert np.abs(picture - task.generate([text], seed, steps=2)[0]).max() <= 1
+        assert np.abs(picture - task.generate([text], seed=seed, steps=2)[0]).max() <= 1
     return served, files
 
 

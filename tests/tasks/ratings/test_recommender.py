@@ -109,7 +109,7 @@ def test_a_folder_keeps_all_of_it(fitted, tmp_path):
     task.save(tmp_path / "run")
     loaded = tasks.load(tmp_path / "run")
     assert isinstance(loaded, Recommender) and loaded.config == task.config and loaded.is_trained
-    assert loaded.predict(task.users.names, 7) == task.predict(task.users.names, 7)
+    assert loaded.predict(task.users.names, num_items=7) == task.predict(task.users.names, num_items=7)
     path = tmp_path / "run" / "model.safetensors"
     whole = dict(read_tensors(path)[0])
     whole = {name: np.array(array) for name, array in whole.items()}
@@ -141,7 +141,7 @@ def test_a_folder_keeps_all_of_it(fitted, tmp_path):
         if not changes.keys() & {"users", "users_ends", "items", "items_ends"}:
             with pytest.raises(ValueError, match=message):
                 loaded.load_weights(path)
-    assert loaded.predict(task.users.names, 7) == task.predict(task.users.names, 7)
+    assert loaded.predict(task.users.names, num_items=7) == task.predict(task.users.names, num_items=7)
     with pytest.raises(ValueError, match="no weights that could be kept in 8 bits"):
         task.quantize("int8")
 
@@ -214,7 +214,7 @@ def test_what_cannot_be_learnt_or_asked_is_refused(fitted):
             "row 0: this task does not know the user 'x'",
         ),
         (lambda: task.predict(["u1", "x"]), "row 1: the training had no ratings by 'x'"),
-        (lambda: task.predict(["u1"], 0), "`n` must be at least 1; it is 0"),
+        (lambda: task.predict(["u1"], num_items=0), "`n` must be at least 1; it is 0"),
         (lambda: task.recommend({"x": 1}), "this task does not know the item 'x'"),
         (lambda: task.recommend({"b1": 9}), "expected a rating of at most 5 of 'b1', got 9"),
         (lambda: Recommender.from_ratings(([], [], [])), "`users` must be different ids, one at least"),
@@ -240,10 +240,10 @@ def test_the_export_answers_alone_as_the_task_does(fitted, dense_and_ratings, tm
     served = ask(tmp_path / "served", of_text=False, user=["u3", "nobody", "all"])
     items, values = served["item"].tolist(), served["rating"]
     for row, user in ((0, "u3"), (2, "all")):
-        expected = task.predict([user], 4)[0]
+        expected = task.predict([user], num_items=4)[0]
         assert items[row] == [item for item, _ in expected] + [""] * (4 - len(expected))
         np.testing.assert_allclose(values[row][: len(expected)], [x for _, x in expected], rtol=1e-5)
-    assert len(task.predict(["all"], 4)[0]) == 2 and np.isnan(values[2][2:]).all()
+    assert len(task.predict(["all"], num_items=4)[0]) == 2 and np.isnan(values[2][2:]).all()
     assert items[1] == [item for item, _ in task.recommend({}, 4)]
 
 
@@ -272,7 +272,9 @@ def test_the_command_line(dense_and_ratings, tmp_path, capsys):
     output = capsys.readouterr()
     task = tasks.load(out)
     first, *none, last = output.out.splitlines()
-    assert none == ["", ""] and [first, last] == list(map(task.as_line, task.predict(["u1", "u2"], 3)))
+    assert none == ["", ""] and [first, last] == list(
+        map(task.as_line, task.predict(["u1", "u2"], num_items=3))
+    )
     assert "line 2 gets an empty line: the training had no ratings by 'nobody'" in output.err
     (tmp_path / "asked.csv").write_text("x,user\n1,u2\n")
     assert run("predict", out, "--data", tmp_path / "asked.csv", "--json") == 0

@@ -143,7 +143,7 @@ def test_a_series_is_read_from_tables(tmp_path):
         (lambda task: task.fit(range(5)), "`window` must be below 4: of the 5 values of the series 1 are"),
         (lambda task: task.predict([range(3)]), "^row 0: .*more than 3 values; it has 3"),
         (lambda task: task.predict(["1,2,x,4"]), "^row 0: could not convert"),
-        (lambda task: task.predict([range(4)], 13), r"`steps` must lie in \[1, 12\]; it is 13"),
+        (lambda task: task.predict([range(4)], steps=13), r"`steps` must lie in \[1, 12\]; it is 13"),
         (
             lambda task: Forecaster.from_series([1.0] * 3, window=5),
             "`window` must be below 3, the values",
@@ -169,7 +169,7 @@ def test_histories_may_be_lines(learnt, tmp_path):
     (tmp_path / "lines.txt").write_text("1 2 3 4\n1,2,3\n", "utf-8")
     examples, places = parts(learnt.read_inputs(tmp_path / "lines.txt"))
     assert places == ["line 1", "line 2"] and list(learnt.refusals(examples)) == [1]
-    np.testing.assert_array_equal(learnt.predict(examples[:1], 2)[0], learnt.forecast([1, 2, 3, 4], 2))
+    np.testing.assert_array_equal(learnt.predict(examples[:1], steps=2)[0], learnt.forecast([1, 2, 3, 4], 2))
     ahead = learnt.forecast([1, 2, 3, 4], 2)
     np.testing.assert_allclose([float(cell) for cell in learnt.as_line(ahead).split(",")], ahead, rtol=1e-5)
 

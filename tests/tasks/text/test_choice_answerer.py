@@ -104,11 +104,11 @@ def test_the_saved_model_answers_alone(learnt, tmp_path):
 def test_kept_and_given_away(learnt, tmp_path):
     chances = learnt.predict(ASKED, probabilities=True)
     learnt.save(tmp_path / "task")
-    np.testing.assert_array_equal(tasks.load(tmp_path / "task").predict(ASKED, True), chances)
+    np.testing.assert_array_equal(tasks.load(tmp_path / "task").predict(ASKED, probabilities=True), chances)
     learnt.save_huggingface(tmp_path / "folder")
     given = tasks.from_huggingface(tmp_path / "folder")
     assert type(given) is ChoiceAnswerer
-    np.testing.assert_allclose(given.predict(ASKED, True), chances, atol=1e-6)
+    np.testing.assert_allclose(given.predict(ASKED, probabilities=True), chances, atol=1e-6)
 
 
 def test_bad_input():

@@ -98,6 +98,12 @@ def test_an_answer_within_a_piece_is_the_pieces_and_spaces_are_none():
         assert (labels["start"][0, 0], labels["end"][0, 0]) == expected
 
 
+def judged(task, asked):
+    """(The answers, their probabilities (N,)) to pairs of a question and a context."""
+    records = task.records(asked)
+    return [one["answer"] for one in records], np.array([one["confidence"] for one in records])
+
+
 def test_questions_are_answered(learnt):
     assert learnt.config.unanswerable
     asked, contexts, _ = known = examples()
@@ -105,8 +111,9 @@ def test_questions_are_answered(learnt):
     assert learnt.predict(zip(asked, contexts, strict=True)) == answers
     assert learnt.predict([f"{question}\t{CONTEXT}" for question in asked], batch_size=2) == answers
     assert learnt.evaluate(known) == {"exact_match": 1, "f1": 1, "questions": 6}
-    again, scores = learnt.predict([*pairs(asked), ("Who?", "")], scores=True)
-    assert again == [*answers, ""] and learnt.predict([]) == []
+    again, scores = judged(learnt, [*pairs(asked), ("Who?", "")])
+    assert again == [*answers, ""] == learnt.predict([*pairs(asked), ("Who?", "")])
+    assert learnt.predict([]) == learnt.records([]) == []
     assert (scores > 0.8).all() and (scores <= 1).all() and scores[-1] == 1
 
 
@@ -132,7 +139,7 @@ def test_the_threshold_decides_about_none(learnt, monkeypatch):
 @pytest.mark.slow
 def test_the_saved_model_answers_alone(learnt, tmp_path):
     asked = [question for question, _ in ASKED]
-    answers, scores = learnt.predict([*pairs(asked), (asked[0], "")], scores=True)
+    answers, scores = judged(learnt, [*pairs(asked), (asked[0], "")])
     learnt.export(tmp_path / "served")
     folder = tmp_path / "served"
     served = ask(folder, question=[*asked, asked[0]], context=[CONTEXT] * len(asked) + [""])
@@ -175,7 +182,7 @@ def random():
 @settings(max_examples=settings.default.max_examples // 5)  # each is a prediction
 @given(st.lists(TEXT, min_size=1, max_size=4))
 def test_an_answer_is_always_a_part_of_its_context(random, contexts):
-    answers, scores = random.predict([("Who met Bob?", context) for context in contexts], scores=True)
+    answers, scores = judged(random, [("Who met Bob?", context) for context in contexts])
     for answer, score, context in zip(answers, scores, contexts, strict=True):
         assert answer in context and answer == answer.strip() and 0 <= score <= 1 + 1e-6
 

@@ -63,7 +63,7 @@ def test_texts_are_classified(learnt):
     assert learnt.predict(TEXTS) == EXAMPLES[1][:6] and learnt.predict([]) == []
     chances = learnt.predict(TEXTS, probabilities=True)
     np.testing.assert_allclose(chances.sum(-1), 1, rtol=1e-5)
-    np.testing.assert_allclose(learnt.predict(TEXTS[::-1], True)[::-1], chances, atol=1e-6)
+    np.testing.assert_allclose(learnt.predict(TEXTS[::-1], probabilities=True)[::-1], chances, atol=1e-6)
     measures = learnt.evaluate(EXAMPLES)
     assert measures["accuracy"] == measures["macro_f1"] == 1 and measures["examples"] == 48
 
@@ -90,7 +90,9 @@ def test_a_mean_of_the_tokens_classifies(tmp_path):
     task.save(tmp_path / "run")
     again = tasks.load(tmp_path / "run")
     assert again.config == task.config
-    np.testing.assert_allclose(again.predict(TEXTS, True), task.predict(TEXTS, True), atol=1e-6)
+    np.testing.assert_allclose(
+        again.predict(TEXTS, probabilities=True), task.predict(TEXTS, probabilities=True), atol=1e-6
+    )
     with pytest.raises(TypeError, match="Classifier around BERT has no counterpart"):
         task.save_huggingface(tmp_path / "theirs")
 
@@ -102,8 +104,8 @@ def test_a_maximum_of_the_tokens_is_kept_and_exported(tmp_path):
     task.save(tmp_path / "run")
     again = tasks.load(tmp_path / "run")
     assert again.config == task.config and again.model.pooling == "max"
-    chances = task.predict(TEXTS, True)
-    np.testing.assert_allclose(again.predict(TEXTS, True), chances, atol=1e-6)
+    chances = task.predict(TEXTS, probabilities=True)
+    np.testing.assert_allclose(again.predict(TEXTS, probabilities=True), chances, atol=1e-6)
     task.export(tmp_path / "export")
     served = tf.saved_model.load(tmp_path / "export").signatures["serving_default"](tf.constant(TEXTS))
     np.testing.assert_allclose(served["probabilities"], chances, atol=1e-6)
@@ -138,7 +140,7 @@ def test_the_measures_count(learnt):
 
 def test_long_texts_are_cut_and_counted(learnt):
     assert learnt.count_truncated(["no", "no " * 22, "no " * 23]) == 1
-    first, second = learnt.predict(["no " * 22, "no " * 22 + "great " * 9], True)
+    first, second = learnt.predict(["no " * 22, "no " * 22 + "great " * 9], probabilities=True)
     np.testing.assert_allclose(first, second, atol=1e-6)
 
 
@@ -147,8 +149,8 @@ def test_pairs_of_texts():
     task = make(PAIRS)
     assert task.config.pairs and task.config.labels == ("False", "True")
     learn(task, PAIRS, epochs=1)
-    as_lines = task.predict([f"{a}\t{b}" for a, b in PAIRS[0]], True)
-    np.testing.assert_allclose(task.predict(PAIRS[0], True), as_lines, atol=1e-6)
+    as_lines = task.predict([f"{a}\t{b}" for a, b in PAIRS[0]], probabilities=True)
+    np.testing.assert_allclose(task.predict(PAIRS[0], probabilities=True), as_lines, atol=1e-6)
     (encoded,) = task.answerer.read([("no", "it " * 30)])["token_ids"].tolist()
     assert len(encoded) == 24 and encoded.index(task.tokenizer.end_id) == 2
     with pytest.raises(ValueError, match="row 0: expected a pair of texts: two strings, or one with a tab"):
@@ -159,10 +161,10 @@ def test_folders_keep_whether_they_read_pairs(tmp_path):
     """Ours say it, examples decide it, and of any other folder each example is a text or two."""
     task = make(PAIRS)
     task.save_huggingface(tmp_path / "folder")
-    chances = task.predict(PAIRS[0][:6], True)
+    chances = task.predict(PAIRS[0][:6], probabilities=True)
     again = tasks.from_huggingface(tmp_path / "folder")
     assert again.config.pairs
-    np.testing.assert_allclose(again.predict(PAIRS[0][:6], True), chances, atol=1e-6)
+    np.testing.assert_allclose(again.predict(PAIRS[0][:6], probabilities=True), chances, atol=1e-6)
     path = tmp_path / "folder" / "config.json"
     entries = json.loads(path.read_text("utf-8"))
     path.write_text(json.dumps({**entries, PAIRS_ENTRY: None}), "utf-8")
@@ -171,12 +173,14 @@ def test_folders_keep_whether_they_read_pairs(tmp_path):
     either = tasks.from_huggingface(tmp_path / "folder")
     assert either.config.pairs is None
     asked = ["\t".join(PAIRS[0][0]), PAIRS[0][1], TEXTS[0]]
-    found = either.predict(asked, True)
+    found = either.predict(asked, probabilities=True)
     np.testing.assert_allclose(found[:2], chances[:2], atol=1e-6)
     single = TextClassifier(either.model, either.tokenizer, dataclasses.replace(either.config, pairs=False))
-    np.testing.assert_allclose(found[2:], single.predict(TEXTS[:1], True), atol=1e-6)
+    np.testing.assert_allclose(found[2:], single.predict(TEXTS[:1], probabilities=True), atol=1e-6)
     many = ["a\tb\tc"]
-    np.testing.assert_allclose(either.predict(many, True), single.predict(many, True), atol=1e-6)
+    np.testing.assert_allclose(
+        either.predict(many, probabilities=True), single.predict(many, probabilities=True), atol=1e-6
+    )
     table = tmp_path / "pairs.csv"
     table.write_text("premise,hypothesis\nno,what a great story\n", "utf-8")
     assert [text for text, _ in either.read_inputs(table)] == [("no", "what a great story")]
@@ -263,7 +267,7 @@ def test_numbers(tmp_path):
     np.testing.assert_allclose(task.predict(TEXTS), NUMBERS[1][:6], atol=0.5)
     assert task.evaluate((TEXTS[:1] * 2, [1.0, -1.0]))["pearson"] == 0  # the answers are equal
     with pytest.raises(ValueError, match="no probabilities"):
-        task.predict(TEXTS, True)
+        task.predict(TEXTS, probabilities=True)
     task.save_huggingface(tmp_path / "folder")
     assert TextClassifier.from_huggingface(tmp_path / "folder", max_length=24).predict(TEXTS) == task.predict(
         TEXTS
@@ -332,7 +336,9 @@ def test_folders_of_hugging_face(learnt, tmp_path):
     assert entries["id2label"] == {"0": "bad", "1": "good"}
     assert entries["problem_type"] == "single_label_classification"
     kept = tasks.from_huggingface(tmp_path / "folder")
-    np.testing.assert_allclose(kept.predict(TEXTS, True), learnt.predict(TEXTS, True), atol=1e-6)
+    np.testing.assert_allclose(
+        kept.predict(TEXTS, probabilities=True), learnt.predict(TEXTS, probabilities=True), atol=1e-6
+    )
     same = TextClassifier.from_huggingface(tmp_path / "folder", EXAMPLES, max_length=24)
     assert same.predict(TEXTS) == kept.predict(TEXTS)  # its head has these labels, and is kept
     assert kept.config.head["dropout"] == learnt.config.head["dropout"] == 0.0
