@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import keras
 import numpy as np
 import pytest
 
@@ -9,8 +10,9 @@ from keras_tfm.heads import ReferencedDetector, corners_of
 from keras_tfm.layers import DynamicConvolution, roi_align
 from keras_tfm.layers.boxes import moved
 from keras_tfm.models import ISTR, ISTRConfig
-from keras_tfm.models.detection.istr import DELTA_WEIGHTS, extent_of, in_pixels
+from keras_tfm.models.detection.istr import DELTA_WEIGHTS
 from keras_tfm.models.detection.pyramid import PyramidRoIAlign
+from keras_tfm.private.keras import inputs_of_calls
 from tests import contract
 from tests.contract import Case, floats, randomise
 from tests.models import test_detr
@@ -45,21 +47,23 @@ test_dynamic_convolution = contract.check(
 )
 
 
-def draw(seed=0):
-    return np.random.default_rng(seed).normal(size=(2, 20, 24, 1)).astype("float32")
+def draw(seed=0, count=2):
+    return np.random.default_rng(seed).normal(size=(count, 20, 24, 1)).astype("float32")
 
 
 def test_new_boxes_are_the_image_less_its_padding():
     model = ISTR(SMALL)
-    shown = np.ones((2, 20, 24), bool)
-    shown[1, 10:], shown[1, :, 12:] = False, False
-    outputs = model({"images": draw(), "pixel_mask": shown})
+    shown = np.zeros((3, 20, 24), bool)
+    shown[0], shown[1, :10, :12], shown[2, 5:16, 3:] = True, True, True  # the third is in the middle
+    inputs = {"images": draw(count=3), "pixel_mask": shown}
+    outputs = model(inputs)
     boxes = np.asarray(outputs["decoder_boxes"])
     np.testing.assert_allclose(boxes, np.broadcast_to([0.5, 0.5, 1, 1], boxes.shape), atol=1e-6)
-    pixels = np.asarray(in_pixels(boxes[:, 0], extent_of(shown)))
-    np.testing.assert_allclose(pixels[0], [[0, 0, 24, 20]] * 3, atol=1e-4)
-    np.testing.assert_allclose(pixels[1], [[0, 0, 12, 10]] * 3, atol=1e-4)
-    assert outputs["mask_codes"].shape == (2, 2, 3, 5)
+    assert outputs["mask_codes"].shape == (3, 2, 3, 5)
+    for name in ("decoder_regions_0", "mask_regions_1"):
+        pixels = keras.Model(model.input, inputs_of_calls(model.get_layer(name))[-1])(inputs)
+        for found, expected in zip(pixels, [[0, 0, 24, 20], [0, 0, 12, 10], [3, 5, 24, 16]], strict=True):
+            np.testing.assert_allclose(found, [expected] * 3, atol=1e-4)
 
 
 def test_corrections_by_hand_and_their_limit():

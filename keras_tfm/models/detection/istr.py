@@ -21,7 +21,7 @@ from keras import ops
 from keras_tfm.configs import Depth, Heads, Multiple, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, residuals
-from keras_tfm.layers.boxes import moved
+from keras_tfm.layers.boxes import corners_of_masks, moved
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.dense import Dense
@@ -78,23 +78,25 @@ class ISTR(ModelAroundBackbone):
         levels = pyramid_of(backbone.maps, config.dim)
         strides = strides_of(levels, pixel_mask.shape[1])
         x = LearnedVectors(config.num_queries, name="decoder_queries")(levels[-1][:, 0])
-        extent = extent_of(pixel_mask)
+        image = corners_of_masks(pixel_mask[:, None])
+        origin, extent = image[..., :2], image[..., 2:] - image[..., :2]
         whole = keras.initializers.Constant([0.5, 0.5, 1.0, 1.0])
         boxes = LearnedVectors(config.num_queries, 4, whole, autocast=False, name="decoder_boxes")(extent)
-        outputs = stages(config, trace, levels, strides, x, boxes, extent)
+        outputs = stages(config, trace, levels, strides, x, boxes, extent, origin)
         inputs = {"images": backbone.input["images"], "pixel_mask": pixel_mask}
         super().__init__(config, inputs, outputs, trace, name=name, **kwargs)
         self.maps = backbone.maps
 
 
-def stages(config, trace, levels, strides, x, boxes, extent):
+def stages(config, trace, levels, strides, x, boxes, extent, origin=0.0):
     """The outputs of an `ISTR`, of the `levels` of a pyramid with these `strides`, the queries (B, Q, D),
-    their first boxes (B, Q, 4), and the (width, height) of the images in pixels, padding apart, (B, 1, 2).
+    their first boxes (B, Q, 4), and, in pixels, the (width, height) of the images, padding apart, and their
+    `origin`, the left and the top side, (B, 1, 2) both.
     """
     features, all_boxes, codes = [], [], []
     for i in range(config.num_layers):
         read = PyramidRoIAlign(config.region_size, strides, name=f"decoder_regions_{i}")
-        regions = read(levels, in_pixels(boxes, extent))  # (B, Q, rows, columns, D)
+        regions = read(levels, in_pixels(boxes, extent, origin))  # (B, Q, rows, columns, D)
         regions = ops.reshape(regions, (-1, config.num_queries, config.region_size**2, config.dim))
         x = trace.run("decoder", [stage_block(config, i)], x, interaction={"context": regions})
         features.append(_tower(config, config.num_class_layers, f"decoder_class_tower_{i}")(x))
@@ -103,7 +105,7 @@ def stages(config, trace, levels, strides, x, boxes, extent):
         boxes = moved(boxes, correction, DELTA_WEIGHTS)
         all_boxes.append(boxes)
         read = PyramidRoIAlign(config.mask_region_size, strides, name=f"mask_regions_{i}")
-        regions = read(levels, in_pixels(boxes, extent))
+        regions = read(levels, in_pixels(boxes, extent, origin))
         code = _mask_head(config, f"mask_head_{i}")(ops.reshape(regions, (-1, *regions.shape[2:])))
         codes.append(ops.reshape(code, (-1, config.num_queries, config.code_dim)))
         boxes = ops.stop_gradient(boxes)
@@ -146,16 +148,12 @@ def _mask_head(config, name):
     return Chain([*halves, last], name=name)
 
 
-def in_pixels(boxes, extent):
-    """`boxes` (B, Q, 4) as (left, top, right, bottom) in pixels, by the images' `extent` (B, 1, 2)."""
-    centres, half = boxes[..., :2] * extent, boxes[..., 2:] * extent / 2
+def in_pixels(boxes, extent, origin=0.0):
+    """`boxes` (B, Q, 4) as (left, top, right, bottom) in pixels, by the images' `extent` and `origin`, (B, 1,
+    2) both.
+    """
+    centres, half = origin + boxes[..., :2] * extent, boxes[..., 2:] * extent / 2
     return ops.concatenate([centres - half, centres + half], axis=-1)
-
-
-def extent_of(pixel_mask):
-    """The (width, height) in pixels of what is no padding, by the first row and column: (B, 1, 2)."""
-    first = ops.cast(pixel_mask[:, 0], "float32"), ops.cast(pixel_mask[:, :, 0], "float32")
-    return ops.stack([ops.sum(x, axis=1) for x in first], axis=-1)[:, None]
 
 
 # Hu et al. 2021, section 4, around the ResNets of DETR. tiny is this package's own, for images of some 96 x

@@ -22,7 +22,7 @@ from keras import ops
 from keras_tfm.configs import Depth, Heads, Rate, Refusal, Size, Whole
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, residuals
-from keras_tfm.layers.boxes import centred
+from keras_tfm.layers.boxes import centred, corners_of_masks
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.dense import Dense
@@ -35,7 +35,6 @@ from keras_tfm.layers.resizing import resize_nearest
 from keras_tfm.models.base import Trace
 from keras_tfm.models.detection.backbones import TINY, AroundBackbone, KnowsClasses, ModelAroundBackbone
 from keras_tfm.models.detection.base import EPSILON, Queries, SineWidth, last_maps, start_of
-from keras_tfm.models.detection.istr import extent_of
 from keras_tfm.models.detection.pyramid import pyramid_of, strides_of
 from keras_tfm.models.detection.refinement import best_of
 
@@ -110,7 +109,7 @@ class TSPFCOS(KnowsClasses, ChoosesByScores):
         strides = strides_of(levels, pixel_mask.shape[1])
         masks = [resize_nearest(pixel_mask, level.shape[1:3]) for level in levels]
         dense, choose = cells_of(config, levels, masks, strides)
-        extent = ops.maximum(extent_of(pixel_mask), 1.0)  # all may be hidden
+        extent = corners_of_masks(pixel_mask[:, None])[..., 2:]
 
         def answers(trace, scores, mask=None):
             outputs = choose(trace, scores, mask)

@@ -25,14 +25,14 @@ import numpy as np
 from keras import ops
 
 from keras_tfm.configs import Config, Depth, Heads, Multiple, Rate, Refusal, Size
-from keras_tfm.layers.boxes import NonMaximumSuppression, centred, corners_of, moved
+from keras_tfm.layers.boxes import NonMaximumSuppression, centred, corners_of, corners_of_masks, moved
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.detection.backbones import TINY, AroundBackbone
 from keras_tfm.models.detection.base import EPSILON, CoordinateSines, Queries, start_of
-from keras_tfm.models.detection.istr import extent_of, in_pixels
+from keras_tfm.models.detection.istr import in_pixels
 from keras_tfm.models.detection.pyramid import PyramidRoIAlign, pyramid_of, strides_of
 from keras_tfm.models.detection.refinement import best_of
 from keras_tfm.models.detection.tsp_fcos import ChoosesByScores, encoder_block
@@ -123,7 +123,7 @@ class TSPRCNN(ChoosesByScores):
         backbone, pixel_mask, trace = start_of(config)
         levels = pyramid_of(backbone.maps, config.region_dim)
         strides = strides_of(levels, pixel_mask.shape[1])
-        extent = ops.maximum(extent_of(pixel_mask), 1.0)  # all may be hidden
+        extent = corners_of_masks(pixel_mask[:, None])[..., 2:]
         logits, corrections = _objectness(config, levels)
         pixels = _anchors(config, levels, strides)
         anchors = ops.divide(pixels, ops.concatenate([extent, extent], axis=-1))  # (B, N, 4)
