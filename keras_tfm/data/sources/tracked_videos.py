@@ -70,7 +70,7 @@ def read_tracked_videos(
     """The videos of `KINDS`, whose frames are read in a `shape` (frames, height, width, channels).
 
     Boxes outside of the image are left out, with a warning. DataError for a folder of another kind, a file
-    with a mistake, and a video without boxes.
+    with a mistake, one of one object with another number of lines than frames, and a video without boxes.
 
     >>> from keras_tfm.data.worlds import write_tracked_clips
     >>> write_tracked_clips("tracked", count=2, num_frames=3, num_objects=(2, 2))
@@ -79,26 +79,31 @@ def read_tracked_videos(
     (2, [1, 2, 1, 2, 1, 2])
     """
     found = [video for path in files_of(paths) for video in _read(path)]
-    places = [source if isinstance(source, str) else truth for source, truth, _ in found]
-    videos = VideoFiles([source for source, _, _ in found], shape, preprocessing, places=places)
-    truths, boxes = [truth for _, truth, _ in found], [boxes for _, _, boxes in found]
+    places = [source if isinstance(source, str) else truth for source, truth, *_ in found]
+    videos = VideoFiles([source for source, *_ in found], shape, preprocessing, places=places)
+    for (_, truth, _, count), length in zip(found, videos.num_frames, strict=True):
+        if count not in (None, length):
+            raise DataError(truth, None, f"expected a line for each of the {length} frames, got {count}")
+    truths, boxes = [truth for _, truth, *_ in found], [boxes for *_, boxes, _ in found]
     return TrackedVideos(videos, checked_tracks(videos, boxes, truths))
 
 
-def _read(path: str) -> Iterator[tuple[Any, str, MOTBoxes]]:
-    """(The source of a video, where its boxes stand, the boxes) of each video of a path."""
+def _read(path: str) -> Iterator[tuple[Any, str, MOTBoxes, int | None]]:
+    """(The source of a video, where its boxes stand, the boxes, how many frames they are of, if that is said)
+    of each video of a path.
+    """
     if path.startswith(PREPARED):
         for video in prepared_tracks(path, "bboxes"):
-            yield video.frames, video.place, boxes_of(video)
+            yield video.frames, video.place, boxes_of(video), None
     elif is_coco(path):
         for frames, boxes in read_coco_tracks(path):
-            yield frames.paths, frames.place, boxes
+            yield frames.paths, frames.place, boxes, None
     else:
         for recording in recordings_in(pathlib.Path(path)):
             if recording.truth is None:
                 problem = "expected gt/gt.txt or groundtruth.txt, there is neither"
                 raise DataError(recording.folder, None, problem)
-            yield str(recording.frames), str(recording.truth), read_truth(recording)
+            yield str(recording.frames), str(recording.truth), *read_truth(recording)
 
 
 def recordings_in(path: pathlib.Path) -> Iterator[Recording]:
@@ -131,22 +136,24 @@ def recording_of(folder: pathlib.Path) -> Recording | None:
     return None
 
 
-def read_truth(recording: Recording) -> MOTBoxes:
-    """The true boxes of a video with a file of them."""
+def read_truth(recording: Recording) -> tuple[MOTBoxes, int | None]:
+    """(The true boxes of a video with a file of them, how many frames these are of or, where the file names
+    the frames, None).
+    """
     assert recording.truth is not None
     if recording.truth.name in TRUTHS:
         return read_one_object(recording.truth)
-    return read_mot(recording.truth, is_truth=True)
+    return read_mot(recording.truth, is_truth=True), None
 
 
-def read_one_object(path: Path) -> MOTBoxes:
-    """The boxes of one object, of the identity 1, from a file with a line for each frame; DataError for
-    anything else.
+def read_one_object(path: Path) -> tuple[MOTBoxes, int]:
+    """(The boxes of one object, of the identity 1, the number of frames) in a file with a line for each
+    frame; DataError for anything else. Empty lines at the end do not count.
     """
-    rows = []
-    for number, line in numbered_lines(str(path)):
-        if not line.strip():
-            continue
+    rows, lines = [], list(numbered_lines(str(path)))
+    while lines and not lines[-1][1].strip():
+        lines.pop()
+    for number, line in lines:
         cells = re.split(r"[,;\s]+", line.strip())
         try:
             values = [number_in(cell) for cell in cells]
@@ -159,7 +166,7 @@ def read_one_object(path: Path) -> MOTBoxes:
     seen = np.flatnonzero(np.isfinite(table).all(axis=1) & (table[:, 2:] > 0).all(axis=1))
     corners = np.concatenate([table[:, :2], table[:, :2] + table[:, 2:]], axis=1)[seen]
     ones = np.ones(len(seen), "int64")
-    return MOTBoxes(seen + 1, ones, corners, ones.astype("float64"), ones)
+    return MOTBoxes(seen + 1, ones, corners, ones.astype("float64"), ones), len(rows)
 
 
 def checked_tracks(

@@ -77,7 +77,7 @@ def _true_box(source: Any) -> np.ndarray:
         raise Refused(
             "expected the object's box in the first frame, as left, top, width and height, got none"
         )
-    boxes = read_truth(recording).of_frame(1)
+    boxes = read_truth(recording)[0].of_frame(1)
     if len(boxes.ids) != 1:
         raise Refused(f"{recording.truth}: expected one object in the first frame, got {len(boxes.ids)}")
     return boxes.boxes[0]

@@ -34,7 +34,7 @@ def video(folder, truth, frames="img1", file="gt/gt.txt", length=2):
 def test_three_layouts_in_folders_of_folders(tmp_path):
     video(tmp_path / "set" / "a", "1,7,0,0,4,4,1,1,1\n2,7,1,1,4,4,1,1,1\n")
     (video(tmp_path / "set" / "b", "2,1,0,0,8,8\n", "frames") / "seqinfo.ini").write_text(INFO)
-    video(tmp_path / "set" / "c", "NaN,NaN,NaN,NaN\n1;2;3;4\n", "img", "groundtruth.txt")
+    video(tmp_path / "set" / "c", "NaN,NaN,NaN,NaN\n1;2;3;4\n\n", "img", "groundtruth.txt")
     found = read_tracked_videos(tmp_path / "set", SHAPE)
     assert [boxes.frames.tolist() for boxes in found.boxes] == [[1, 2], [2], [2]]
     assert found.boxes[2].boxes.tolist() == [[1, 2, 4, 6]] and found.videos.num_frames == [2, 2, 2]
@@ -93,6 +93,11 @@ def test_folders_that_are_none(tmp_path):
         (tmp_path / "truth", "expected a folder of frames, img1 or img, beside gt.txt"),
         (video(tmp_path / "bare", None), "expected gt/gt.txt or groundtruth.txt, there is neither"),
         (video(tmp_path / "words", "a b c d\n", "img", "groundtruth.txt"), "line 1: expected left, top"),
+        (video(tmp_path / "gap", "1 2 3 4\n\n1 2 3 4\n", "img", "groundtruth.txt"), "line 2: expected left"),
+        (
+            video(tmp_path / "begun", "1 2 3 4\n", "img", "groundtruth.txt"),
+            "groundtruth.txt: expected a line for each of the 2 frames, got 1",
+        ),
         (video(tmp_path / "few", "1,1,0,0,2,2\n", length=1), "expected two frames or more, got one"),
         (video(tmp_path / "late", "5,1,0,0,2,2\n"), "gt.txt: expected frames from 1 to 2"),
     ):
