@@ -67,7 +67,8 @@ def read_fasta(path: str | os.PathLike) -> list[tuple[str, str]]:
 def read_alignment(path: str | os.PathLike) -> Alignment:
     """The alignment in an A3M file, or in a FASTA file of sequences of one length; see `Alignment`.
 
-    DataError, naming the sequence, for another number of columns than the first one's.
+    DataError, naming the sequence, for another number of columns than the first one's, and for a first one
+    without any.
 
     >>> import pathlib
     >>> _ = pathlib.Path("some.a3m").write_text(">query\\nARN\\n>relative\\nA-skN\\n")
@@ -78,6 +79,9 @@ def read_alignment(path: str | os.PathLike) -> Alignment:
     sequences = read_fasta(path)
     rows = [columns_of(sequence) for _, sequence in sequences]
     width = len(rows[0][0])
+    if not width:
+        problem = f"expected columns, upper-case letters, {sequences[0][0]!r:.40} has none"
+        raise DataError(path, 1, problem, "sequence")
     for number, ((name, _), (row, _)) in enumerate(zip(sequences, rows, strict=True), start=1):
         if len(row) != width:
             problem = f"expected {width} columns as in the first, {name!r:.40} has {len(row)}"

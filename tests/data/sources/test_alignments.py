@@ -38,6 +38,7 @@ def test_an_alignment_by_hand(write):
         (">one\n>two\nA\n", "some.a3m, line 1: expected residues for 'one', got none"),
         ("\n", 'some.a3m: expected sequences, each after ">" and a name; there are none'),
         (">one\nAR\n>two\nARN\n", "sequence 2: expected 2 columns as in the first, 'two' has 3"),
+        (">one\nar\n", "sequence 1: expected columns, upper-case letters, 'one' has none"),
     ],
 )
 def test_mistakes(write, text, message):
