@@ -110,12 +110,15 @@ def _clip(truth: Sequence[Frame], found: Sequence[Frame]) -> Clip:
 
 
 def _clear_counts(clip: Clip) -> tuple[int, int]:
-    """(Pairs, switches): a pair of the frame before stays while it overlaps, the others are made anew. An
-    object switches when it gets another track than it last had.
+    """(Pairs, switches): a pair of the frame before stays while it overlaps, the others are made anew; as in
+    TrackEval, a frame without objects or without tracks is passed over. An object switches when it gets
+    another track than it last had.
     """
     last, before = np.full(clip.num_objects, -1), np.full(clip.num_objects, -1)
     pairs = switches = 0
     for objects, tracks, overlaps in clip.frames:
+        if not overlaps.size:
+            continue
         stays = before[objects][:, None] == tracks
         scores = np.where(overlaps >= LEAST_OVERLAP - TOLERANCE, overlaps + 1000 * stays, 0)
         rows, columns = assignment(-scores)

@@ -82,6 +82,15 @@ def test_a_pair_stays_though_another_track_fits_better():
     assert multiple_object_measures([(truth, [first, lost])])["id_switches"] == 1
 
 
+def test_a_pair_stays_over_a_frame_without_objects_or_tracks():
+    """As in TrackEval: track 1 overlaps by 7 / 13 after the gap, and track 2 fits better."""
+    shown, gap = [frame(a1=box(0))], [frame()]
+    found = [frame(a1=box(0)), frame(a1=box(3), a2=box(0))]
+    assert multiple_object_measures([(shown + gap + shown, found[:1] + gap + found[1:])])["id_switches"] == 0
+    assert multiple_object_measures([(shown * 3, found[:1] + gap + found[1:])])["id_switches"] == 0
+    assert multiple_object_measures([(shown + gap + shown, found[:1] * 2 + found[1:])])["id_switches"] == 0
+
+
 def test_hota_averages_over_overlaps():
     """An IoU of 7 / 13 counts at 10 of 19 thresholds, 0.05 to 0.5."""
     measures = multiple_object_measures([([frame(a1=box(0))], [frame(a1=box(3))])])
