@@ -46,7 +46,8 @@ class TTSRConfig(Config):
         image_size: the side of the small images or their (height, width).
         reference_size: the same of the references, multiples of 4.
         num_blocks: how many residual blocks there are before the first texture, and at 1, 2 and 4 times the
-        size. dim: the channels of the blocks' maps.
+            size.
+        dim: the channels of the blocks' maps.
         texture_dims: the channels of the extractor's maps, from the largest map to the smallest.
     """
 

@@ -23,9 +23,9 @@ def average_precision(
     """{"ap", "ap50", "ap75"}, from 0 to 100, of what was `found` in each of the images, boxes in pixels.
 
     "ap" is the mean over overlaps of 0.5, 0.55, ... 0.95, and all over the classes that the examples have; of
-    each image the 100 surest objects count. What fits a difficult object, or fits none and lies in a crowd of
-    its class, is neither right nor wrong; the overlap with a crowd is the intersection over the area of what
-    was found.
+    each class in an image the 100 surest objects count. What fits a difficult object, or fits none and lies
+    in a crowd of its class, is neither right nor wrong; the overlap with a crowd is the intersection over the
+    area of what was found.
     """
     marks = [[np.zeros(len(names), "bool") for names in examples.labels]] * 2
     if isinstance(examples, CrowdedObjects):

@@ -72,7 +72,8 @@ class FramePredictor(FrameTask):
         goes on from its own: {"video": 8-bit (frames, H, W, C), of the model's size, "file"}.
 
         With `draw`, a folder or the file of each video, a GIF shows the last known frames and these; else
-        "file" is None. ValueError for the first video that is broken, or has too few frames.
+        "file" is None. Before a video of too few frames the first one is repeated. ValueError for the first
+        video that is broken.
         """
         Foreseeing(frames=frames)  # refuses what is out of range
         videos = listed(self.as_list(videos))
