@@ -266,7 +266,7 @@ class VideoSegmenter(VideoTask, FineTunedTask):
             flat = tf.reshape(masks, (-1, *self.model.grid, 1))
             size = (len(places) * height, width)
             tubes = tf.reshape(tf.image.resize(flat, (height, width)), (-1, *size))
-            no_class = tf.concat([scores, 1 - tf.reduce_sum(scores, -1, keepdims=True)], -1)
+            no_class = tf.concat([scores, tf.nn.relu(1 - tf.reduce_sum(scores, -1, keepdims=True))], -1)
             chosen = instance_masks(tf.math.log(no_class + 1e-9), tubes, tf.constant(size), threshold)
             yield {
                 "labels": [self.class_names[number] for number in chosen["classes"].numpy()],

@@ -68,6 +68,16 @@ def test_it_learns_what_and_where(task):
     assert (found & truth).sum() / (found | truth).sum() > 0.4
 
 
+def test_an_object_of_which_the_model_is_wholly_sure_is_found():
+    """Rounded sums of the classes' probabilities may be a little above 1."""
+    task = fresh()
+    scores = np.float32([[1.0, 1.2e-7], [0.0, 0.0]])
+    found = {"scores": scores[None], "masks": np.ones((1, 2, 2, *task.model.grid), "float32")}
+    task._answer = lambda _: {name: tf.constant(x) for name, x in found.items()}
+    (answer,) = task.predict(squares(1)[0], threshold=0.5)
+    assert answer["labels"] == [task.class_names[0]] and scores[0].sum() > 1
+
+
 def test_masks_of_all_frames_are_compared_at_once():
     """Right in two frames of three, wrong in one as large: two thirds over four thirds is one half."""
     task, (videos, masks, labels) = fresh(num_frames=3, num_queries=3), squares(2)
