@@ -25,7 +25,7 @@ def checked_sets(
     problems: dict[int, str] = {}
     for row, (given, names, size) in enumerate(zip(masks, labels, sizes.tolist(), strict=True)):
         found = np.asarray(given) if len(given) else np.zeros((0, *size), bool)
-        if problem := _problem(found, names, tuple(size), config):
+        if problem := mask_problem(found, names, size) or _problem(found, names, config):
             problems[row] = problem
         arrays.append(found)
     for row, problem in problems.items():
@@ -45,18 +45,27 @@ def checked_sets(
     return SegmentSets(sets.sizes, segments, sets.names, sets.stuff, sets.kind, crowds)
 
 
-def _problem(
-    masks: np.ndarray, names: Sequence[str], size: tuple[int, ...], config: SegmenterConfig
-) -> str | None:
-    """Why masks, and their names, do not fit an image of this size; None if they do."""
-    if masks.dtype.kind not in "biu" or masks.ndim != 3 or masks.shape[1:] != size:
-        return f"expected masks of shape (M, {size[0]}, {size[1]}), 0 or 1, got {masks.dtype} {masks.shape}"
+def mask_problem(masks: np.ndarray, names: Sequence[str], size: Sequence[int]) -> str | None:
+    """Why masks (M, H, W), or of a video (M, T, H, W), and their M names do not fit what has this `size`;
+    None if they do.
+    """
+    if masks.dtype.kind not in "biu" or masks.shape[1:] != tuple(size):
+        shape = ", ".join(map(str, size))
+        return f"expected masks of shape (M, {shape}), 0 or 1, got {masks.dtype} {masks.shape}"
     if masks.size and not 0 <= masks.min() <= masks.max() <= 1:
         return f"expected masks of 0 and 1, got {masks.min()} to {masks.max()}"
     if isinstance(names, str) or len(names) != len(masks) or not all(isinstance(x, str) for x in names):
         return f"expected a name for each of {len(masks)} masks, got {names!r:.60}"
-    if not masks.any(axis=(1, 2)).all():
-        return f"expected masks with pixels, mask {int(np.argmin(masks.any(axis=(1, 2))))} has none"
+    has_pixels = masks.any(axis=tuple(range(1, masks.ndim)))
+    if not has_pixels.all():
+        return f"expected masks with pixels, mask {int(np.argmin(has_pixels))} has none"
+    return None
+
+
+def _problem(masks: np.ndarray, names: Sequence[str], config: SegmenterConfig) -> str | None:
+    """Why the masks of an image, and their names, are no panoptic segments; None if they are, or need not
+    be.
+    """
     if config.segments != PANOPTIC:
         return None
     if (masks.astype("int64").sum(axis=0) > 1).any():

@@ -40,6 +40,7 @@ from keras_tfm.tasks.images.drawing import Pictures, new_pictures
 from keras_tfm.tasks.learning import with_side
 from keras_tfm.tasks.records import rounded_line
 from keras_tfm.tasks.segmentation.drawing import OPACITY, colour_of
+from keras_tfm.tasks.segmentation.examples import mask_problem
 from keras_tfm.tasks.segmentation.segments import instance_masks
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Signature
 from keras_tfm.tasks.task import load_any, refuse_columns
@@ -320,16 +321,7 @@ def _checked(row: int, video: Video, masks: Any, labels: Sequence[str]) -> np.nd
     """Masks (M, T, H, W), boolean, of a video; ValueError for others."""
     size = len(video), *frame_size(video)
     found = np.asarray(masks) if len(masks) else np.zeros((0, *size), bool)
-    problem = None
-    if found.dtype.kind not in "biu" or found.shape[1:] != size:
-        problem = f"expected masks of shape (M, {', '.join(map(str, size))}), 0 or 1, got {found.shape}"
-    elif found.size and not 0 <= found.min() <= found.max() <= 1:
-        problem = f"expected masks of 0 and 1, got {found.min()} to {found.max()}"
-    elif isinstance(labels, str) or len(labels) != len(found):
-        problem = f"expected a name for each of {len(found)} masks, got {labels!r:.60}"
-    elif not found.any(axis=(1, 2, 3)).all():
-        problem = "expected masks with pixels, one has none"
-    if problem:
+    if problem := mask_problem(found, labels, size):
         raise ValueError(f"video {row}: {problem}")
     return found
 

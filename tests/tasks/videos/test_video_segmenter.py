@@ -217,11 +217,11 @@ test_what_is_wrong_is_refused_in_a_line = refusals(
     (lambda task: task.evaluate((VIDEOS, MASKS[:1], LABELS)), "of one length, got 2, 1 and 2"),
     (
         lambda task: task.evaluate((VIDEOS, [x[:, :2] for x in MASKS], LABELS)),
-        r"video 0: expected masks of shape \(M, 3, 16, 16\), 0 or 1, got \(1, 2, 16, 16\)",
+        r"video 0: expected masks of shape \(M, 3, 16, 16\), 0 or 1, got bool \(1, 2, 16, 16\)",
     ),
     (lambda task: task.evaluate((VIDEOS, [x * 2 for x in MASKS], LABELS)), "0 and 1, got 0 to 2"),
     (lambda task: task.evaluate((VIDEOS, MASKS, [["dark"], []])), "video 1: expected a name for each"),
-    (lambda task: task.evaluate((VIDEOS, [x & False for x in MASKS], LABELS)), "one has none"),
+    (lambda task: task.evaluate((VIDEOS, [x & False for x in MASKS], LABELS)), "mask 0 has none"),
     (lambda task: task.evaluate((VIDEOS, MASKS, [["cat"]] * 2)), "be among .* 'cat' is not"),
     (
         lambda task: task.evaluate((VIDEOS, [x.repeat(3, 0) for x in MASKS], [["dark"] * 3] * 2)),
