@@ -117,11 +117,14 @@ def are_known(examples: Any, config: SegmenterConfig) -> bool:
     )
 
 
-def kind_of(examples: Any) -> dict[str, Any]:
-    """The fields of a configuration that say of which kind the segments of examples are."""
+def kind_of(examples: Any, stuff: Sequence[str] = ()) -> dict[str, Any]:
+    """The fields of a configuration that say of which kind the segments of examples are. Classes that the
+    examples do not name stay `stuff`.
+    """
     sets = examples[-1]
     if isinstance(sets, SegmentSets):
-        return {"segments": sets.kind, "stuff": sets.stuff}
+        more = [name for name in stuff if name not in sets.names] if sets.kind == PANOPTIC else []
+        return {"segments": sets.kind, "stuff": (*sets.stuff, *more)}
     return {"segments": "semantic", "stuff": ()}
 
 

@@ -174,7 +174,7 @@ class Segmenter(CanvasTask):
         if isinstance(task, cls):
             kept = {**dataclasses.asdict(task.config), **fields}
             if are_known(examples, task.config):
-                return cls(task.model, **{**kept, **kind_of(examples)})
+                return cls(task.model, **{**kept, **kind_of(examples, task.config.stuff)})
             return cls.with_classes(task.model, examples, **kept)
         try:
             maps_of(task.encoder)
@@ -215,7 +215,8 @@ class Segmenter(CanvasTask):
         if examples is None:
             return task
         if are_known(examples, task.config):
-            return cls(task.model, **{**dataclasses.asdict(task.config), **kind_of(examples)})
+            kept = {**dataclasses.asdict(task.config), **kind_of(examples, task.config.stuff)}
+            return cls(task.model, **kept)
         kept = {**dataclasses.asdict(task.preprocessing), **fields}
         return cls.with_classes(task.model, examples, **kept)
 

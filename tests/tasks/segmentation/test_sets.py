@@ -234,6 +234,16 @@ def test_folders_and_other_tasks(made, tmp_path):
         assert np.array_equal(a, b) == is_kept
 
 
+def test_classes_that_further_examples_do_not_name_stay_stuff():
+    made = make("panoptic")
+    segments = np.ones((1, *SIZE), bool)
+    for name, stuff in (("dark", ("ground",)), ("ground", ())):
+        sets = SegmentSets.of([segments], [[name]], [name], kind="panoptic")
+        assert Segmenter.adopt(made, (None, None, sets)).config.stuff == stuff
+    sets = SegmentSets.of([segments], [["dark"]], ["dark"], stuff=["dark"], kind="panoptic")
+    assert Segmenter.adopt(made, (None, None, sets)).config.stuff == ("dark", "ground")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
