@@ -13,6 +13,7 @@ from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.mask_files import MANY, MaskFiles, encoded_mask
 from keras_tfm.data.sources.mask_values import too_few, unknown_values
 from keras_tfm.data.sources.segments import MOST_NAMES, PANOPTIC, SegmentSets
+from keras_tfm.training.folder import MARK
 from keras_tfm.training.options import PEAK_RATE, LeastArea, MirroredTraining
 
 Value = Annotated[int, Between(0, MANY - 1)]
@@ -69,6 +70,10 @@ class SegmenterConfig(Canvas):
         return dict(zip(self.class_values, self.class_names, strict=True))
 
 
+OWN = ("class_names", "class_values", "ignored", "segments", "stuff", "threshold")
+ENTRIES = {
+    name: f"{MARK}_{name}" for name in OWN
+}  # in a published config.json, where transformers ignores them
 # A head of pixels learns soonest at a rate at which sets of masks learn nothing.
 RATE_OF_PIXELS, RATE_OF_SETS = 3e-3, 1e-3
 

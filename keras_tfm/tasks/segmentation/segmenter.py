@@ -28,6 +28,7 @@ from keras_tfm.tasks.images.image_task import check_reads_images, shape_and_prep
 from keras_tfm.tasks.learning import with_side
 from keras_tfm.tasks.segmentation.coded import CodedInstances
 from keras_tfm.tasks.segmentation.config import (
+    ENTRIES,
     RATE_OF_PIXELS,
     RATE_OF_SETS,
     SegmentationTraining,
@@ -39,6 +40,7 @@ from keras_tfm.tasks.segmentation.config import (
 from keras_tfm.tasks.segmentation.kind import SegmentationKind
 from keras_tfm.tasks.segmentation.models import (
     ARCHITECTURES,
+    MASK_SETS,
     PARTS,
     PROCESSORS,
     SEMANTIC,
@@ -196,9 +198,12 @@ class Segmenter(CanvasTask):
     def from_huggingface(cls, name: Path, examples: Any = None, **fields: Any) -> Self:
         """The task in the folder `name`, or of this hub id; for `examples` of other classes with a new head.
 
-        CheckpointError where something is not as it must be.
+        A folder of this package says which segments they are. Of others' a DETR is taken to predict panoptic
+        segments, none of which are stuff, another model the class of every pixel. CheckpointError where
+        something is not as it must be.
         """
         from keras_tfm.convert import CheckpointError, find_folder, from_huggingface
+        from keras_tfm.convert.folder import read_config
         from keras_tfm.convert.preprocessing import canvas_fields_of, label_names, shifts_labels
 
         folder = find_folder(name)
@@ -211,13 +216,19 @@ class Segmenter(CanvasTask):
             published |= {"segments": "panoptic"}
         elif shifts_labels(folder):
             published |= {"class_values": tuple(range(1, len(names) + 1)), "ignored": 0}
-        task = cls(model, **{**published, **fields})
+        entries = read_config(folder)
+        own = {field: entries.get(entry) for field, entry in ENTRIES.items()}
+        is_own = own["class_names"] == names  # not after a training by transformers for other classes
+        task = cls(model, **{**published, **(own if is_own else {}), **fields})
         if examples is None:
+            if isinstance(model, MASK_SETS) and not is_own and "segments" not in fields:
+                taken = "classes of pixels" if isinstance(model, SEMANTIC) else "panoptic ones without stuff"
+                LOG.warning("%s does not say of which kind its segments are: taken as %s", name, taken)
             return task
         if are_known(examples, task.config):
             kept = {**dataclasses.asdict(task.config), **kind_of(examples, task.config.stuff)}
             return cls(task.model, **kept)
-        kept = {**dataclasses.asdict(task.preprocessing), **fields}
+        kept = {**dataclasses.asdict(task.preprocessing), "threshold": task.config.threshold, **fields}
         return cls.with_classes(task.model, examples, **kept)
 
     def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
@@ -236,7 +247,9 @@ class Segmenter(CanvasTask):
             kind,
             do_reduce_labels=self.config.ignored == 0,
         )
-        save_huggingface(self.model, folder, overwrite, label_entries(self.class_names), writers=[writer])
+        entries = {entry: getattr(self.config, field) for field, entry in ENTRIES.items()}
+        entries |= label_entries(self.class_names)
+        save_huggingface(self.model, folder, overwrite, entries, writers=[writer])
 
     def check_examples(self, examples: Any, /) -> Any:
         """Images with their sizes, and masks or segments of the task's classes."""

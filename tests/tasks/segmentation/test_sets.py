@@ -234,6 +234,21 @@ def test_folders_and_other_tasks(made, tmp_path):
         assert np.array_equal(a, b) == is_kept
 
 
+def test_folders_of_transformers_keep_the_kind_of_segments(made, tmp_path, caplog):
+    made.save_huggingface(tmp_path / "theirs")
+    again = tasks.from_huggingface(tmp_path / "theirs")
+    assert again.config == made.config and not caplog.records
+    path = tmp_path / "theirs" / "config.json"
+    names = {"id2label": {str(number): f"class {number}" for number in range(3)}}
+    path.write_text(json.dumps(json.loads(path.read_text()) | names))  # another has trained it
+    others = tasks.from_huggingface(tmp_path / "theirs")
+    assert others.config.segments == "semantic" and others.class_names == list(names["id2label"].values())
+    assert "does not say of which kind its segments are: taken as classes of pixels" in caplog.text
+    caplog.clear()
+    assert Segmenter.from_huggingface(tmp_path / "theirs", segments="instances").config.threshold == 0.5
+    assert not caplog.records
+
+
 def test_classes_that_further_examples_do_not_name_stay_stuff():
     made = make("panoptic")
     segments = np.ones((1, *SIZE), bool)
