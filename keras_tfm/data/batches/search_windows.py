@@ -3,8 +3,8 @@
     frame s --- the object, and half its mean side around it --------------> template
     frame t --- about twice as wide, moved and scaled at random -----------> search, and the object's box
 
-Positions are in pixels, and the left upper corner of the image is (0, 0). Both windows have the sides that
-`serving.target` gives them (Chen et al. 2021, "Transformer Tracking", sections 3.4 and 4.1).
+Positions are in pixels, and the left upper corner of the image is (0, 0). Chen et al. 2021, "Transformer
+Tracking", sections 3.4 and 4.1.
 """
 
 from typing import Any

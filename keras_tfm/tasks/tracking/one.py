@@ -6,7 +6,7 @@
                     ^                                                                          |
                     +--------------------------------------------------------------------------+
 
-Chen et al. 2021, "Transformer Tracking", section 3.4; the rules of `serving.target`, in a graph.
+Chen et al. 2021, "Transformer Tracking", section 3.4.
 """
 
 from collections.abc import Iterator
@@ -19,13 +19,13 @@ from keras_tfm.configs import FieldError
 from keras_tfm.data.batches.search_windows import SEARCH, TEMPLATE, TargetPairs, side_of, window
 from keras_tfm.data.sources.tracked_videos import TrackedVideos, pixels_of
 from keras_tfm.layers.boxes import corners_of
-from keras_tfm.serving.target import LEAST_SIDE
 from keras_tfm.serving.video_files import Video
 from keras_tfm.tasks.signatures import Endpoints
 from keras_tfm.tasks.tracking.kind import Seen, TrackingKind
 from keras_tfm.tasks.tracking.measures import single_object_measures
 from keras_tfm.tasks.tracking.options import TrackingTraining
 
+LEAST_SIDE = 10.0  # of an object, in pixels
 GAP = 100  # frames between template and search at most, in training
 
 
@@ -90,7 +90,7 @@ class OneObject(TrackingKind):
         side = side_of(boxes[:, 2:] - boxes[:, :2], SEARCH)[:, None]
         limits = tf.cast(sizes[:, ::-1], tf.float32)  # width, height
         centre = (boxes[:, :2] + boxes[:, 2:]) / 2 + (cells[:, :2] - 0.5) * side
-        size = tf.maximum(tf.minimum(cells[:, 2:] * side, limits), float(LEAST_SIDE))
+        size = tf.maximum(tf.minimum(cells[:, 2:] * side, limits), LEAST_SIDE)
         moved = tf.concat([tf.clip_by_value(centre, 0.0, limits), size], axis=-1)
         return {"boxes": corners_of(moved), "scores": scores}
 

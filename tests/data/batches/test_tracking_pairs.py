@@ -15,8 +15,8 @@ from keras_tfm.data import (
 )
 from keras_tfm.data.batches import frame_pairs
 from keras_tfm.data.batches.search_windows import SEARCH, TEMPLATE, side_of, window
-from keras_tfm.serving.target import Target, search_side, template_side
-from keras_tfm.serving.target import window as exact_window
+from tests.parity.references.target import Target, search_side, template_side
+from tests.parity.references.target import window as exact_window
 
 PLAIN = {"mean": (0.0,), "std": (1.0,)}
 
@@ -78,7 +78,7 @@ def test_matched_leaves_out_who_fills_up():
     assert first[0, 1:].tolist() == [0, 1, 2, 3] and second[0, 1:].tolist() == [12, 13, 14, 15]
 
 
-def test_sides_are_those_of_serving():
+def test_sides_are_the_published_ones():
     target = Target((0, 0), (13.0, 21.0))
     sizes = tf.constant([target.size])
     assert side_of(sizes, TEMPLATE).numpy().tolist() == [template_side(target)]

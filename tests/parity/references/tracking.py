@@ -4,9 +4,9 @@ names of what they read and what ours makes of it, by the references' names.
 
 import numpy as np
 
-from keras_tfm.serving.target import Target, moved, penalised, search_side, template_side, window
 from keras_tfm.serving.tracks import associate, no_tracks
 from tests.parity.references.state import check_arguments
+from tests.parity.references.target import Target, moved, penalised, search_side, template_side, window
 
 COLUMNS = "frame,tracking_id,active,age,x1,y1,x2,y2,score"
 

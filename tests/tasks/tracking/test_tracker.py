@@ -14,11 +14,11 @@ from keras_tfm.data import read_mot
 from keras_tfm.data.worlds.movements import tracked_clips, write_tracked_clips
 from keras_tfm.heads import TargetDetector, TrackDetector
 from keras_tfm.models import TransT, TransTConfig, TransTrack, TransTrackConfig
-from keras_tfm.serving.target import Target, moved
 from keras_tfm.serving.tracks import associate, no_tracks
 from keras_tfm.tasks import Tracker
 from tests.contract import randomise
 from tests.fresh_process import ask
+from tests.parity.references.target import Target, moved
 
 NETWORK = {"stem_dim": 4, "dims": (8, 8), "depths": (1, 1), "block": "basic"}
 SHARED = {"backbone_config": NETWORK, "frozen_norms": False, "dim": 8, "num_layers": 1, "num_heads": 2}
@@ -159,8 +159,7 @@ def test_a_box_goes_from_frame_to_frame(one, tmp_path):
         served([{"image_bytes": data[0]}])
 
 
-def test_the_rules_of_one_object_are_those_of_serving(one):
-    """A graph moves the box as `serving.target.moved` does."""
+def test_the_rules_of_one_object_are_the_published_ones(one):
     rng = np.random.default_rng(0)
     cells = len(one.kind.middle)
     scores, boxes = rng.random((1, cells)).astype("float32"), rng.random((1, cells, 4)).astype("float32")

@@ -1,9 +1,9 @@
-"""Following one object: windows by hand, and a target that a perfect network keeps."""
+"""The published rules to follow one object: windows by hand, and a target that a perfect network keeps."""
 
 import numpy as np
 import pytest
 
-from keras_tfm.serving.target import Target, moved, penalised, search_side, template_side, window
+from tests.parity.references.target import Target, moved, penalised, search_side, template_side, window
 
 
 def test_windows_by_hand():

@@ -1,4 +1,4 @@
-"""Following one object from frame to frame: which window to look at, and where it is. State in, state out.
+"""TransT's rules to follow one object, in NumPy: which window to look at, and where it is. State in and out.
 
     target --- search_side ---> window ---> network: a score and a box for each cell ---> moved target
                                             scores lose by the distance from the middle
