@@ -32,15 +32,15 @@ from keras_tfm.layers.resizing import resize_nearest
 class MaskMatchingLoss(SumOfMeans):
     """The loss of L predictions of a set of segments, one for each decoder block, in nats. Abstract.
 
-    Targets are whole numbers: classes (B, H, W), 0 to C - 1, where all pixels of a class are one segment; a
-    set of masks, which may overlap, (B, M, H, W), see `segments_of`; or, with `num_segments`, (B, H, W, 2), a
-    pixel's class and the number of its segment, 0 to `num_segments` - 1. A pixel of another number is in
-    none. Predictions are (B, L, Q, C + 1 + rows columns), of a `MaskClassifier` whose masks have
-    the size `grid`. For each block the queries are matched anew, by `match`, at the cost -p(class)
-    `class_cost` plus `mask_costs`. The loss is the sum over the blocks of a cross-entropy of classes in which
-    a query without a segment weighs `no_object`, averaged by these weights, and of the loss of matched masks
-    over the number of segments. The first of the `weights` multiplies the loss of classes; a subclass defines
-    the others. Both denominators are sums over the whole batch, on all replicas.
+    Targets are whole numbers: classes (B, H, W), 0 to C - 1, where all pixels of a class are one segment, and
+    a pixel of another number is in none; or a set of masks, which may overlap, (B, M, H, W): 1 + the class in
+    the pixels of each segment, 0 outside and 255 where no image is. Predictions are (B, L, Q, C + 1 + rows
+    columns), of a `MaskClassifier` whose masks have the size `grid`. For each block the queries are matched
+    anew, by `match`, at the cost -p(class) `class_cost` plus `mask_costs`. The loss is the sum over the
+    blocks of a cross-entropy of classes in which a query without a segment weighs `no_object`, averaged by
+    these weights, and of the loss of matched masks over the number of segments. The first of the `weights`
+    multiplies the loss of classes; a subclass defines the others. Both denominators are sums over the whole
+    batch, on all replicas.
 
     >>> loss = keras_tfm.heads.MaskSetLoss(grid=(1, 2))
     >>> predictions = np.zeros((1, 1, 2, 3 + 2))  # one block, two queries
@@ -53,14 +53,12 @@ class MaskMatchingLoss(SumOfMeans):
     def __init__(
         self,
         grid: Sequence[int],
-        num_segments: int | None,
         weights: Sequence[float],
         no_object: float = 0.1,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self.grid = tuple(grid)
-        self.num_segments = num_segments
         self.weights = tuple(weights)
         self.no_object = no_object
 
@@ -86,17 +84,11 @@ class MaskMatchingLoss(SumOfMeans):
 
     def segments(self, targets, num_classes):
         """(The class of each segment (B, M), -1 where there is none, its mask (B, M, H, W), 0 or 1)."""
-        if len(targets.shape) == 4 and self.num_segments is None:
+        if len(targets.shape) == 4:
             return segments_of(targets)
-        targets = ops.cast(targets, "int32")
-        count = num_classes if len(targets.shape) == 3 else self.num_segments
-        numbers = targets if len(targets.shape) == 3 else targets[..., 1]
-        masks = ops.equal(numbers[:, None], ops.arange(count)[:, None, None])  # (B, M, H, W)
-        if len(targets.shape) == 3:
-            classes = ops.where(ops.any(masks, axis=(2, 3)), ops.arange(count), -1)
-        else:
-            classes = ops.max(ops.where(masks, targets[:, None, ..., 0], -1), axis=(2, 3))
-            classes = ops.where(classes < num_classes, classes, -1)
+        numbers = ops.arange(num_classes)
+        masks = ops.equal(ops.cast(targets, "int32")[:, None], numbers[:, None, None])  # (B, C, H, W)
+        classes = ops.where(ops.any(masks, axis=(2, 3)), numbers, -1)
         return classes, ops.cast(masks, "float32")
 
     @abc.abstractmethod
@@ -149,12 +141,11 @@ class MaskSetLoss(MaskMatchingLoss):
     def __init__(
         self,
         grid: Sequence[int],
-        num_segments: int | None = None,
         weights: Sequence[float] = (1.0, 20.0, 1.0),
         no_object: float = 0.1,
         **kwargs: Any,
     ) -> None:
-        super().__init__(grid, num_segments, weights, no_object, **kwargs)
+        super().__init__(grid, weights, no_object, **kwargs)
 
     def mask_costs(self, segments, masks, num_blocks):
         small = resize_nearest(ops.moveaxis(segments, 1, -1), self.grid)  # (B, rows, columns, M)
@@ -190,7 +181,6 @@ class PointMaskSetLoss(MaskMatchingLoss):
     def __init__(
         self,
         grid: Sequence[int],
-        num_segments: int | None = None,
         weights: Sequence[float] = (2.0, 5.0, 5.0),
         no_object: float = 0.1,
         num_points: int = 12_544,
@@ -199,7 +189,7 @@ class PointMaskSetLoss(MaskMatchingLoss):
         seed: int | keras.random.SeedGenerator | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(grid, num_segments, weights, no_object, **kwargs)
+        super().__init__(grid, weights, no_object, **kwargs)
         self.class_cost = weights[0]
         if num_points < 1 or oversampling < 1 or not 0 <= importance <= 1:
             raise ValueError(

@@ -85,12 +85,12 @@ def test_the_class_of_a_pixel_by_hand():
 def test_a_perfect_prediction_and_none():
     """Targets are classes of pixels, or two segments of one class."""
     semantic = np.array([[[0, 0], [1, 255]]])
-    numbered = np.stack([[[[1, 1], [1, 255]]], [[[0, 0], [1, 7]]]], axis=-1)
+    segments = np.array([[[[2, 2], [0, 0]], [[0, 0], [2, 0]]]])
     masks = 60.0 * np.array([[[1, 1], [-1, -1]], [[-1, -1], [1, -1]], [[-1, -1], [-1, -1]]])
-    for targets, classes in ((semantic, (0, 1, 2)), (numbered, (1, 1, 2))):
+    for targets, classes in ((semantic, (0, 1, 2)), (segments, (1, 1, 2))):
         logits = 60.0 * np.eye(3)[list(classes)]
         predictions = np.concatenate([logits, masks.reshape(3, 4)], axis=1)[None, None].astype("float32")
-        loss = heads.MaskSetLoss((2, 2), num_segments=2)
+        loss = heads.MaskSetLoss((2, 2))
         assert float(loss(targets, predictions)) == pytest.approx(0, abs=1e-6)
         assert float(loss(targets, predictions[:, :, ::-1])) == pytest.approx(0, abs=1e-6)  # a set
         (_, count), (_, num_segments) = loss.means(np.full_like(targets, 255), predictions)

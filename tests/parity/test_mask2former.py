@@ -21,7 +21,7 @@ from tests.parity.images import (
     draw_weights,
     ours_of,
 )
-from tests.parity.test_mask_former import draw_backbone, draw_segments, segments_of, with_images
+from tests.parity.test_mask_former import draw_backbone, draw_segments, masks_of, segments_of, with_images
 
 pytestmark = pytest.mark.parity
 CONFIGS = range(int(os.environ.get("KERAS_TFM_PARITY_CONFIGS", "2")))
@@ -149,10 +149,10 @@ def test_the_loss_and_its_gradient_at_the_same_points(is_semantic, seed, monkeyp
     assert not drawn
 
     variable = tf.Variable(joined)
-    loss = heads.PointMaskSetLoss(grid, num_segments=6, num_points=num_points)
+    loss = heads.PointMaskSetLoss(grid, num_points=num_points)
     points = {n: x.reshape(-1, n, 2) for n, x in zip(counts, (matching, learning), strict=True)}
     monkeypatch.setattr(loss, "draw", lambda _, count: points[count])
     with tf.GradientTape() as tape:
-        ours = loss(targets[..., 0] if is_semantic else targets, variable)
+        ours = loss(targets[..., 0] if is_semantic else masks_of(targets), variable)
     assert float(ours) == pytest.approx(float(expected.detach()), rel=1e-5)
     np.testing.assert_allclose(tape.gradient(ours, variable), tensor.grad.numpy(), rtol=1e-4, atol=1e-6)
