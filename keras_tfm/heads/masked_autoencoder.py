@@ -12,8 +12,7 @@ import numpy as np
 from keras import ops
 
 from keras_tfm.heads.base import ModelWithHead
-from keras_tfm.layers.attention.multi_head import Attention
-from keras_tfm.layers.attention.projections import HeadProjections
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.image_positions import GridSines
@@ -186,7 +185,7 @@ def _decoded(config, x, num_layers, num_heads, intermediate_dim, epsilon):
     """The states, normalised with `epsilon`, of a decoder of blocks like the backbone's on the tokens `x`."""
     part = residuals(True, epsilon=config.epsilon)
     for i in range(num_layers):
-        attention = Attention(HeadProjections(num_heads, use_bias=config.qkv_bias))
+        attention = MultiHeadAttention(num_heads, use_bias=config.qkv_bias or ())
         feedforward = FeedForward(intermediate_dim, config.activation)
         parts = {"attention": part(attention), "feedforward": part(feedforward)}
         x = Block(parts, name=f"decoder_block_{i}")(x)

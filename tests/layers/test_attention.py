@@ -1,5 +1,7 @@
 """Attention: the contract, heads, and equality with Keras's own on copied weights."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
@@ -324,6 +326,17 @@ def test_parts_have_biases_of_their_own(parts):
     for part, kernel, heads in zip(("query", "key", "value"), kernels, layer.project(x), strict=True):
         expected = reference.split_heads(x @ kernel + biases.get(f"{part}_bias", 0), 2)
         np.testing.assert_allclose(heads, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("context", [(), ((None, None, 5),)], ids=["self", "cross"])
+def test_with_the_names_of_no_projections_the_output_has_a_bias(context):
+    layer = Attention(2, use_bias=(), kernel_initializer="ones")
+    layer.build((None, None, 6), *context)
+    assert [weight.path for weight in layer.weights if "bias" in weight.name] == [f"{layer.name}/output/bias"]
+    np.testing.assert_array_equal(layer.output_projection.kernel, np.ones((6, 6)))
+    copy = Attention.from_config(json.loads(json.dumps(layer.get_config())))
+    copy.build((None, None, 6), *context)
+    assert [weight.shape for weight in copy.weights] == [weight.shape for weight in layer.weights]
 
 
 # Errors -------------------------------------------------------------------------------------------

@@ -255,7 +255,8 @@ class MultiHeadAttention(Attention):
         key_dim: K, the width of a head's queries and keys; by default D / num_heads.
         value_dim: Kv, the width of a head's values; by default `key_dim`.
         dropout: the rate at which attention weights are dropped in training.
-        use_bias: whether the projections and the output layer have biases; see `HeadProjections`.
+        use_bias: whether the projections and the output layer have biases; with names of projections, which
+            may be none, these and the output layer: see `HeadProjections`.
         position: an `AttentionPosition`.
         scale: multiplies the scores; by default 1/sqrt(K).
         num_key_value_heads: how many heads keys and values have; see `HeadProjections`.
@@ -307,7 +308,8 @@ class MultiHeadAttention(Attention):
 
     def _new_output(self, width):
         initializer = copy_of(self.kernel_initializer)
-        return Dense(width, use_bias=self.use_bias, kernel_initializer=initializer, name="output")
+        has_bias = self.use_bias is not False
+        return Dense(width, use_bias=has_bias, kernel_initializer=initializer, name="output")
 
 
 class BlockwiseAttention(MultiHeadAttention):

@@ -27,8 +27,8 @@ class HeadProjections(Layer):
         key_dim: K, the width of a head's queries and keys. By default the queries' width divided by
             `num_heads`, so that the number of weights does not depend on the number of heads.
         value_dim: Kv, the width of a head's values; by default `key_dim`.
-        use_bias: True or False for all three; self-attention also takes the names of the projections that
-            have a bias, such as ("query", "value").
+        use_bias: True or False for all three, or the names of the projections that have a bias, such as
+            ("query", "value"); cross-attention takes no names but `()`, for none.
         num_key_value_heads: G, the number of heads of keys and values, each for H / G neighbouring heads of
             queries (Ainslie et al. 2023, "GQA"); by default H.
 
@@ -91,7 +91,7 @@ class HeadProjections(Layer):
                 for part, heads, width in parts
             ]
             return
-        if not isinstance(self.use_bias, bool):
+        if self.use_bias and self.use_bias is not True:
             raise ValueError(
                 f"`use_bias` must be a boolean in cross-attention, not names of parts; it is {self.use_bias}."
             )

@@ -16,8 +16,7 @@ from keras import ops
 
 from keras_tfm.configs import Config, Depth, Rate, Refusal, Size
 from keras_tfm.layers.attention.grid_position import GridPositionBias
-from keras_tfm.layers.attention.multi_head import Attention
-from keras_tfm.layers.attention.projections import HeadProjections
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.blocks import Block, Residual
 from keras_tfm.layers.dense import Dense
@@ -124,13 +123,7 @@ class TransGAN(ConfiguredModel):
         side = x_shape[1]
         window = side if side <= config.largest_map else config.window
         position = GridPositionBias(window, initializer=POSITIONS) if config.relative_positions else None
-        return WindowAttention(attention_of(config, position), window)
-
-
-def attention_of(config, position=None):
-    """Attention whose queries, keys and values have no biases."""
-    projections = HeadProjections(config.num_heads, use_bias=False)
-    return Attention(projections, position)
+        return WindowAttention(MultiHeadAttention(config.num_heads, use_bias=(), position=position), window)
 
 
 def block_of(config, attention, x_shape, name):
@@ -219,7 +212,8 @@ class TransGANDiscriminator(ConfiguredModel):
             blocks = [TransGAN.block(config, x.shape, stage, i) for i in range(depth)]
             x = trace.run("discriminator", blocks, x)
         x = PrependedTokens(initializer=POSITIONS, name="class_token")(flatten_map(x))
-        last = block_of(config, attention_of(config), x.shape, "last_block")
+        attention = MultiHeadAttention(config.num_heads, use_bias=())
+        last = block_of(config, attention, x.shape, "last_block")
         x = LayerNormalization(config.epsilon, name="norm")(trace.run("discriminator", [last], x)[:, 0])
         outputs = {"scores": Dense(1, name="score")(x)}
         super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)

@@ -19,8 +19,7 @@ import keras
 from keras import ops
 
 from keras_tfm.configs import Config, Positive, Rate, Refusal, Size, Whole
-from keras_tfm.layers.attention.multi_head import Attention
-from keras_tfm.layers.attention.projections import HeadProjections
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.blocks import Block, Residual, residuals
 from keras_tfm.layers.chain import Chain
@@ -149,7 +148,7 @@ def _block(config, dim, name):
 
 def _attention(config, name):
     """Attention of a map, or a Transformer block that also attends to a context, in a residual."""
-    epsilon, branch = config.epsilon, MapAttention(Attention(HeadProjections(config.num_heads)))
+    epsilon, branch = config.epsilon, MapAttention(MultiHeadAttention(config.num_heads))
     if config.context_dim is not None:
         epsilon, branch = 1e-6, MapTransformer(config.num_heads)
     return Block({"attention": Residual(branch, _norm(config, epsilon), normalize="input")}, name=name)
@@ -169,7 +168,7 @@ class MapTransformer(SameShape):
         sequence = (batch_size, height * width, dim)
         part = residuals(normalize_first=True, epsilon=1e-5)
         attention, context_attention = (
-            part(Attention(HeadProjections(self.num_heads, use_bias=False))) for _ in range(2)
+            part(MultiHeadAttention(self.num_heads, use_bias=())) for _ in range(2)
         )
         feedforward = part(FeedForward(4 * dim, "gelu", gated=True))
         parts = {"attention": attention, "context_attention": context_attention, "feedforward": feedforward}

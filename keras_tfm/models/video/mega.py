@@ -21,8 +21,7 @@ import keras
 from keras import ops
 
 from keras_tfm.configs import Config, Depth, Heads, Positive, Refusal, Size
-from keras_tfm.layers.attention.multi_head import Attention
-from keras_tfm.layers.attention.projections import HeadProjections
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, Residual
 from keras_tfm.layers.box_geometry import BoxGeometry
 from keras_tfm.layers.dense import Dense
@@ -143,7 +142,7 @@ def relation(config, trace, number, x, context, mask, bias=None):
     """The boxes `x` (B, T, D) after what they hear of the `context` (B, S, D), where `mask` (B, S) is True;
     of no box they hear 0.
     """
-    attention = Attention(HeadProjections(config.num_heads), output_layer=keras.layers.Identity())
+    attention = MultiHeadAttention(config.num_heads, output_layer=keras.layers.Identity())
     block = Block({"context_attention": Residual(attention)}, name=f"block_{number}")
     x = trace.run("encoder", [block], x, context_attention={"context": context, "mask": mask, "bias": bias})
     return Dense(config.dim, "relu", name=f"projection_{number}")(x)

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 from keras_tfm.configs import Between, Rate, Whole
 from keras_tfm.layers.attention.grid_rotary import GridRotaryEmbedding
-from keras_tfm.layers.attention.multi_head import Attention
-from keras_tfm.layers.attention.projections import PARTS, HeadProjections
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
+from keras_tfm.layers.attention.projections import PARTS
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.patch_encoder import PrependedTokens
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map
@@ -69,11 +69,14 @@ class DINOv3(DINOv2):
     @classmethod
     def attention(cls, config):
         biased = [part for part in PARTS if getattr(config, f"{part}_bias")]
-        projections = HeadProjections(
-            config.num_heads, use_bias=biased, kernel_initializer=INITIALIZER, name="projections"
-        )
         position = GridRotaryEmbedding(cls.grid_of(config), 1 + config.num_registers, config.rotary_base)
-        return Attention(projections, position, dropout=config.attention_dropout)
+        return MultiHeadAttention(
+            config.num_heads,
+            dropout=config.attention_dropout,
+            use_bias=biased,
+            position=position,
+            kernel_initializer=INITIALIZER,
+        )
 
     @classmethod
     def feedforward(cls, config):

@@ -11,8 +11,7 @@ import keras
 
 from keras_tfm.configs import Depth, Size
 from keras_tfm.layers.attention.grid_position import GridPositionBias
-from keras_tfm.layers.attention.multi_head import Attention
-from keras_tfm.layers.attention.projections import HeadProjections
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, Residual
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
@@ -100,9 +99,13 @@ def _block(config, stage, index):
     def part(branch, rate=rate):
         return Residual(branch, BatchNormalization(), "input", config.dropout, stochastic_depth=rate)
 
-    projections = HeadProjections(config.num_heads[stage], use_bias=False, kernel_initializer=INITIALIZER)
-    position = GridPositionBias(window, initializer=INITIALIZER)
-    attention = Attention(projections, position, dropout=config.attention_dropout)
+    attention = MultiHeadAttention(
+        config.num_heads[stage],
+        dropout=config.attention_dropout,
+        use_bias=(),
+        position=GridPositionBias(window, initializer=INITIALIZER),
+        kernel_initializer=INITIALIZER,
+    )
     hidden = int(config.mlp_ratio * width)
     parts = {
         "attention": part(WindowAttention(attention, window, grid=index % 2 == 1)),

@@ -14,8 +14,7 @@ import keras
 from keras import ops
 
 from keras_tfm.configs import Between, Depth, Heads, Rate, Size
-from keras_tfm.layers.attention.multi_head import Attention
-from keras_tfm.layers.attention.projections import HeadProjections
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer, SameShape
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.chain import Chain
@@ -200,23 +199,21 @@ def _summary(config, num_patches, name=None, bias=False, legacy=False):
 
 def _pixel_block(config, part, index):
     feedforward = FeedForward(4 * config.inner_dim, "gelu", kernel_initializer=INITIALIZER)
-    attention = _attention(config.inner_heads, config.inner_dim)
+    attention = _attention(config.inner_heads)
     parts = {"attention": part(attention), "feedforward": part(feedforward)}
     return Block(parts, name=f"pixel_block_{index}")
 
 
 def _patch_block(config, part, num_patches, index):
     feedforward = FeedForward(int(config.mlp_ratio * config.dim), "gelu", kernel_initializer=INITIALIZER)
-    attention = _attention(config.num_heads, config.dim)
+    attention = _attention(config.num_heads)
     summary = _summary(config, num_patches, legacy=config.legacy)
     return PatchBlock(summary, part(attention), part(feedforward), name=f"block_{index}")
 
 
-def _attention(num_heads, dim):
+def _attention(num_heads):
     """Attention in which only the output layer has a bias."""
-    projections = HeadProjections(num_heads, use_bias=False, kernel_initializer=INITIALIZER)
-    output = Dense(dim, kernel_initializer=INITIALIZER.clone(), name="output")
-    return Attention(projections, output_layer=output)
+    return MultiHeadAttention(num_heads, use_bias=(), kernel_initializer=INITIALIZER)
 
 
 # The variants of Han et al. 2021, with their stochastic depth.

@@ -9,11 +9,8 @@ import dataclasses
 import keras
 
 from keras_tfm.configs import Rate
-from keras_tfm.layers.attention.multi_head import Attention
-from keras_tfm.layers.attention.projections import HeadProjections
-from keras_tfm.layers.base import copy_of
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import residuals
-from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.patch_encoder import PrependedTokens
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map
@@ -58,10 +55,9 @@ def tokens_of(config, patches):
 
 
 def attention_of(config, **parts):
-    """Self-attention; `parts` are arguments of `Attention`, such as a layer on the scores."""
-    projections = HeadProjections(config.num_heads, kernel_initializer=INITIALIZER)
-    output = Dense(config.dim, kernel_initializer=copy_of(INITIALIZER), name="output")
-    return Attention(projections, dropout=config.dropout, output_layer=output, **parts)
+    """Self-attention; `parts` are further arguments, such as a layer on the scores."""
+    options = {"dropout": config.dropout, "kernel_initializer": INITIALIZER, **parts}
+    return MultiHeadAttention(config.num_heads, **options)
 
 
 def feedforward_of(config, intermediate_dim=None):

@@ -13,8 +13,7 @@ import keras
 from keras import ops
 
 from keras_tfm.configs import Between, Config, Depth, Heads, Rate, Size
-from keras_tfm.layers.attention.multi_head import Attention, MultiHeadAttention
-from keras_tfm.layers.attention.projections import HeadProjections
+from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.image_positions import interpolate_positions
@@ -168,11 +167,9 @@ def attention_of(config, dropout, **initializer):
     """The attention of a block. `qkv_bias` are the names of projections with a bias, or True for all or False
     for none; the output layer always has one.
     """
-    if config.qkv_bias is True:
-        return MultiHeadAttention(config.num_heads, dropout=dropout, **initializer)
-    use_bias = config.qkv_bias
-    projections = HeadProjections(config.num_heads, use_bias=use_bias, name="projections", **initializer)
-    return Attention(projections, dropout=dropout)
+    return MultiHeadAttention(
+        config.num_heads, dropout=dropout, use_bias=config.qkv_bias or (), **initializer
+    )
 
 
 # Ti and S: Steiner et al. 2022, "How to train your ViT?". B, L and H: Dosovitskiy et al. 2021. g and G: Zhai
