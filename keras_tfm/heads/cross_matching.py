@@ -16,7 +16,7 @@ from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.heads.loss import Loss
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer
-from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.feedforward import FeedForward, activation_of
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.positions import PositionEmbedding
@@ -51,13 +51,11 @@ class CrossMatcher(ModelWithHead):
         dim = texts.shape[-1]
         x, mask = AllPairs(name="pairs")(texts, frames, backbone.input["frame_mask"])
         x = PositionEmbedding(x.shape[1], INITIALIZER, name="pair_position")(x)
-        part = residuals(True, epsilon=config.epsilon)
+        part = residuals(epsilon=config.epsilon, normalize_first=True)
         for number in range(num_layers):
             attention = MultiHeadAttention(max(1, dim // HEAD_DIM), dropout=config.attention_dropout)
-            feedforward = part(FeedForward(4 * dim, config.activation))
-            block = Block(
-                {"attention": part(attention), "feedforward": feedforward}, name=f"pair_block_{number}"
-            )
+            feedforward = FeedForward(4 * dim, config.activation)
+            block = block_of(part, f"pair_block_{number}", attention=attention, feedforward=feedforward)
             x = block(x, attention={"mask": mask})
         x = LayerNormalization(config.epsilon, name="pair_norm")(ops.take(x, 0, axis=1))
         x = keras.layers.Dense(dim, activation_of(config.activation), name="pair_hidden")(x)

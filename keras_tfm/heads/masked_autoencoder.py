@@ -13,7 +13,7 @@ from keras import ops
 
 from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.image_positions import GridSines
 from keras_tfm.layers.normalization import LayerNormalization
@@ -183,12 +183,11 @@ class MaskedVideoAutoencoder(ModelWithHead):
 
 def _decoded(config, x, num_layers, num_heads, intermediate_dim, epsilon):
     """The states, normalised with `epsilon`, of a decoder of blocks like the backbone's on the tokens `x`."""
-    part = residuals(True, epsilon=config.epsilon)
+    part = residuals(epsilon=config.epsilon, normalize_first=True)
     for i in range(num_layers):
         attention = MultiHeadAttention(num_heads, use_bias=config.qkv_bias or ())
         feedforward = FeedForward(intermediate_dim, config.activation)
-        parts = {"attention": part(attention), "feedforward": part(feedforward)}
-        x = Block(parts, name=f"decoder_block_{i}")(x)
+        x = block_of(part, f"decoder_block_{i}", attention=attention, feedforward=feedforward)(x)
     return LayerNormalization(epsilon, name="decoder_norm")(x)
 
 

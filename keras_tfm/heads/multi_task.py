@@ -16,7 +16,7 @@ from keras import ops
 from keras_tfm.heads.base import ModelWithHead, reading_of
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer
-from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
@@ -61,13 +61,12 @@ class MultiTaskClassifier(ModelWithHead):
         initial = keras.initializers.RandomNormal(stddev=0.02)
         count = len(num_classes)
         x = PrependedTokens(count, initial, name="queries")(memory)[:, :count]  # (B, tasks, dim)
-        part = residuals(True, dropout)
+        part = residuals(dropout, normalize_first=True)
         for i in range(num_layers):
-            parts = {
-                "context_attention": part(MultiHeadAttention(num_heads)),
-                "feedforward": part(FeedForward(4 * dim, "relu")),
-            }
-            x = Block(parts, name=f"task_block_{i}")(x, context_attention={"context": memory})
+            attention, feedforward = MultiHeadAttention(num_heads), FeedForward(4 * dim, "relu")
+            branches = {"context_attention": attention, "feedforward": feedforward}
+            block = block_of(part, f"task_block_{i}", **branches)
+            x = block(x, context_attention={"context": memory})
         x = LayerNormalization(name="task_norm")(x)
         logits = {
             task: keras.layers.Dense(size, name=f"{task}_head")(x[:, i])

@@ -140,7 +140,7 @@ class Residual(SameShape):
         return key_mask_of(x)
 
 
-def residuals(normalize_first=False, dropout=0.0, epsilon=1e-6, norm=LayerNormalization, **rates):
+def residuals(dropout=0.0, epsilon=1e-6, norm=LayerNormalization, *, normalize_first=False, **rates):
     """A function that wraps a branch in a `Residual` with a norm of its own, for the equal parts of a block.
 
     With `normalize_first` the norm is at the branch's input, otherwise at the sum. `rates` are further
@@ -224,6 +224,16 @@ class Block(SameShape):
         return x, BlockCache(attention, cache.context)
 
 
+def block_of(part, name=None, causal=False, **branches):
+    """A `Block` of the `branches` that are not None, each in the residual that `part` makes of it.
+
+    With `causal` the branch "attention" hides later positions.
+    """
+    options = {"attention": {"causal": True}} if causal else {}
+    parts = {key: part(x, **options.get(key, {})) for key, x in branches.items() if x is not None}
+    return Block(parts, name=name)
+
+
 class TransformerBlock(Block):
     """The plain Transformer block of Vaswani et al. 2017: multi-head attention and a feed-forward layer.
 
@@ -253,7 +263,7 @@ class TransformerBlock(Block):
         cross_attention: bool = False,
         **kwargs: Any,
     ) -> None:
-        part = residuals(normalize_first, dropout)
+        part = residuals(dropout, normalize_first=normalize_first)
 
         def attention(**options):
             return part(MultiHeadAttention(num_heads, dropout=dropout), **options)

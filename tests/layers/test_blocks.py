@@ -8,6 +8,7 @@ from keras import ops
 
 import keras_tfm
 from keras_tfm import layers
+from keras_tfm.layers.blocks import block_of, residuals
 from tests import contract
 from tests.contract import Case, floats, mask
 from tests.layers import reference
@@ -273,6 +274,14 @@ def test_parts_survive_their_configuration():
     copy.set_weights(block.get_weights())
     np.testing.assert_array_equal(copy(x), y)
     assert [w.path.split("/", 1)[1] for w in copy.weights] == [w.path.split("/", 1)[1] for w in block.weights]
+
+
+def test_a_block_of_branches_leaves_out_what_is_none():
+    branches = {"attention": layers.MultiHeadAttention(2), "feedforward": layers.FeedForward(8)}
+    block = block_of(residuals(0.1), "block", True, **branches, context_attention=None)
+    assert block.name == "block" and list(block.parts) == ["attention", "feedforward"]
+    assert [part.causal for part in block.parts.values()] == [True, False]
+    assert [part.branch for part in block.parts.values()] == list(branches.values())
 
 
 def test_parts_without_a_name_have_that_of_their_place():

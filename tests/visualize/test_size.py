@@ -19,7 +19,7 @@ from tests import contract
 
 def block(dim, num_heads, width, key_dim=None):
     """A model of one block on 600 tokens."""
-    part, x = residuals(False, 0.0), keras.Input((600, dim))
+    part, x = residuals(0.0), keras.Input((600, dim))
     attention = layers.MultiHeadAttention(num_heads, key_dim)
     return keras_tfm.Model(
         x,

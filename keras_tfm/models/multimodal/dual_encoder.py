@@ -10,7 +10,7 @@ from keras import ops
 from keras_tfm.configs import Config, Depth, Divides, Length, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer
-from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.models.base import ConfiguredModel, Trace
@@ -146,14 +146,12 @@ class DualEncoder(TwoTowers):
 def tower_blocks(config, side, causal=False):
     """The blocks of a tower, `{side}_block_{i}`, which normalise first; the lowest first."""
     sizes = sizes_of(config, side)
-    part = residuals(True, epsilon=config.epsilon)
+    part = residuals(epsilon=config.epsilon, normalize_first=True)
 
     def block(name):
         attention = MultiHeadAttention(sizes.num_heads, dropout=config.attention_dropout)
         feedforward = FeedForward(sizes.intermediate_dim, config.activation)
-        return Block(
-            {"attention": part(attention, causal=causal), "feedforward": part(feedforward)}, name=name
-        )
+        return block_of(part, name, causal, attention=attention, feedforward=feedforward)
 
     return [block(f"{side}_block_{i}") for i in range(sizes.num_layers)]
 

@@ -13,7 +13,7 @@ import keras
 
 from keras_tfm.configs import Config, Depth, Divides, Rate, Size, Whole
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.multimodal.dual_encoder import SIDES, ImageHeads, TextHeads, sizes_of
@@ -119,13 +119,7 @@ def stream_block(config, side, name):
     sizes = sizes_of(config, side)
     part = residuals(dropout=config.dropout, epsilon=config.epsilon)
     attention = MultiHeadAttention(sizes.num_heads, dropout=config.dropout)
-    return Block(
-        {
-            "attention": part(attention),
-            "feedforward": part(feedforward_of(config, side)),
-        },
-        name=name,
-    )
+    return block_of(part, name, attention=attention, feedforward=feedforward_of(config, side))
 
 
 def feedforward_of(config, side):
@@ -139,8 +133,7 @@ def connection_block(config, side, name):
     part = residuals(dropout=config.dropout, epsilon=config.epsilon)
     heads = config.num_connection_heads
     attention = MultiHeadAttention(heads, config.connection_dim // heads, dropout=config.dropout)
-    parts = {"context_attention": part(attention), "feedforward": part(feedforward_of(config, side))}
-    return Block(parts, name=name)
+    return block_of(part, name, context_attention=attention, feedforward=feedforward_of(config, side))
 
 
 # base: Lu et al. 2019, section 3.1, and the released configuration of six connections. tiny is this

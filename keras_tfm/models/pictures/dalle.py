@@ -18,7 +18,7 @@ from keras_tfm.inputs import refuse_outside
 from keras_tfm.layers.attention.patterns import GridPattern, PatternAttention
 from keras_tfm.layers.attention.projections import HeadProjections
 from keras_tfm.layers.base import SameShape, copy_of
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
 from keras_tfm.layers.feedforward import FeedForward
@@ -202,14 +202,9 @@ def _block(config, index):
     attention = PatternAttention(projections, pattern, config.attention_dropout, output)
     width = config.intermediate_dim or 4 * config.dim
     feedforward = FeedForward(width, "gelu", kernel_initializer=INITIALIZER, gated=config.gated)
-
-    def part(branch, **options):
-        norm = LayerNormalization(config.epsilon)
-        return Residual(branch, norm, "input", config.dropout, layer_scale=config.layer_scale, **options)
-
-    return Block(
-        {"attention": part(attention, causal=True), "feedforward": part(feedforward)}, name=f"block_{index}"
-    )
+    options = {"normalize_first": True, "layer_scale": config.layer_scale}
+    part = residuals(config.dropout, config.epsilon, **options)
+    return block_of(part, f"block_{index}", causal=True, attention=attention, feedforward=feedforward)
 
 
 # dall-e: Ramesh et al. 2021, section 2.2, of 12 billion weights.

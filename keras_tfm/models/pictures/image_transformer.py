@@ -17,7 +17,7 @@ from keras_tfm.inputs import as_integers, refuse_outside
 from keras_tfm.layers.attention.patterns import BlockPattern, PatternAttention, TilePattern
 from keras_tfm.layers.attention.projections import HeadProjections
 from keras_tfm.layers.base import copy_of
-from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.embeddings import TokenEmbedding
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.positions import outside_is_nan
@@ -152,13 +152,10 @@ def _block(config, name):
     pattern: keras.layers.Layer = BlockPattern(config.block_length)
     if config.attention == "tile":
         pattern = TilePattern(config.tile, config.margin, config.columns)
-    part = residuals(False, config.dropout, config.epsilon)
+    part = residuals(config.dropout, config.epsilon)
     attention = PatternAttention(HeadProjections(config.num_heads), pattern, config.dropout)
-    parts = {
-        "attention": part(attention, causal=True),
-        "feedforward": part(FeedForward(config.intermediate_dim)),
-    }
-    return Block(parts, name=name)
+    feedforward = FeedForward(config.intermediate_dim)
+    return block_of(part, name, causal=True, attention=attention, feedforward=feedforward)
 
 
 # CIFAR-10, ImageNet-32: Parmar et al. 2018, as their released code has them.

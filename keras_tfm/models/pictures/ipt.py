@@ -15,7 +15,7 @@ import keras
 
 from keras_tfm.configs import Depth, Rate, Refusal, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.blocks import Block, Residual, residuals
+from keras_tfm.layers.blocks import Residual, block_of, residuals
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.embeddings import LearnedVectors
 from keras_tfm.layers.feedforward import FeedForward
@@ -100,7 +100,7 @@ class Body:
         self.embedding = Residual(Dense(config.dim), name="embedding")
         self.positions = LearnedVectors(self.count, name="positions")
         stacks = ("encoder", "decoder")
-        self.blocks = {x: [block_of(config, x, i) for i in range(config.num_layers)] for x in stacks}
+        self.blocks = {x: [stack_block(config, x, i) for i in range(config.num_layers)] for x in stacks}
         mlp = FeedForward(config.mlp_ratio * config.dim, dropout=config.dropout)
         self.output = Residual(mlp, name="mlp")
 
@@ -116,21 +116,18 @@ class Body:
         return combine_patches(self.output(x), self.config.patch_size, size)
 
 
-def block_of(config, stack, index):
+def stack_block(config, stack, index):
     """The block of this number of the encoder or the decoder."""
     part = residuals(normalize_first=True, dropout=config.dropout, epsilon=EPSILON)
 
     def attention():
-        return part(
-            PositionedAttention(MultiHeadAttention(config.num_heads, dropout=config.dropout, use_bias=False))
-        )
+        inner = MultiHeadAttention(config.num_heads, dropout=config.dropout, use_bias=False)
+        return PositionedAttention(inner)
 
-    parts = {
-        "attention": attention(),
-        "context_attention": attention() if stack == "decoder" else None,
-        "feedforward": part(FeedForward(config.mlp_ratio * config.dim, dropout=config.dropout)),
-    }
-    return Block(parts, name=f"{stack}_block_{index}")
+    context = attention() if stack == "decoder" else None
+    feedforward = FeedForward(config.mlp_ratio * config.dim, dropout=config.dropout)
+    branches = {"attention": attention(), "context_attention": context, "feedforward": feedforward}
+    return block_of(part, f"{stack}_block_{index}", **branches)
 
 
 # Chen et al. 2021, section 3.1, and the authors' code: 115.5 M parameters, with a head and a tail of each

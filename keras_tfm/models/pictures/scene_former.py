@@ -19,7 +19,7 @@ from keras import ops
 from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Refusal, Size, Whole
 from keras_tfm.inputs import every_position
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.embeddings import TokenEmbedding
 from keras_tfm.layers.feedforward import FeedForward
@@ -106,13 +106,11 @@ class SceneFormer(ConfiguredModel):
         trace, part = Trace(), residuals(dropout=config.dropout, epsilon=config.epsilon)
 
         def block(i):
-            context = part(MultiHeadAttention(config.num_heads)) if config.context_dim else None
-            parts = {
-                "attention": part(MultiHeadAttention(config.num_heads), causal=True),
-                "context_attention": context,
-                "feedforward": part(FeedForward(config.intermediate_dim, "relu")),
-            }
-            return Block(parts, name=f"block_{i}")
+            context = MultiHeadAttention(config.num_heads) if config.context_dim else None
+            attention = MultiHeadAttention(config.num_heads)
+            feedforward = FeedForward(config.intermediate_dim, "relu")
+            branches = {"attention": attention, "context_attention": context, "feedforward": feedforward}
+            return block_of(part, f"block_{i}", causal=True, **branches)
 
         x = trace.run("decoder", map(block, range(config.num_layers)), x, **tensors)
         outputs = {"logits": Dense(config.tables[config.predicts] - 1, name="output")(x)}

@@ -18,7 +18,7 @@ from keras_tfm.configs import Config, Depth, Rate, Refusal, Size
 from keras_tfm.layers.attention.grid_position import GridPositionBias
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import SameShape
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.blocks import Residual, block_of
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.image_positions import GridPositionEmbedding
@@ -115,7 +115,7 @@ class TransGAN(ConfiguredModel):
     @classmethod
     def block(cls, config, x_shape, stage, index):
         """Block number `index` of a stage, whose maps have the shape `x_shape`."""
-        return block_of(config, cls.attention(config, x_shape), x_shape, f"stage_{stage}_block_{index}")
+        return stage_block(config, cls.attention(config, x_shape), x_shape, f"stage_{stage}_block_{index}")
 
     @classmethod
     def attention(cls, config, x_shape):
@@ -126,7 +126,7 @@ class TransGAN(ConfiguredModel):
         return WindowAttention(MultiHeadAttention(config.num_heads, use_bias=(), position=position), window)
 
 
-def block_of(config, attention, x_shape, name):
+def stage_block(config, attention, x_shape, name):
     """A block with this `attention` of maps or sequences, normalised at the input of its parts."""
 
     def part(branch):
@@ -134,7 +134,7 @@ def block_of(config, attention, x_shape, name):
         return Residual(branch, norm, "input")
 
     feedforward = FeedForward(int(config.mlp_ratio * x_shape[-1]), "gelu")
-    return Block({"attention": part(attention), "feedforward": part(feedforward)}, name=name)
+    return block_of(part, name, attention=attention, feedforward=feedforward)
 
 
 class PixelNormalization(SameShape):
@@ -213,7 +213,7 @@ class TransGANDiscriminator(ConfiguredModel):
             x = trace.run("discriminator", blocks, x)
         x = PrependedTokens(initializer=POSITIONS, name="class_token")(flatten_map(x))
         attention = MultiHeadAttention(config.num_heads, use_bias=())
-        last = block_of(config, attention, x.shape, "last_block")
+        last = stage_block(config, attention, x.shape, "last_block")
         x = LayerNormalization(config.epsilon, name="norm")(trace.run("discriminator", [last], x)[:, 0])
         outputs = {"scores": Dense(1, name="score")(x)}
         super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)

@@ -21,7 +21,7 @@ from keras import ops
 from keras_tfm.configs import Config, Positive, Rate, Refusal, Size, Whole
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import SameShape
-from keras_tfm.layers.blocks import Block, Residual, residuals
+from keras_tfm.layers.blocks import Block, Residual, block_of, residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.dense import Dense
@@ -167,12 +167,10 @@ class MapTransformer(SameShape):
         batch_size, height, width, dim = x_shape
         sequence = (batch_size, height * width, dim)
         part = residuals(normalize_first=True, epsilon=1e-5)
-        attention, context_attention = (
-            part(MultiHeadAttention(self.num_heads, use_bias=())) for _ in range(2)
-        )
-        feedforward = part(FeedForward(4 * dim, "gelu", gated=True))
-        parts = {"attention": attention, "context_attention": context_attention, "feedforward": feedforward}
-        self.block = Block(parts, name="block")
+        attention, context = (MultiHeadAttention(self.num_heads, use_bias=()) for _ in range(2))
+        feedforward = FeedForward(4 * dim, "gelu", gated=True)
+        branches = {"attention": attention, "context_attention": context, "feedforward": feedforward}
+        self.block = block_of(part, "block", **branches)
         self.block.build(sequence, {"context_attention": {"context": context_shape}})
         self.input_layer, self.output_layer = Dense(dim, name="input"), Dense(dim, name="output")
         for layer in (self.input_layer, self.output_layer):

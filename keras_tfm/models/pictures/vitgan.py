@@ -19,7 +19,7 @@ from keras_tfm.configs import Config, Depth, Heads, Positive, Rate, Size, Whole
 from keras_tfm.layers.attention.distance import DistanceAttention, TiedProjections
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer
-from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.embeddings import LearnedVectors
@@ -208,8 +208,8 @@ class ViTGANDiscriminator(ConfiguredModel):
         """Block number `index`."""
         part = residuals(normalize_first=True, epsilon=config.epsilon)
         feedforward = Chain([dense(config.intermediate_dim, "gelu"), dense(config.dim)])
-        parts = {"attention": part(cls.attention(config)), "feedforward": part(feedforward)}
-        return Block(parts, name=f"block_{index}")
+        attention = cls.attention(config)
+        return block_of(part, f"block_{index}", attention=attention, feedforward=feedforward)
 
     @classmethod
     def attention(cls, config):

@@ -19,7 +19,7 @@ from keras import ops
 from keras_tfm.configs import Between, Depth, Length, Rate, Refusal, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import SameShape
-from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.patches import flatten_map
 from keras_tfm.layers.positions import PositionEmbedding
@@ -142,11 +142,11 @@ def _stage(config, stage, width, x, trace):
 
 
 def _block(config, stage, index):
-    part = residuals(False, config.dropout, config.epsilon)
+    part = residuals(config.dropout, config.epsilon)
     attention = MultiHeadAttention(config.num_heads, dropout=config.dropout, kernel_initializer=INITIALIZER)
     feedforward = FeedForward(config.intermediate_dims[stage], "gelu", kernel_initializer=INITIALIZER)
-    parts = {"attention": part(attention), "feedforward": part(feedforward)}
-    return Block(parts, name=f"encoder_{stage}_block_{index}")
+    name = f"encoder_{stage}_block_{index}"
+    return block_of(part, name, attention=attention, feedforward=feedforward)
 
 
 class VertexMasking(SameShape):

@@ -9,13 +9,13 @@ such as the mean of all poses. Huang et al. 2020, "Hand-Transformer" and "HOT-Ne
 """
 
 import dataclasses
-from typing import Annotated, Any
+from typing import Annotated
 
 import keras
 
 from keras_tfm.configs import Between, Config, Depth, Heads, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.positions import PositionEmbedding
@@ -65,14 +65,8 @@ class FromReference(ConfiguredModel):
 
 
 def _block(config, stack, index):
-    part = residuals(False, config.dropout, config.epsilon)
-
-    def attention():
-        return part(MultiHeadAttention(config.num_heads))
-
-    parts: dict[str, Any] = {
-        "attention": attention(),
-        "context_attention": attention() if stack == "decoder" else None,
-        "feedforward": part(FeedForward(config.intermediate_dim)),
-    }
-    return Block(parts, name=f"{stack}_block_{index}")
+    part = residuals(config.dropout, config.epsilon)
+    attention, feedforward = MultiHeadAttention(config.num_heads), FeedForward(config.intermediate_dim)
+    context = MultiHeadAttention(config.num_heads) if stack == "decoder" else None
+    branches = {"attention": attention, "context_attention": context, "feedforward": feedforward}
+    return block_of(part, f"{stack}_block_{index}", **branches)

@@ -21,7 +21,7 @@ from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.attention.positions import RotaryEmbedding
 from keras_tfm.layers.attention.tap import recording
 from keras_tfm.layers.base import Layer, SameShape
-from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.embeddings import TokenEmbedding
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.masks import in_float32
@@ -133,7 +133,7 @@ def esm2_states(config, trace, token_ids, mask, part=None):
 
 def esm2_block(config, name):
     """A block that normalises first, with rotary positions."""
-    part = residuals(True, config.dropout, config.epsilon)
+    part = residuals(config.dropout, config.epsilon, normalize_first=True)
     attention = MultiHeadAttention(
         config.num_heads,
         dropout=config.attention_dropout,
@@ -141,7 +141,7 @@ def esm2_block(config, name):
         kernel_initializer=INITIALIZER,
     )
     feedforward = FeedForward(config.intermediate_dim, config.activation, kernel_initializer=INITIALIZER)
-    return Block({"attention": part(attention), "feedforward": part(feedforward)}, name=name)
+    return block_of(part, name, attention=attention, feedforward=feedforward)
 
 
 class MaskedTokens(SameShape):

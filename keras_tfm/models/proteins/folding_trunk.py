@@ -17,7 +17,7 @@ from keras import ops
 from keras_tfm.configs import Between, Depth, Refusal, Size
 from keras_tfm.layers.attention.gated import GatedAttention
 from keras_tfm.layers.base import Layer, require_sizes
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.frames import distance_bins
@@ -163,10 +163,7 @@ def trunk_outputs(
 def folding_block(config, name):
     """A block of the trunk: attention and a transition of the sequence, then of the pairs."""
     num_heads = config.dim // config.head_dim
-
-    def part(branch):
-        return Residual(branch, LayerNormalization(EPSILON), "input", config.dropout)
-
+    part = residuals(config.dropout, EPSILON, normalize_first=True)
     sequence = {
         "attention": part(GatedAttention(num_heads, config.head_dim)),
         "transition": part(FeedForward(config.expansion * config.dim)),

@@ -14,7 +14,7 @@ from keras import ops
 from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size, TokenId
 from keras_tfm.inputs import every_position
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.embeddings import TokenEmbedding
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
@@ -149,22 +149,18 @@ def stack_of(config, embedding, name):
 
 
 def _block(config, num_heads, width, is_decoder, name):
-    part = residuals(config.normalize_first, config.dropout, config.epsilon)
+    part = residuals(config.dropout, config.epsilon, normalize_first=config.normalize_first)
 
-    def attention(**options):
+    def attention():
         dropout = config.attention_dropout
-        layer = MultiHeadAttention(num_heads, dropout=dropout, kernel_initializer=INITIALIZER)
-        return part(layer, **options)
+        return MultiHeadAttention(num_heads, dropout=dropout, kernel_initializer=INITIALIZER)
 
     feedforward = FeedForward(
         width, config.activation, kernel_initializer=INITIALIZER, dropout=config.activation_dropout
     )
-    parts = {
-        "attention": attention(causal=is_decoder),
-        "context_attention": attention() if is_decoder else None,
-        "feedforward": part(feedforward),
-    }
-    return Block(parts, name=name)
+    context = attention() if is_decoder else None
+    branches = {"attention": attention(), "context_attention": context, "feedforward": feedforward}
+    return block_of(part, name, is_decoder, **branches)
 
 
 # base and large: Lewis et al. 2020, section 2.1 (6 and 12 layers), with BERT's widths. mbart-large: Liu et

@@ -7,7 +7,7 @@ from keras import ops
 
 from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
@@ -104,6 +104,6 @@ def token_inputs(num_segments=0):
 
 def encoder_block(config, attention, name):
     """BERT's block with this `attention`."""
-    part = residuals(False, config.dropout, config.epsilon)
+    part = residuals(config.dropout, config.epsilon)
     feedforward = FeedForward(config.intermediate_dim, config.activation, kernel_initializer=INITIALIZER)
-    return Block({"attention": part(attention), "feedforward": part(feedforward)}, name=name)
+    return block_of(part, name, attention=attention, feedforward=feedforward)

@@ -64,7 +64,7 @@ class FNet(EncoderModel):
     @classmethod
     def block(cls, config, name):
         """A block that normalises after each sum."""
-        mixing, part = (residuals(False, rate, config.epsilon) for rate in (0.0, config.dropout))
+        mixing, part = (residuals(rate, config.epsilon) for rate in (0.0, config.dropout))
         feedforward = FeedForward(config.intermediate_dim, config.activation, kernel_initializer=INITIALIZER)
         return Block({"attention": mixing(FourierMixing()), "feedforward": part(feedforward)}, name=name)
 

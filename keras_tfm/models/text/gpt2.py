@@ -13,7 +13,7 @@ import keras
 
 from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
@@ -95,21 +95,17 @@ def shrink_residuals(blocks):
 
 
 def _block(config, name, cross_attention, norm):
-    part = residuals(config.normalize_first, config.dropout, config.epsilon, norm)
+    part = residuals(config.dropout, config.epsilon, norm, normalize_first=config.normalize_first)
 
-    def attention(**options):
+    def attention():
         dropout = config.attention_dropout
-        layer = MultiHeadAttention(config.num_heads, dropout=dropout, kernel_initializer=INITIALIZER)
-        return part(layer, **options)
+        return MultiHeadAttention(config.num_heads, dropout=dropout, kernel_initializer=INITIALIZER)
 
     width = config.intermediate_dim or 4 * config.dim
     feedforward = FeedForward(width, config.activation, kernel_initializer=INITIALIZER)
-    parts = {
-        "attention": attention(causal=True),
-        "context_attention": attention() if cross_attention else None,
-        "feedforward": part(feedforward),
-    }
-    return Block(parts, name=name)
+    context = attention() if cross_attention else None
+    branches = {"attention": attention(), "context_attention": context, "feedforward": feedforward}
+    return block_of(part, name, causal=True, **branches)
 
 
 # gpt1: Radford et al. 2018, section 4.1. gpt2-*: Radford et al. 2019, table 2. The numbers of weights there,

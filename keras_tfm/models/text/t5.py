@@ -18,7 +18,7 @@ from keras import ops
 from keras_tfm.configs import Config, Depth, Length, Rate, Size, TokenId
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.attention.positions import RelativePositionBias
-from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.embeddings import TokenEmbedding
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import RMSNormalization
@@ -129,7 +129,7 @@ def stack_of(config, embedding, name):
 
 
 def _block(config, is_decoder, name):
-    part = residuals(True, config.dropout, config.epsilon, RMSNormalization)
+    part = residuals(config.dropout, config.epsilon, RMSNormalization, normalize_first=True)
 
     def attention():
         return MultiHeadAttention(
@@ -149,12 +149,9 @@ def _block(config, is_decoder, name):
         dropout=config.dropout,
         kernel_initializer=INITIALIZER,
     )
-    parts = {
-        "attention": part(attention(), causal=is_decoder),
-        "context_attention": part(attention()) if is_decoder else None,
-        "feedforward": part(feedforward),
-    }
-    return Block(parts, name=name)
+    context = attention() if is_decoder else None
+    branches = {"attention": attention(), "context_attention": context, "feedforward": feedforward}
+    return block_of(part, name, is_decoder, **branches)
 
 
 def _v1_1(num_layers, dim, num_heads, intermediate_dim):

@@ -12,7 +12,7 @@ import keras
 
 from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
@@ -95,17 +95,15 @@ def stack_of(config, embedding, name):
 
 
 def _block(config, is_decoder, name):
-    part = residuals(config.normalize_first, config.dropout, config.epsilon)
+    part = residuals(config.dropout, config.epsilon, normalize_first=config.normalize_first)
 
-    def attention(**options):
-        return part(MultiHeadAttention(config.num_heads, config.key_dim, dropout=config.dropout), **options)
+    def attention():
+        return MultiHeadAttention(config.num_heads, config.key_dim, dropout=config.dropout)
 
-    parts = {
-        "attention": attention(causal=is_decoder),
-        "context_attention": attention() if is_decoder else None,
-        "feedforward": part(FeedForward(config.intermediate_dim, config.activation)),
-    }
-    return Block(parts, name=name)
+    context = attention() if is_decoder else None
+    feedforward = FeedForward(config.intermediate_dim, config.activation)
+    branches = {"attention": attention(), "context_attention": context, "feedforward": feedforward}
+    return block_of(part, name, is_decoder, **branches)
 
 
 # base and big: Vaswani et al. 2017, table 3, with the shared vocabulary of 37,000 tokens (section 5.1).

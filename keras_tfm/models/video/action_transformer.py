@@ -20,7 +20,7 @@ from keras import ops
 from keras_tfm.configs import Depth, Heads, Rate, Size
 from keras_tfm.layers.attention.multi_head import Attention
 from keras_tfm.layers.base import Layer
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.chain import Chain, ParallelBlock
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
@@ -177,14 +177,13 @@ class MemoryProjections(Layer):
         return [x[:, None] for x in (query, key, value)]
 
 
-def unit(intermediate_dim, dropout, projections, norm=LayerNormalization, **options):
+def unit(intermediate_dim, dropout, projections, norm=LayerNormalization, name=None):
     """The paper's unit (section 3.2): attention of one head to a context, then a feed-forward layer, each in
     a residual with a norm at the sum.
     """
     attention = Attention(projections, output_layer=keras.layers.Identity())
-    parts = {"context_attention": attention, "feedforward": FeedForward(intermediate_dim, "relu")}
-    residuals = {name: Residual(part, norm(), "sum", dropout) for name, part in parts.items()}
-    return Block(residuals, **options)
+    part, feedforward = residuals(dropout, norm=norm), FeedForward(intermediate_dim, "relu")
+    return block_of(part, name, context_attention=attention, feedforward=feedforward)
 
 
 class ProjectedUnit(Layer):

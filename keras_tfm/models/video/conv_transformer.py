@@ -20,7 +20,7 @@ from keras import ops
 from keras_tfm.configs import Between, Config, Depth, Heads, Rate, Refusal, Size
 from keras_tfm.layers.attention.tap import is_recorded, tap
 from keras_tfm.layers.base import SameShape, require_sizes
-from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.masks import masked_softmax
@@ -173,12 +173,10 @@ def conv_block(config, name, is_decoder=False):
     part = residuals(dropout=config.dropout)
     convolutions = [Convolution(config.dim, KERNEL, activation=activation) for activation in (SLOPE, None)]
     is_alone = is_decoder and config.num_targets == 1
-    parts = {
-        "attention": None if is_alone else part(ConvolutionalAttention(config.num_heads)),
-        "context_attention": part(ConvolutionalAttention(config.num_heads)) if is_decoder else None,
-        "feedforward": part(Chain(convolutions)),
-    }
-    return Block(parts, name=name)
+    attention = None if is_alone else ConvolutionalAttention(config.num_heads)
+    context = ConvolutionalAttention(config.num_heads) if is_decoder else None
+    branches = {"attention": attention, "context_attention": context, "feedforward": Chain(convolutions)}
+    return block_of(part, name, **branches)
 
 
 def synthesized(config, x):

@@ -18,7 +18,7 @@ from keras import ops
 from keras_tfm.configs import Config, Depth, Heads, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer, SameShape
-from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.blocks import Block, block_of, residuals
 from keras_tfm.layers.cache import BlockCache, PositionCache
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.embeddings import LearnedVectors, TokenEmbedding
@@ -181,7 +181,7 @@ def reading_block(config, name):
     """Attention to the memory and the states, and a feed-forward layer."""
     part = residuals(dropout=config.dropout, epsilon=config.epsilon)
     feedforward = FeedForward(config.intermediate_dim, config.activation)
-    return Block({"context_attention": part(attention(config)), "feedforward": part(feedforward)}, name=name)
+    return block_of(part, name, context_attention=attention(config), feedforward=feedforward)
 
 
 def with_memory(memory, x, mask):

@@ -20,7 +20,7 @@ from keras_tfm.configs import Between, Config, Depth, Natural, Refusal, Size
 from keras_tfm.layers.attention.functional import attention_weights
 from keras_tfm.layers.attention.tap import tap
 from keras_tfm.layers.base import SameShape
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.blocks import Residual, block_of
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.compiler.products import product
 from keras_tfm.layers.convolution import Convolution
@@ -182,11 +182,8 @@ def inpainting_block(config, name):
     """Attention among patches and two convolutions, the first of them dilated, each in a residual."""
     dim = config.encoder_dims[-1]
     convolutions = [Convolution(dim, 3, dilation=dilation, activation=SLOPE) for dilation in (2, 1)]
-    branches = {
-        "attention": MultiScaleAttention(config.num_frames, config.patch_sizes),
-        "feedforward": Chain(convolutions),
-    }
-    return Block({part: Residual(branch) for part, branch in branches.items()}, name=name)
+    attention = MultiScaleAttention(config.num_frames, config.patch_sizes)
+    return block_of(Residual, name, attention=attention, feedforward=Chain(convolutions))
 
 
 @dataclasses.dataclass(frozen=True)

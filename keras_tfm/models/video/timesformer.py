@@ -14,7 +14,7 @@ from keras import ops
 
 from keras_tfm.configs import Between
 from keras_tfm.layers.attention.axial import DividedAttention
-from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
@@ -92,15 +92,15 @@ def _with_times(config, x):
 
 def _divided_block(config, rate, name):
     """Attention along time and a linear layer, attention along space, and a feed-forward layer."""
-    part = residuals(True, config.dropout, config.epsilon, stochastic_depth=rate)
+    part = residuals(config.dropout, config.epsilon, normalize_first=True, stochastic_depth=rate)
     attention = attention_of(config, config.dropout)
     temporal = Chain([attention_of(config, config.dropout), Dense(config.dim)])
-    parts = {
-        "temporal_attention": part(DividedAttention(temporal, "time", config.num_frames, prefix=1)),
-        "attention": part(DividedAttention(attention, "space", config.num_frames, prefix=1)),
-        "feedforward": part(FeedForward(config.intermediate_dim, config.activation)),
+    branches = {
+        "temporal_attention": DividedAttention(temporal, "time", config.num_frames, prefix=1),
+        "attention": DividedAttention(attention, "space", config.num_frames, prefix=1),
+        "feedforward": FeedForward(config.intermediate_dim, config.activation),
     }
-    return Block(parts, name=name)
+    return block_of(part, name, **branches)
 
 
 # Bertasius et al. 2021, with the sizes of ViT: clips of 8, 16 and 96 frames; HR are larger images.

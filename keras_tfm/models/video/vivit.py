@@ -19,7 +19,7 @@ from keras_tfm.layers.attention.axial import DividedAttention
 from keras_tfm.layers.attention.multi_head import Attention
 from keras_tfm.layers.attention.projections import HeadProjections
 from keras_tfm.layers.base import SameShape
-from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
@@ -144,15 +144,13 @@ def _block(config, num_moments, name):
     """A block of the encoder for tubelets of so many moments."""
     if config.attention == "joint":
         return encoder_block(config, 0.0, name)
-    part = residuals(True, config.dropout, config.epsilon)
-    parts = {"feedforward": part(FeedForward(config.intermediate_dim, config.activation))}
+    part = residuals(config.dropout, config.epsilon, normalize_first=True)
+    feedforward = FeedForward(config.intermediate_dim, config.activation)
     if config.attention == "split":
         attention = SplitAttention(config.num_heads, num_moments, config.dropout)
-        return Block({"attention": part(attention), **parts}, name=name)
-    space, time = (
-        part(DividedAttention(attention_of(config, config.dropout), axis, num_moments)) for axis in AXES
-    )
-    return Block({"attention": space, "temporal_attention": time, **parts}, name=name)
+        return block_of(part, name, attention=attention, feedforward=feedforward)
+    space, time = (DividedAttention(attention_of(config, config.dropout), axis, num_moments) for axis in AXES)
+    return block_of(part, name, attention=space, temporal_attention=time, feedforward=feedforward)
 
 
 class SplitAttention(SameShape):

@@ -102,7 +102,7 @@ def parts(config, i, norm=LayerNormalization):
     )
     feedforward = FeedForward(config.hidden_dims[i], "gelu", kernel_initializer=INITIALIZER)
     rate = growing_rates(config.stochastic_depth, len(config.num_heads))[i]
-    part = residuals(True, config.dropout, config.epsilon, norm, stochastic_depth=rate)
+    part = residuals(config.dropout, config.epsilon, norm, normalize_first=True, stochastic_depth=rate)
     return {"attention": part(attention), "feedforward": part(feedforward)}
 
 

@@ -15,7 +15,7 @@ from keras_tfm.configs import Depth, Heads, Rate, Size
 from keras_tfm.layers.attention.class_attention import ClassAttentionBlock
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.attention.on_scores import HeadMixing
-from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PrependedTokens
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map
@@ -80,14 +80,14 @@ class CaiT(ConfiguredModel):
 
 def _block(config, name):
     rates = {"stochastic_depth": config.stochastic_depth, "layer_scale": config.layer_scale}
-    part = residuals(True, config.dropout, config.epsilon, **rates)
+    part = residuals(config.dropout, config.epsilon, normalize_first=True, **rates)
     attention = attention_of(config, on_scores=HeadMixing(), on_weights=HeadMixing())
-    return Block({"attention": part(attention), "feedforward": part(feedforward_of(config))}, name=name)
+    return block_of(part, name, attention=attention, feedforward=feedforward_of(config))
 
 
 def _class_block(config, name):
     attention = MultiHeadAttention(config.num_heads, kernel_initializer=INITIALIZER)
-    part = residuals(True, epsilon=config.epsilon, layer_scale=config.layer_scale)
+    part = residuals(epsilon=config.epsilon, normalize_first=True, layer_scale=config.layer_scale)
     feedforward = feedforward_of(config, config.class_intermediate_dim)
     return ClassAttentionBlock(part(attention), part(feedforward), name=name)
 

@@ -14,7 +14,7 @@ from keras_tfm.configs import Depth, Size
 from keras_tfm.layers.attention.grid_position import GridPositionBias
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import SameShape
-from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import PatchEmbedding, PatchMerging, height_and_width, patch_grid
@@ -122,7 +122,7 @@ def _block(config, stage, index, window):
     """Block number `index` of a stage; the second of each three is between windows."""
     number = 3 * sum(config.depths[:stage]) + index
     rate = growing_rates(config.stochastic_depth, 3 * sum(config.depths))[number]
-    part = residuals(True, config.dropout, EPSILON, stochastic_depth=rate)
+    part = residuals(config.dropout, EPSILON, normalize_first=True, stochastic_depth=rate)
     options = {"dropout": config.attention_dropout, "kernel_initializer": INITIALIZER}
     if index % 3 == 1:
         attention = AttentionAmongWindows(MultiHeadAttention(1, **options), window)
@@ -132,9 +132,8 @@ def _block(config, stage, index, window):
         attention = WindowAttention(inner, window)
     hidden = int(config.mlp_ratio * config.widths[stage])
     feedforward = FeedForward(hidden, "gelu", kernel_initializer=INITIALIZER)
-    return Block(
-        {"attention": part(attention), "feedforward": part(feedforward)}, name=f"stage_{stage}_block_{index}"
-    )
+    name = f"stage_{stage}_block_{index}"
+    return block_of(part, name, attention=attention, feedforward=feedforward)
 
 
 # The configurations of Lin et al. 2021.

@@ -132,7 +132,7 @@ def _local_feedforward(config):
 
 
 def _class_block(config):
-    part = residuals(True, config.dropout, config.epsilon)
+    part = residuals(config.dropout, config.epsilon, normalize_first=True)
     attention = MultiHeadAttention(config.num_heads, dropout=config.dropout, kernel_initializer=INITIALIZER)
     return ClassAttentionBlock(part(attention), part(feedforward_of(config)), name="class_block_0")
 

@@ -128,7 +128,7 @@ def _stem(config):
 def _block(config, stage, index):
     dim, ratio = config.dims[stage], config.reductions[stage]
     rate = rate_of(config, stage, index)
-    part = residuals(True, config.dropout, config.epsilon, stochastic_depth=rate)
+    part = residuals(config.dropout, config.epsilon, normalize_first=True, stochastic_depth=rate)
     attention = MultiHeadAttention(
         config.num_heads[stage], dropout=config.attention_dropout, kernel_initializer=INITIALIZER
     )

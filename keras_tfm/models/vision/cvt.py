@@ -17,7 +17,7 @@ from keras_tfm.configs import Depth, Rate, Size
 from keras_tfm.layers.attention.multi_head import Attention
 from keras_tfm.layers.attention.projections import PARTS, HeadProjection
 from keras_tfm.layers.base import Layer
-from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
@@ -146,7 +146,7 @@ def _block(config, stage, index, grid, prefix):
     """Block number `index` of a stage."""
     dim = config.dims[stage]
     rate = growing_rates(config.stochastic_depth[stage], config.depths[stage])[index]
-    part = residuals(True, config.dropout[stage], EPSILON, stochastic_depth=rate)
+    part = residuals(config.dropout[stage], EPSILON, normalize_first=True, stochastic_depth=rate)
     attention = Attention(
         ConvolutionalProjections(config.num_heads[stage], grid, prefix),
         scale=dim**-0.5,
@@ -155,9 +155,8 @@ def _block(config, stage, index, grid, prefix):
     )
     hidden = int(config.mlp_ratio[stage] * dim)
     feedforward = FeedForward(hidden, "gelu", kernel_initializer=INITIALIZER)
-    return Block(
-        {"attention": part(attention), "feedforward": part(feedforward)}, name=f"stage_{stage}_block_{index}"
-    )
+    name = f"stage_{stage}_block_{index}"
+    return block_of(part, name, attention=attention, feedforward=feedforward)
 
 
 # The architectures of Wu et al. 2021; W24 was trained with larger images.

@@ -12,7 +12,7 @@ import keras
 from keras import ops
 
 from keras_tfm.configs import Rate, Whole
-from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.patch_encoder import PatchEncoder, PrependedTokens
 from keras_tfm.models.vision.images import Side
@@ -75,9 +75,9 @@ class DINOv2(ViT):
     @classmethod
     def block(cls, config, index):
         rates = {"stochastic_depth": config.stochastic_depth, "layer_scale": config.layer_scale}
-        part = residuals(True, config.dropout, config.epsilon, **rates)
-        parts = {"attention": part(cls.attention(config)), "feedforward": part(cls.feedforward(config))}
-        return Block(parts, name=f"block_{index}")
+        part = residuals(config.dropout, config.epsilon, normalize_first=True, **rates)
+        attention, feedforward = cls.attention(config), cls.feedforward(config)
+        return block_of(part, f"block_{index}", attention=attention, feedforward=feedforward)
 
     @classmethod
     def attention(cls, config):

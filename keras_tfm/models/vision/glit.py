@@ -13,7 +13,7 @@ from keras import Input, ops
 from keras_tfm.configs import Between, Rate, Size, Whole
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import SameShape
-from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
@@ -155,9 +155,9 @@ class SideBySide(SameShape):
 def _block(config, i):
     rate = growing_rates(config.stochastic_depth, len(config.mlp_ratios))[i]
     hidden_dim = max(int(config.dim * config.mlp_ratios[i]), 1)
-    part = residuals(True, config.dropout, config.epsilon, stochastic_depth=rate)
+    part = residuals(config.dropout, config.epsilon, normalize_first=True, stochastic_depth=rate)
     feedforward = FeedForward(hidden_dim, "gelu", kernel_initializer=INITIALIZER)
-    return Block({"attention": part(_mixing(config, i)), "feedforward": part(feedforward)}, name=f"block_{i}")
+    return block_of(part, f"block_{i}", attention=_mixing(config, i), feedforward=feedforward)
 
 
 def _mixing(config, i):

@@ -13,7 +13,7 @@ import keras
 from keras_tfm.configs import Depth, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import copy_of
-from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.grid import MapAttention
@@ -78,7 +78,7 @@ class MiT(Pyramid):
 def _block(config, stage, index):
     dim, ratio = config.dims[stage], config.reductions[stage]
     rate = rate_of(config, stage, index)
-    part = residuals(True, config.dropout, EPSILON, stochastic_depth=rate)
+    part = residuals(config.dropout, EPSILON, normalize_first=True, stochastic_depth=rate)
     attention = MultiHeadAttention(
         config.num_heads[stage], dropout=config.attention_dropout, kernel_initializer=INITIALIZER
     )
@@ -88,9 +88,7 @@ def _block(config, stage, index):
         reduction = Convolution(dim, ratio, ratio, **options)
     feedforward = _feedforward(dim, int(config.mlp_ratios[stage] * dim), config.activation)
     name = f"stage_{stage}_block_{index}"
-    return Block(
-        {"attention": part(MapAttention(attention, reduction)), "feedforward": part(feedforward)}, name=name
-    )
+    return block_of(part, name, attention=MapAttention(attention, reduction), feedforward=feedforward)
 
 
 def _feedforward(dim, hidden, activation):

@@ -12,7 +12,7 @@ import keras
 from keras import ops
 
 from keras_tfm.configs import Depth, Rate, Size
-from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.mixing import TokenMixing
 from keras_tfm.layers.normalization import LayerNormalization
@@ -68,12 +68,12 @@ class MLPMixer(ConfiguredModel):
 
 
 def _block(config, rate, name):
-    part = residuals(True, config.dropout, config.epsilon, stochastic_depth=rate)
+    part = residuals(config.dropout, config.epsilon, normalize_first=True, stochastic_depth=rate)
     tokens, channels = (
         FeedForward(width, config.activation, kernel_initializer=INITIALIZER)
         for width in (config.tokens_dim, config.channels_dim)
     )
-    return Block({"attention": part(TokenMixing(tokens)), "feedforward": part(channels)}, name=name)
+    return block_of(part, name, attention=TokenMixing(tokens), feedforward=channels)
 
 
 # The architectures of Tolstikhin et al. 2021, for images of 224 x 224. The number after the slash is the side

@@ -14,7 +14,7 @@ from keras import ops
 from keras_tfm.configs import Depth, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer
-from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
@@ -130,12 +130,11 @@ class GridPooling(Layer):
 
 def _block(config, stage, index):
     rate = rate_of(config, stage, index)
-    part = residuals(True, config.dropout, config.epsilon, stochastic_depth=rate)
+    part = residuals(config.dropout, config.epsilon, normalize_first=True, stochastic_depth=rate)
     attention = MultiHeadAttention(config.num_heads[stage], dropout=config.dropout)
     feedforward = FeedForward(int(config.mlp_ratio * config.dims[stage]), config.activation)
-    return Block(
-        {"attention": part(attention), "feedforward": part(feedforward)}, name=f"stage_{stage}_block_{index}"
-    )
+    name = f"stage_{stage}_block_{index}"
+    return block_of(part, name, attention=attention, feedforward=feedforward)
 
 
 # The architectures of Heo et al. 2021. Those trained with a teacher have two tokens.

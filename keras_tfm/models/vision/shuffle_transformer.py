@@ -12,7 +12,7 @@ import keras
 from keras_tfm.configs import Depth, Size
 from keras_tfm.layers.attention.grid_position import GridPositionBias
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.feedforward import FeedForward
@@ -95,10 +95,7 @@ def _block(config, stage, index):
     """Block number `index` of a stage; every second one attends between cells that are far apart."""
     width, window = config.widths[stage], config.window
     rate = rate_of(config, stage, index)
-
-    def part(branch, rate=rate):
-        return Residual(branch, BatchNormalization(), "input", config.dropout, stochastic_depth=rate)
-
+    part = residuals(config.dropout, 1e-5, BatchNormalization, normalize_first=True)
     attention = MultiHeadAttention(
         config.num_heads[stage],
         dropout=config.attention_dropout,
@@ -107,10 +104,11 @@ def _block(config, stage, index):
         kernel_initializer=INITIALIZER,
     )
     hidden = int(config.mlp_ratio * width)
+    feedforward = FeedForward(hidden, "relu6", kernel_initializer=INITIALIZER)
     parts = {
-        "attention": part(WindowAttention(attention, window, grid=index % 2 == 1)),
-        "neighbours": part(Convolution(width, window, groups=width), rate=0.0),
-        "feedforward": part(FeedForward(hidden, "relu6", kernel_initializer=INITIALIZER)),
+        "attention": part(WindowAttention(attention, window, grid=index % 2 == 1), stochastic_depth=rate),
+        "neighbours": part(Convolution(width, window, groups=width)),
+        "feedforward": part(feedforward, stochastic_depth=rate),
     }
     return Block(parts, name=f"stage_{stage}_block_{index}")
 

@@ -15,7 +15,7 @@ import keras
 from keras_tfm.configs import Config, Depth, Rate, Size
 from keras_tfm.layers.attention.grid_position import GridPositionBias
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.blocks import Residual, block_of
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import PatchEmbedding, PatchMerging, height_and_width
@@ -125,10 +125,8 @@ class Swin(Pyramid):
         attention = WindowAttention(cls.attention(config, stage, window), window, shift, fixed=fixed)
         hidden = int(config.mlp_ratio * config.widths[stage])
         feedforward = FeedForward(hidden, config.activation, kernel_initializer=INITIALIZER)
-        return Block(
-            {"attention": part(attention), "feedforward": part(feedforward)},
-            name=f"stage_{stage}_block_{index}",
-        )
+        name = f"stage_{stage}_block_{index}"
+        return block_of(part, name, attention=attention, feedforward=feedforward)
 
     @classmethod
     def attention(cls, config, stage, window):

@@ -16,7 +16,7 @@ from keras import ops
 from keras_tfm.configs import Between, Depth, Heads, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer, SameShape
-from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.dense import Dense
@@ -96,7 +96,7 @@ class TNT(ConfiguredModel):
         x = Dropout(config.dropout, name="embedding_dropout")(x)
         trace = Trace()
         for i, rate in enumerate(growing_rates(config.stochastic_depth, config.num_layers)):
-            part = residuals(True, config.dropout, config.epsilon, stochastic_depth=rate)
+            part = residuals(config.dropout, config.epsilon, normalize_first=True, stochastic_depth=rate)
             pixels = trace.run("pixels", [_pixel_block(config, part, i)], pixels)
             x = trace.run("encoder", [_patch_block(config, part, num_patches, i)], x, pixels=pixels)
         x = LayerNormalization(config.epsilon, name="norm")(x)
@@ -200,8 +200,7 @@ def _summary(config, num_patches, name=None, bias=False, legacy=False):
 def _pixel_block(config, part, index):
     feedforward = FeedForward(4 * config.inner_dim, "gelu", kernel_initializer=INITIALIZER)
     attention = _attention(config.inner_heads)
-    parts = {"attention": part(attention), "feedforward": part(feedforward)}
-    return Block(parts, name=f"pixel_block_{index}")
+    return block_of(part, f"pixel_block_{index}", attention=attention, feedforward=feedforward)
 
 
 def _patch_block(config, part, num_patches, index):

@@ -12,7 +12,7 @@ import keras
 
 from keras_tfm.configs import Depth, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.blocks import Block, Residual, residuals
+from keras_tfm.layers.blocks import Residual, block_of, residuals
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.grid import MapAttention
@@ -92,13 +92,11 @@ class Twins(Pyramid):
 
 def _block(config, stage, index):
     rate = rate_of(config, stage, index)
-    part = residuals(True, config.dropout, config.epsilon, stochastic_depth=rate)
+    part = residuals(config.dropout, config.epsilon, normalize_first=True, stochastic_depth=rate)
     hidden = int(config.mlp_ratios[stage] * config.dims[stage])
     feedforward = FeedForward(hidden, "gelu", kernel_initializer=INITIALIZER)
     name = f"stage_{stage}_block_{index}"
-    return Block(
-        {"attention": part(_attention(config, stage, index)), "feedforward": part(feedforward)}, name=name
-    )
+    return block_of(part, name, attention=_attention(config, stage, index), feedforward=feedforward)
 
 
 def _attention(config, stage, index):

@@ -69,4 +69,5 @@ def feedforward_of(config, intermediate_dim=None):
 def residual_of(config, branch, index, **options):
     """`branch` as a residual of block number `index`, with a norm at its input."""
     rate = growing_rates(config.stochastic_depth, config.num_layers)[index]
-    return residuals(True, config.dropout, config.epsilon, stochastic_depth=rate)(branch, **options)
+    part = residuals(config.dropout, config.epsilon, normalize_first=True, stochastic_depth=rate)
+    return part(branch, **options)

@@ -12,7 +12,7 @@ import keras
 
 from keras_tfm.configs import Between, Depth, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.blocks import Block, Residual
+from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.feedforward import FeedForward
@@ -104,19 +104,20 @@ def _convolving_block(config, width, rate, name):
         Convolution(2 * width, 3, groups=config.groups, activation="gelu", use_bias=False),
         Convolution(width, 1, use_bias=False),
     ]
-    return Block({"feedforward": _residual(config, Chain(branch), rate)}, name=name)
+    return block_of(_residuals(config, rate), name, feedforward=Chain(branch))
 
 
 def _attending_block(config, width, rate, name):
     attention = MultiHeadAttention(config.num_heads, use_bias=False, kernel_initializer=INITIALIZER)
     hidden = int(config.mlp_ratio * width)
     feedforward = FeedForward(hidden, "gelu", use_bias=False, kernel_initializer=INITIALIZER)
-    branches = {"attention": MapAttention(attention), "feedforward": feedforward}
-    return Block({part: _residual(config, x, rate) for part, x in branches.items()}, name=name)
+    part = _residuals(config, rate)
+    return block_of(part, name, attention=MapAttention(attention), feedforward=feedforward)
 
 
-def _residual(config, branch, rate):
-    return Residual(branch, BatchNormalization(), "input", config.dropout, stochastic_depth=rate)
+def _residuals(config, rate):
+    options = {"normalize_first": True, "stochastic_depth": rate}
+    return residuals(config.dropout, 1e-5, BatchNormalization, **options)
 
 
 # Chen et al. 2021 and the authors' code.

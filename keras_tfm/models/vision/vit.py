@@ -14,7 +14,7 @@ from keras import ops
 
 from keras_tfm.configs import Between, Config, Depth, Heads, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.image_positions import interpolate_positions
 from keras_tfm.layers.normalization import LayerNormalization
@@ -157,10 +157,10 @@ def _pooled(config, x):
 
 def encoder_block(config, rate, name):
     """A block of ViT; `rate` is the rate of stochastic depth."""
-    part = residuals(True, config.dropout, config.epsilon, stochastic_depth=rate)
+    part = residuals(config.dropout, config.epsilon, normalize_first=True, stochastic_depth=rate)
     attention = attention_of(config, config.dropout)
     feedforward = FeedForward(config.intermediate_dim, config.activation)
-    return Block({"attention": part(attention), "feedforward": part(feedforward)}, name=name)
+    return block_of(part, name, attention=attention, feedforward=feedforward)
 
 
 def attention_of(config, dropout, **initializer):

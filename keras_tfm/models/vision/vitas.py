@@ -13,7 +13,7 @@ from keras import ops
 
 from keras_tfm.configs import Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
-from keras_tfm.layers.blocks import Block, residuals
+from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.models.base import ConfiguredModel, Trace, check_stages, growing_rates
@@ -75,8 +75,8 @@ def _block(config, i):
     )
     feedforward = FeedForward(config.hidden_dims[i], "gelu", kernel_initializer=INITIALIZER)
     rate = growing_rates(config.stochastic_depth, len(config.num_heads))[i]
-    part = residuals(True, config.dropout, config.epsilon, stochastic_depth=rate)
-    return Block({"attention": part(attention), "feedforward": part(feedforward)}, name=f"block_{i}")
+    part = residuals(config.dropout, config.epsilon, normalize_first=True, stochastic_depth=rate)
+    return block_of(part, f"block_{i}", attention=attention, feedforward=feedforward)
 
 
 # The networks of the authors' files, with 0.86, 1.0, 1.3, 2.7 and 4.9 G multiply-adds per image. For C the

@@ -15,7 +15,7 @@ from keras_tfm.layers.attention.class_attention import ClassAttention
 from keras_tfm.layers.attention.cross_covariance import CrossCovarianceAttention
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import SameShape
-from keras_tfm.layers.blocks import Block, Residual, residuals
+from keras_tfm.layers.blocks import Residual, block_of, residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution, ConvolutionalStem
 from keras_tfm.layers.feedforward import FeedForward
@@ -122,8 +122,7 @@ def _block(config, grid, name):
         "neighbours": OnGrid(Chain(neighbours), grid),
         "feedforward": FeedForward(config.intermediate_dim, "gelu"),
     }
-    part = _residuals(config)
-    return Block({key: part(branch) for key, branch in branches.items()}, name=name)
+    return block_of(_residuals(config), name, **branches)
 
 
 def _class_block(config, name):
@@ -135,7 +134,7 @@ def _class_block(config, name):
 
 def _residuals(config):
     rates = {"stochastic_depth": config.stochastic_depth, "layer_scale": config.layer_scale}
-    return residuals(True, epsilon=config.epsilon, **rates)
+    return residuals(epsilon=config.epsilon, normalize_first=True, **rates)
 
 
 def _size(dim, num_layers, num_heads, layer_scale=1.0, **options):

@@ -87,7 +87,7 @@ def read(arguments, weights):
         memory = frames[..., head * head_dim : (head + 1) * head_dim]
         query = memory[:, num_frames // 2][:, None]  # (B, 1, K)
         for i in range(UNITS):
-            options = {"norm": Standardization, "name": f"head_{head}_unit_{i}"}
+            options = {"norm": lambda _: Standardization(), "name": f"head_{head}_unit_{i}"}
             layer = unit(head_dim // 2, 0.0, AsTheyAre(), **options)
             query = layer(query, context_attention={"context": memory})
         heads.append(query[:, 0])
