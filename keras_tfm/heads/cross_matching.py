@@ -18,10 +18,10 @@ from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.feedforward import FeedForward, activation_of
+from keras_tfm.layers.initializers import NORMAL
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.positions import PositionEmbedding
 
-INITIALIZER = keras.initializers.RandomNormal(stddev=0.02)
 HEAD_DIM = 64
 
 
@@ -50,7 +50,7 @@ class CrossMatcher(ModelWithHead):
         texts, frames = backbone.output["text_embeddings"], backbone.output["video_sequence_output"]
         dim = texts.shape[-1]
         x, mask = AllPairs(name="pairs")(texts, frames, backbone.input["frame_mask"])
-        x = PositionEmbedding(x.shape[1], INITIALIZER, name="pair_position")(x)
+        x = PositionEmbedding(x.shape[1], NORMAL, name="pair_position")(x)
         part = residuals(epsilon=config.epsilon, normalize_first=True)
         for number in range(num_layers):
             attention = MultiHeadAttention(max(1, dim // HEAD_DIM), dropout=config.attention_dropout)

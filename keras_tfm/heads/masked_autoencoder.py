@@ -16,13 +16,12 @@ from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.image_positions import GridSines
+from keras_tfm.layers.initializers import NORMAL
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_masking import PatchRestoring, is_hidden
 from keras_tfm.layers.patches import extract_patches, height_and_width, patch_grid
 from keras_tfm.layers.positions import PositionEmbedding, SineTable
 from keras_tfm.layers.tubelets import extract_tubelets
-
-MASK_TOKEN = keras.initializers.RandomNormal(stddev=0.02)  # as in the authors' code
 
 
 class MaskedAutoencoder(ModelWithHead):
@@ -59,7 +58,7 @@ class MaskedAutoencoder(ModelWithHead):
         noise, images = backbone.input["noise"], backbone.input["images"]
         grid = patch_grid(images.shape[1:3], config.patch_size)
         x = keras.layers.Dense(dim, name="decoder_embedding")(backbone.output["sequence_output"])
-        x = PatchRestoring(1, MASK_TOKEN, name="restoring")(x, noise)  # (B, N + 1, dim)
+        x = PatchRestoring(1, NORMAL, name="restoring")(x, noise)  # (B, N + 1, dim)
         position = PositionEmbedding(x.shape[1], GridSines(grid), name="decoder_position", trainable=False)
         x = _decoded(config, position(x), num_layers, num_heads, intermediate_dim, config.epsilon)
         height, width = height_and_width(config.patch_size)
@@ -132,7 +131,7 @@ class MaskedVideoAutoencoder(ModelWithHead):
         x = keras.layers.Dense(dim, use_bias=False, name="decoder_embedding")(x)
         x = ops.reshape(x, (-1, x.shape[1] // moments, dim))  # (B moments, visible, dim)
         noise = ops.repeat(inputs["noise"], moments, axis=0)
-        x = PatchRestoring(0, MASK_TOKEN, name="restoring")(x, noise)  # (B moments, places, dim)
+        x = PatchRestoring(0, NORMAL, name="restoring")(x, noise)  # (B moments, places, dim)
         x = SineTable(name="decoder_position")(ops.reshape(x, (-1, moments * places, dim)))
         x = _decoded(config, x, num_layers, num_heads, intermediate_dim, 1e-5)
         numbers = int(np.prod(backbone.config.tubelet_size)) * config.num_channels

@@ -15,11 +15,11 @@ from keras_tfm.heads.base import ModelWithHead
 from keras_tfm.heads.loss import Loss
 from keras_tfm.layers.base import Layer, copy_of
 from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.initializers import TRUNCATED
 from keras_tfm.training.model import Model
 
 NUM_LARGE = 2  # large crops per image, which the teacher sees
 CENTER_MOMENTUM = 0.9
-INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
 
 
 class ProjectionHead(Layer):
@@ -46,13 +46,13 @@ class ProjectionHead(Layer):
         self.denses, width = [], x_shape[-1]
         for i, dim in enumerate((self.hidden_dim, self.hidden_dim, self.bottleneck_dim)):
             dense = Dense(
-                dim, "gelu" if i < 2 else None, kernel_initializer=copy_of(INITIALIZER), name=f"dense_{i}"
+                dim, "gelu" if i < 2 else None, kernel_initializer=copy_of(TRUNCATED), name=f"dense_{i}"
             )
             dense.build((None, width))
             self.denses.append(dense)
             width = dim
         shape = (self.bottleneck_dim, self.num_prototypes)
-        self.prototypes = self.add_weight(shape, copy_of(INITIALIZER), name="prototypes")
+        self.prototypes = self.add_weight(shape, copy_of(TRUNCATED), name="prototypes")
 
     def call(self, x):
         """Vectors (B, D) -> cosines (B, num_prototypes)."""

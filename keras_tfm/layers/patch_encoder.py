@@ -10,12 +10,11 @@ from keras import ops
 
 from keras_tfm.layers.base import Layer, copy_of, require_sizes
 from keras_tfm.layers.image_positions import interpolate_positions
+from keras_tfm.layers.initializers import NORMAL
 from keras_tfm.layers.masks import key_mask_of
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map, patch_grid
 from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.layers.signatures import Initializer, Sides
-
-POSITIONS = keras.initializers.RandomNormal(stddev=0.02)  # as in the authors' code
 
 
 class PrependedTokens(Layer):
@@ -76,7 +75,7 @@ class PatchEncoder(Layer):
         patch_size: Sides,
         dim: int,
         class_token: bool = True,
-        position_initializer: Initializer = POSITIONS,
+        position_initializer: Initializer = NORMAL,
         use_bias: bool = True,
         **kwargs: Any,
     ) -> None:

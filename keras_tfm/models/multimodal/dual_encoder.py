@@ -4,7 +4,6 @@ import dataclasses
 import functools
 from typing import Annotated, NamedTuple
 
-import keras
 from keras import ops
 
 from keras_tfm.configs import Config, Depth, Divides, Length, Rate, Size
@@ -13,12 +12,12 @@ from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
 from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.initializers import NORMAL
 from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.vision.images import Side
 from keras_tfm.training.model import Model
 
 SIDES = ("image", "text")
-INITIALIZER = keras.initializers.RandomNormal(stddev=0.02)  # of tokens in CLIP's authors' code
 ImageHeads = Annotated[Size, Divides("image_dim")]
 TextHeads = Annotated[Size, Divides("text_dim")]
 
@@ -129,7 +128,7 @@ class DualEncoder(TwoTowers):
             config.vocabulary_size,
             config.max_length,
             config.text_dim,
-            initializer=INITIALIZER,
+            initializer=NORMAL,
             name="text_embedding",
         )
         trace = Trace()

@@ -27,12 +27,13 @@ from keras_tfm.inputs import refuse_outside
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.convolution import BatchNormalization
 from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.initializers import NORMAL
 from keras_tfm.layers.masks import masked_max
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import Trace
-from keras_tfm.models.multimodal.dual_encoder import INITIALIZER, TwoTowers, UnitLength, at_unit_length
+from keras_tfm.models.multimodal.dual_encoder import TwoTowers, UnitLength, at_unit_length
 from keras_tfm.models.text.bert import BERT, BERTConfig
 from keras_tfm.training.weights import assign_by_path, by_path
 
@@ -107,9 +108,7 @@ class MMT(TwoTowers):
         count = len(config.experts)
         outputs = {
             "embeddings": GatedEmbedding(count, config.dim, name="text_embeddings")(state),
-            "expert_logits": Dense(count, kernel_initializer=INITIALIZER.clone(), name="expert_logits")(
-                state
-            ),
+            "expert_logits": Dense(count, kernel_initializer=NORMAL.clone(), name="expert_logits")(state),
         }
         towers = _video(config, trace), (bert.input, outputs)
         super().__init__(config, towers, trace, name=name, **kwargs)
@@ -139,7 +138,7 @@ def _video(config, trace):
         tokens = ExpertTokens(config.dim, config.num_seconds, name=f"{expert}_tokens")
         parts.append(tokens(features, mask, times))
     x, mask, places = (_whole_first(tensors) for tensors in zip(*parts, strict=True))
-    x = PositionEmbedding(config.num_seconds + FIRST_SECOND, INITIALIZER, name="time")(x, positions=places)
+    x = PositionEmbedding(config.num_seconds + FIRST_SECOND, NORMAL, name="time")(x, positions=places)
     x = LayerNormalization(config.epsilon, name="video_norm")(x)
     x = Dropout(config.dropout, name="video_dropout")(x)
     blocks = [BERT.block(config, f"video_block_{i}") for i in range(config.num_layers)]
@@ -167,11 +166,11 @@ class ExpertTokens(Layer):
         super().__init__(**kwargs)
         self.dim = dim
         self.num_seconds = num_seconds
-        self.projection = Dense(dim, kernel_initializer=INITIALIZER.clone())
+        self.projection = Dense(dim, kernel_initializer=NORMAL.clone())
 
     def build(self, features_shape, mask_shape=None, times_shape=None):
         self.projection.build(features_shape)
-        self.expert = self.add_weight((self.dim,), INITIALIZER.clone(), name="expert")
+        self.expert = self.add_weight((self.dim,), NORMAL.clone(), name="expert")
 
     def call(self, features, mask, times):
         features = ops.where(mask[..., None], features, 0)  # NaN may stand for what is missing

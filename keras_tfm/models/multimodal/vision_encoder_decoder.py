@@ -15,6 +15,7 @@ import numpy as np
 
 from keras_tfm.configs import Length, Size
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding, TokenEmbedding
+from keras_tfm.layers.initializers import NORMAL
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.text import bart, gpt2
@@ -210,7 +211,7 @@ def _gpt2(config):
         config.vocabulary_size,
         config.max_length,
         config.dim,
-        initializer=gpt2.INITIALIZER,
+        initializer=NORMAL,
         name="decoder_embedding",
     )
     stack = gpt2.stack_of(config, embedding, "decoder_", cross_attention=True)
@@ -222,7 +223,7 @@ def _bart(config):
         config.vocabulary_size,
         config.dim,
         config.scale_embedding,
-        initializer=bart.INITIALIZER,
+        initializer=NORMAL,
         name="decoder_embedding",
     )
     stack = bart.stack_of(config, embedding, "decoder")

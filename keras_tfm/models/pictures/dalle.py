@@ -10,7 +10,6 @@ no gradient scales, which float16 needed there; what the paper does not say (nor
 import dataclasses
 from typing import Any, Literal
 
-import keras
 from keras import ops
 
 from keras_tfm.configs import Config, Count, Depth, FieldError, Heads, Length, Rate, Size
@@ -22,13 +21,13 @@ from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
 from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.initializers import NORMAL
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.positions import outside_is_nan
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.pictures.decoder import PictureDecoder
 from keras_tfm.models.text.seq2seq import Stack
 
-INITIALIZER = keras.initializers.RandomNormal(stddev=0.02)
 Kind = Literal["full", "row", "column", "convolution"]
 
 
@@ -116,8 +115,8 @@ class DALLE(PictureDecoder):
             config.vocabulary_size,
             config.max_length,
             config.dim,
-            position=TextAndGridPosition(config.text_length + 1, config.grid, INITIALIZER),
-            initializer=INITIALIZER,
+            position=TextAndGridPosition(config.text_length + 1, config.grid, NORMAL),
+            initializer=NORMAL,
             name="embedding",
         )
         decoder = Stack(
@@ -196,12 +195,12 @@ def _block(config, index):
     columns = config.grid[1]
     pattern = GridPattern(config.kind(index), columns, config.text_length + 1, config.kernel_size)
     projections = HeadProjections(
-        config.num_heads, config.key_dim, use_bias=config.use_bias, kernel_initializer=INITIALIZER
+        config.num_heads, config.key_dim, use_bias=config.use_bias, kernel_initializer=NORMAL
     )
-    output = Dense(config.dim, kernel_initializer=INITIALIZER.clone(), name="output")
+    output = Dense(config.dim, kernel_initializer=NORMAL.clone(), name="output")
     attention = PatternAttention(projections, pattern, config.attention_dropout, output)
     width = config.intermediate_dim or 4 * config.dim
-    feedforward = FeedForward(width, "gelu", kernel_initializer=INITIALIZER, gated=config.gated)
+    feedforward = FeedForward(width, "gelu", kernel_initializer=NORMAL, gated=config.gated)
     options = {"normalize_first": True, "layer_scale": config.layer_scale}
     part = residuals(config.dropout, config.epsilon, **options)
     return block_of(part, f"block_{index}", causal=True, attention=attention, feedforward=feedforward)

@@ -20,6 +20,7 @@ from keras_tfm.layers.base import copy_of
 from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.embeddings import TokenEmbedding
 from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.initializers import NORMAL
 from keras_tfm.layers.positions import outside_is_nan
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.pictures.decoder import PictureDecoder
@@ -27,7 +28,6 @@ from keras_tfm.models.text.seq2seq import Stack
 from keras_tfm.models.vision.images import Side
 
 NUM_VALUES = 256  # of a channel; the token that begins a picture is the next one
-INITIALIZER = keras.initializers.RandomNormal(stddev=0.02)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,14 +114,14 @@ class ChannelEmbedding(TokenEmbedding):
     """
 
     def __init__(self, image_size, num_channels, dim, **kwargs):
-        super().__init__(num_channels * NUM_VALUES + 1, dim, initializer=INITIALIZER, **kwargs)
+        super().__init__(num_channels * NUM_VALUES + 1, dim, initializer=NORMAL, **kwargs)
         self.image_size = tuple(image_size)
         self.num_channels = num_channels
 
     def build(self, token_ids_shape, positions_shape=None):
         super().build(token_ids_shape)
         self.rows, self.columns = (
-            self.add_weight((size, self.dim), copy_of(INITIALIZER), name=name)
+            self.add_weight((size, self.dim), copy_of(NORMAL), name=name)
             for size, name in zip(self.image_size, ("rows", "columns"), strict=True)
         )
 

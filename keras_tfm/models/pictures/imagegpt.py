@@ -16,12 +16,13 @@ from keras import ops
 from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size
 from keras_tfm.inputs import refuse_outside
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
+from keras_tfm.layers.initializers import NORMAL
 from keras_tfm.layers.normalization import RMSNormalization
 from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.layers.quantizer import nearest
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.text.decoder import DecoderModel
-from keras_tfm.models.text.gpt2 import INITIALIZER, shrink_residuals, stack_of
+from keras_tfm.models.text.gpt2 import shrink_residuals, stack_of
 from keras_tfm.models.text.seq2seq import length_read
 
 
@@ -77,7 +78,7 @@ class ImageGPT(DecoderModel):
             config.max_length,
             config.dim,
             position=position,
-            initializer=INITIALIZER,
+            initializer=NORMAL,
             name="embedding",
         )
         decoder = stack_of(config, embedding, norm=RMSNormalization)

@@ -22,6 +22,7 @@ from keras_tfm.layers.blocks import Residual, block_of
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.image_positions import GridPositionEmbedding
+from keras_tfm.layers.initializers import TRUNCATED
 from keras_tfm.layers.masks import in_float32
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PrependedTokens
@@ -29,8 +30,6 @@ from keras_tfm.layers.patches import PatchEmbedding, PixelShuffle, flatten_map
 from keras_tfm.layers.windows import WindowAttention
 from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.vision.images import Ratio, Side, Stages, image_input
-
-POSITIONS = keras.initializers.TruncatedNormal(stddev=0.02)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +104,7 @@ class TransGAN(ConfiguredModel):
         for stage, depth in enumerate(config.depths):
             if stage:
                 x = PixelShuffle(2, name=f"stage_{stage}_shuffle")(x)  # (B, 2 rows, 2 columns, D / 4)
-            x = GridPositionEmbedding(initializer=POSITIONS, name=f"stage_{stage}_positions")(x)
+            x = GridPositionEmbedding(initializer=TRUNCATED, name=f"stage_{stage}_positions")(x)
             x = trace.run("generator", [self.block(config, x.shape, stage, i) for i in range(depth)], x)
             maps.append(x)
         outputs = {"images": Dense(config.num_channels, name="colour")(x)}
@@ -122,7 +121,7 @@ class TransGAN(ConfiguredModel):
         """The attention among the cells of a map, or of a window of a large one."""
         side = x_shape[1]
         window = side if side <= config.largest_map else config.window
-        position = GridPositionBias(window, initializer=POSITIONS) if config.relative_positions else None
+        position = GridPositionBias(window, initializer=TRUNCATED) if config.relative_positions else None
         return WindowAttention(MultiHeadAttention(config.num_heads, use_bias=(), position=position), window)
 
 
@@ -205,13 +204,13 @@ class TransGANDiscriminator(ConfiguredModel):
                 name=f"stage_{stage}_patches",
             )(images)
             if x is None:
-                x = GridPositionEmbedding(initializer=POSITIONS, name="positions")(patches)
+                x = GridPositionEmbedding(initializer=TRUNCATED, name="positions")(patches)
             else:
                 half = ops.average_pool(x, 2, 2)  # (B, rows / 2, columns / 2, D / 2)
                 x = ops.concatenate([half, patches], axis=-1)  # (B, rows / 2, columns / 2, D)
             blocks = [TransGAN.block(config, x.shape, stage, i) for i in range(depth)]
             x = trace.run("discriminator", blocks, x)
-        x = PrependedTokens(initializer=POSITIONS, name="class_token")(flatten_map(x))
+        x = PrependedTokens(initializer=TRUNCATED, name="class_token")(flatten_map(x))
         attention = MultiHeadAttention(config.num_heads, use_bias=())
         last = stage_block(config, attention, x.shape, "last_block")
         x = LayerNormalization(config.epsilon, name="norm")(trace.run("discriminator", [last], x)[:, 0])

@@ -12,9 +12,9 @@ from typing import Any
 import keras
 
 from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.initializers import TRUNCATED
 from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.models.pose.reference import FromReference, Joints, ReferenceConfig
-from keras_tfm.models.text.encoder import INITIALIZER
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +40,7 @@ class HOTNet(FromReference):
     def __init__(self, config: HOTNetConfig, name: str = "hot_net", **kwargs: Any) -> None:
         points = keras.Input((config.num_joints, 2), name="points")
         tokens = Dense(config.dim, name="encoder_embedding")(points)
-        tokens = PositionEmbedding(config.num_joints, INITIALIZER, name="encoder_position")(tokens)
+        tokens = PositionEmbedding(config.num_joints, TRUNCATED, name="encoder_position")(tokens)
         super().__init__(config, points, tokens, name=name, **kwargs)
 
 

@@ -21,12 +21,12 @@ from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.initializers import TRUNCATED
 from keras_tfm.layers.patches import flatten_map
 from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import check_stages
 from keras_tfm.models.detection.backbones import AroundBackbone, ModelAroundBackbone
-from keras_tfm.models.text.encoder import INITIALIZER
 from keras_tfm.models.vision.images import Side
 
 Points = Annotated[int, Between(1, 2**14)]  # each attends to all others
@@ -130,11 +130,11 @@ def _stage(config, stage, width, x, trace):
     """BERT's blocks between two dense layers, and a dense layer past them: (B, T, D) -> (B, T, `width`)."""
 
     def dense(units, name):
-        options = {"kernel_initializer": INITIALIZER.clone(), "name": f"encoder_{stage}_{name}"}
+        options = {"kernel_initializer": TRUNCATED.clone(), "name": f"encoder_{stage}_{name}"}
         return keras.layers.Dense(units, **options)
 
     h = dense(config.dims[stage], "embedding")(x)
-    h = PositionEmbedding(config.max_length, INITIALIZER, name=f"encoder_{stage}_position")(h)
+    h = PositionEmbedding(config.max_length, TRUNCATED, name=f"encoder_{stage}_position")(h)
     h = Dropout(config.dropout, name=f"encoder_{stage}_dropout")(h)
     blocks = [_block(config, stage, i) for i in range(config.num_layers)]
     h = trace.run(f"encoder_{stage}", blocks, h)  # a stack of its own: stages differ in width
@@ -143,8 +143,8 @@ def _stage(config, stage, width, x, trace):
 
 def _block(config, stage, index):
     part = residuals(config.dropout, config.epsilon)
-    attention = MultiHeadAttention(config.num_heads, dropout=config.dropout, kernel_initializer=INITIALIZER)
-    feedforward = FeedForward(config.intermediate_dims[stage], "gelu", kernel_initializer=INITIALIZER)
+    attention = MultiHeadAttention(config.num_heads, dropout=config.dropout, kernel_initializer=TRUNCATED)
+    feedforward = FeedForward(config.intermediate_dims[stage], "gelu", kernel_initializer=TRUNCATED)
     name = f"encoder_{stage}_block_{index}"
     return block_of(part, name, attention=attention, feedforward=feedforward)
 

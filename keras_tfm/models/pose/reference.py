@@ -18,9 +18,9 @@ from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.initializers import TRUNCATED
 from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.models.base import ConfiguredModel, Trace
-from keras_tfm.models.text.encoder import INITIALIZER
 
 Joints = Annotated[int, Between(1, 2**12)]  # each attends to all others
 
@@ -53,7 +53,7 @@ class FromReference(ConfiguredModel):
         context = trace.run("encoder", encoder, tokens)
         reference = keras.Input((config.num_joints, 3), name="reference")
         x = Dense(config.dim, name="decoder_embedding")(reference)
-        x = PositionEmbedding(config.num_joints, INITIALIZER, name="decoder_position")(x)
+        x = PositionEmbedding(config.num_joints, TRUNCATED, name="decoder_position")(x)
         decoder = [_block(config, "decoder", i) for i in range(config.num_layers)]
         x = trace.run("decoder", decoder, x, context_attention={"context": context})
         outputs = {

@@ -24,12 +24,12 @@ from keras_tfm.layers.base import Layer, SameShape
 from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.embeddings import TokenEmbedding
 from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.initializers import TRUNCATED
 from keras_tfm.layers.masks import in_float32
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.text.encoder import token_inputs
 
-INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the released configurations
 VOCABULARY = ("<cls>", "<pad>", "<eos>", "<unk>", *"LAGVSERTIDPKQNFYMHWCXBUZO.-", "<null_1>", "<mask>")
 MASKED = 0.15 * 0.8  # the share of tokens that are masked in training
 END = 2  # <eos>, whose attention says nothing of contacts
@@ -89,7 +89,7 @@ class ESM2(ConfiguredModel):
         outputs = {"sequence_output": states[-1]}
         if config.pooler:
             dense = keras.layers.Dense(
-                config.dim, "tanh", kernel_initializer=INITIALIZER.clone(), name="pooler"
+                config.dim, "tanh", kernel_initializer=TRUNCATED.clone(), name="pooler"
             )
             outputs["pooled_output"] = dense(states[-1][:, 0])
         super().__init__(config, inputs, outputs, trace, name=name, **kwargs)
@@ -118,7 +118,7 @@ def esm2_states(config, trace, token_ids, mask, part=None):
     """
     stack, prefix = (part, f"{part}_") if part else ("encoder", "")
     embedding = TokenEmbedding(
-        config.vocabulary_size, config.dim, initializer=INITIALIZER, name=f"{prefix}embedding"
+        config.vocabulary_size, config.dim, initializer=TRUNCATED, name=f"{prefix}embedding"
     )
     x = embedding(token_ids)
     if config.token_dropout:
@@ -138,9 +138,9 @@ def esm2_block(config, name):
         config.num_heads,
         dropout=config.attention_dropout,
         position=RotaryEmbedding(config.rotary_base),
-        kernel_initializer=INITIALIZER,
+        kernel_initializer=TRUNCATED,
     )
-    feedforward = FeedForward(config.intermediate_dim, config.activation, kernel_initializer=INITIALIZER)
+    feedforward = FeedForward(config.intermediate_dim, config.activation, kernel_initializer=TRUNCATED)
     return block_of(part, name, attention=attention, feedforward=feedforward)
 
 

@@ -11,7 +11,8 @@ import keras
 
 from keras_tfm.configs import Depth, Rate, Rounds, Size, Whole
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
-from keras_tfm.models.text.encoder import INITIALIZER, EncoderConfig, EncoderModel
+from keras_tfm.layers.initializers import TRUNCATED
+from keras_tfm.models.text.encoder import EncoderConfig, EncoderModel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +60,7 @@ class ALBERT(EncoderModel):
             config.max_length,
             config.embedding_dim,
             config.num_segments,
-            initializer=INITIALIZER,
+            initializer=TRUNCATED,
             name="embedding",
         )
         return embedding, embedding(inputs["token_ids"], segment_ids=inputs.get("segment_ids"))
@@ -71,7 +72,7 @@ class ALBERT(EncoderModel):
             raise ValueError(
                 f"`num_groups` must lie in 1 to `num_layers`, {config.num_layers}; it is {config.num_groups}."
             )
-        projection = keras.layers.Dense(config.dim, kernel_initializer=INITIALIZER.clone(), name="projection")
+        projection = keras.layers.Dense(config.dim, kernel_initializer=TRUNCATED.clone(), name="projection")
         size = config.group_size
         blocks = [cls.block(config, f"block_{i}") for i in range(config.num_groups * size)]
         applied = []

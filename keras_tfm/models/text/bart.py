@@ -8,7 +8,6 @@ models the tables of positions have two rows that no token uses.
 import dataclasses
 from typing import Any
 
-import keras
 from keras import ops
 
 from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size, TokenId
@@ -17,13 +16,13 @@ from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.embeddings import TokenEmbedding
 from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.initializers import NORMAL
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.positions import PositionEmbedding, outside_is_nan
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.text.seq2seq import Seq2SeqModel, Stack
 
 FIRST_POSITION = 2
-INITIALIZER = keras.initializers.RandomNormal(stddev=0.02)  # as in the released code
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +93,7 @@ class BART(Seq2SeqModel):
             config.vocabulary_size,
             config.dim,
             config.scale_embedding,
-            initializer=INITIALIZER,
+            initializer=NORMAL,
             name="embedding",
         )
         encoder, decoder = stack_of(config, embedding, "encoder"), stack_of(config, embedding, "decoder")
@@ -136,7 +135,7 @@ def stack_of(config, embedding, name):
     is_decoder = name == "decoder"
     encoder_sizes = config.num_layers, config.num_heads, config.intermediate_dim
     num_layers, num_heads, width = config.decoder_sizes if is_decoder else encoder_sizes
-    position = PositionEmbedding(config.num_positions, INITIALIZER, name=f"{name}_position")
+    position = PositionEmbedding(config.num_positions, NORMAL, name=f"{name}_position")
     norm = LayerNormalization(config.epsilon, name=f"{name}_embedding_norm")
 
     def embed(token_ids, positions=None):
@@ -153,10 +152,10 @@ def _block(config, num_heads, width, is_decoder, name):
 
     def attention():
         dropout = config.attention_dropout
-        return MultiHeadAttention(num_heads, dropout=dropout, kernel_initializer=INITIALIZER)
+        return MultiHeadAttention(num_heads, dropout=dropout, kernel_initializer=NORMAL)
 
     feedforward = FeedForward(
-        width, config.activation, kernel_initializer=INITIALIZER, dropout=config.activation_dropout
+        width, config.activation, kernel_initializer=NORMAL, dropout=config.activation_dropout
     )
     context = attention() if is_decoder else None
     branches = {"attention": attention(), "context_attention": context, "feedforward": feedforward}

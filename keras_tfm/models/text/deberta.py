@@ -18,10 +18,11 @@ from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding, TokenEmbedding
 from keras_tfm.layers.empty_batch import never_empty
 from keras_tfm.layers.feedforward import activation_of
+from keras_tfm.layers.initializers import TRUNCATED
 from keras_tfm.layers.masks import key_mask_of
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.regularization import Dropout
-from keras_tfm.models.text.encoder import INITIALIZER, EncoderConfig, EncoderModel, encoder_block
+from keras_tfm.models.text.encoder import EncoderConfig, EncoderModel, encoder_block
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +83,7 @@ class ConvolutionBranch(SameShape):
             x_shape[-1],
             self.width,
             padding="same",
-            kernel_initializer=INITIALIZER.clone(),
+            kernel_initializer=TRUNCATED.clone(),
             name="convolution",
         )
         self.convolution.build(x_shape)
@@ -124,7 +125,7 @@ class DeBERTa(EncoderModel):
             x = keras.layers.Dense(
                 config.dim,
                 use_bias=False,
-                kernel_initializer=INITIALIZER.clone(),
+                kernel_initializer=TRUNCATED.clone(),
                 name="embedding_projection",
             )(x)
         return embedding, x
@@ -163,7 +164,7 @@ class DeBERTa(EncoderModel):
             config.key_bias,
             config.attention_dropout,
             config.dropout,
-            INITIALIZER,
+            TRUNCATED,
         )
         return encoder_block(config, attention, name)
 
@@ -177,7 +178,7 @@ def distances_of(config, x):
         config.max_distance or config.max_length,
         config.num_buckets,
         config.epsilon if config.normalize_distances else None,
-        INITIALIZER,
+        TRUNCATED,
         name="distances",
     )(x)
 
@@ -186,7 +187,7 @@ def _embedding(config):
     """The token embedding, with segments and absolute positions if the configuration has them."""
     if config.num_segments == 0 and not config.absolute_positions:
         return TokenEmbedding(
-            config.vocabulary_size, config.embedding_width, initializer=INITIALIZER, name="embedding"
+            config.vocabulary_size, config.embedding_width, initializer=TRUNCATED, name="embedding"
         )
     position = None if config.absolute_positions else NoPosition(name="position")
     return TokenAndPositionEmbedding(
@@ -195,7 +196,7 @@ def _embedding(config):
         config.embedding_width,
         config.num_segments,
         position=position,
-        initializer=INITIALIZER,
+        initializer=TRUNCATED,
         name="embedding",
     )
 

@@ -17,13 +17,12 @@ from keras_tfm.layers.blocks import Block, Residual
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.embeddings import TokenEmbedding
 from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.initializers import NORMAL
 from keras_tfm.layers.masks import causal_mask
 from keras_tfm.layers.normalization import RMSNormalization
 from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.text.encoder import token_inputs
 from keras_tfm.models.text.seq2seq import Stack, check_length
-
-INITIALIZER = keras.initializers.RandomNormal(stddev=0.02)  # as in the configurations that Llama released
 
 
 class DecoderModel(ConfiguredModel):
@@ -136,7 +135,7 @@ class RotaryDecoder(DecoderModel):
     def __init__(self, config: RotaryDecoderConfig, name: str | None = None, **kwargs: Any) -> None:
         scale = self.scales_embedding
         embedding = TokenEmbedding(
-            config.vocabulary_size, config.dim, scale, initializer=INITIALIZER, name="embedding"
+            config.vocabulary_size, config.dim, scale, initializer=NORMAL, name="embedding"
         )
         decoder = Stack(
             lambda token_ids, positions=None: embedding(token_ids),
@@ -154,21 +153,19 @@ class RotaryDecoder(DecoderModel):
                 config.num_heads,
                 config.key_dim,
                 use_bias=cls.has_biases,
-                kernel_initializer=INITIALIZER,
+                kernel_initializer=NORMAL,
                 num_key_value_heads=config.num_key_value_heads,
             ),
             RotaryEmbedding(config.rotary_base, config.rotary_scaling or None),
             dropout=config.attention_dropout,
-            output_layer=Dense(
-                config.dim, use_bias=False, kernel_initializer=INITIALIZER.clone(), name="output"
-            ),
+            output_layer=Dense(config.dim, use_bias=False, kernel_initializer=NORMAL.clone(), name="output"),
             **cls.attention_options(config, index),
         )
         feedforward = FeedForward(
             config.intermediate_dim,
             config.activation,
             use_bias=False,
-            kernel_initializer=INITIALIZER,
+            kernel_initializer=NORMAL,
             gated=True,
         )
         parts = {

@@ -10,11 +10,10 @@ from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
 from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.initializers import TRUNCATED
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel, Trace
-
-INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # Devlin et al. 2019, the released code
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +55,7 @@ class EncoderModel(ConfiguredModel):
         outputs = {"sequence_output": x}
         if getattr(config, "pooler", False):
             dense = keras.layers.Dense(
-                config.dim, "tanh", kernel_initializer=INITIALIZER.clone(), name="pooler"
+                config.dim, "tanh", kernel_initializer=TRUNCATED.clone(), name="pooler"
             )
             outputs["pooled_output"] = dense(ops.take(x, 0, axis=1))
         name = name or type(self).__name__.lower()
@@ -71,7 +70,7 @@ class EncoderModel(ConfiguredModel):
             config.max_length,
             config.dim,
             getattr(config, "num_segments", 0),
-            initializer=INITIALIZER,
+            initializer=TRUNCATED,
             name="embedding",
         )
         return embedding, embedding(inputs["token_ids"], segment_ids=inputs.get("segment_ids"))
@@ -86,7 +85,7 @@ class EncoderModel(ConfiguredModel):
     def block(cls, config, name):
         """A block that normalises after each sum."""
         attention = MultiHeadAttention(
-            config.num_heads, dropout=config.attention_dropout, kernel_initializer=INITIALIZER
+            config.num_heads, dropout=config.attention_dropout, kernel_initializer=TRUNCATED
         )
         return encoder_block(config, attention, name)
 
@@ -105,5 +104,5 @@ def token_inputs(num_segments=0):
 def encoder_block(config, attention, name):
     """BERT's block with this `attention`."""
     part = residuals(config.dropout, config.epsilon)
-    feedforward = FeedForward(config.intermediate_dim, config.activation, kernel_initializer=INITIALIZER)
+    feedforward = FeedForward(config.intermediate_dim, config.activation, kernel_initializer=TRUNCATED)
     return block_of(part, name, attention=attention, feedforward=feedforward)

@@ -13,8 +13,9 @@ import keras
 from keras_tfm.configs import Config, Depth, Length, Rate, Size, Whole
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.initializers import TRUNCATED
 from keras_tfm.layers.mixing import FourierMixing
-from keras_tfm.models.text.encoder import INITIALIZER, EncoderModel
+from keras_tfm.models.text.encoder import EncoderModel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +58,7 @@ class FNet(EncoderModel):
     @classmethod
     def encode(cls, config, x, mask, trace):
         """The blocks mix all positions, whatever the `mask` says."""
-        projection = keras.layers.Dense(config.dim, kernel_initializer=INITIALIZER.clone(), name="projection")
+        projection = keras.layers.Dense(config.dim, kernel_initializer=TRUNCATED.clone(), name="projection")
         blocks = [cls.block(config, f"block_{i}") for i in range(config.num_layers)]
         return trace.run("encoder", blocks, projection(x))
 
@@ -65,7 +66,7 @@ class FNet(EncoderModel):
     def block(cls, config, name):
         """A block that normalises after each sum."""
         mixing, part = (residuals(rate, config.epsilon) for rate in (0.0, config.dropout))
-        feedforward = FeedForward(config.intermediate_dim, config.activation, kernel_initializer=INITIALIZER)
+        feedforward = FeedForward(config.intermediate_dim, config.activation, kernel_initializer=TRUNCATED)
         return Block({"attention": mixing(FourierMixing()), "feedforward": part(feedforward)}, name=name)
 
 

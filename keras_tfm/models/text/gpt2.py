@@ -9,20 +9,17 @@ as in GPT-2's released code, except that positions are drawn with a deviation of
 import dataclasses
 from typing import Any
 
-import keras
-
 from keras_tfm.configs import Config, Depth, Heads, Length, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
 from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.initializers import NORMAL
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.text.decoder import DecoderModel
 from keras_tfm.models.text.seq2seq import Stack
 from keras_tfm.private.keras import change_value
-
-INITIALIZER = keras.initializers.RandomNormal(stddev=0.02)  # as in the released code
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +64,7 @@ class GPT2(DecoderModel):
 
     def __init__(self, config: GPT2Config, name: str = "gpt2", **kwargs: Any) -> None:
         embedding = TokenAndPositionEmbedding(
-            config.vocabulary_size, config.max_length, config.dim, initializer=INITIALIZER, name="embedding"
+            config.vocabulary_size, config.max_length, config.dim, initializer=NORMAL, name="embedding"
         )
         decoder, dropout = (
             stack_of(config, embedding),
@@ -99,10 +96,10 @@ def _block(config, name, cross_attention, norm):
 
     def attention():
         dropout = config.attention_dropout
-        return MultiHeadAttention(config.num_heads, dropout=dropout, kernel_initializer=INITIALIZER)
+        return MultiHeadAttention(config.num_heads, dropout=dropout, kernel_initializer=NORMAL)
 
     width = config.intermediate_dim or 4 * config.dim
-    feedforward = FeedForward(width, config.activation, kernel_initializer=INITIALIZER)
+    feedforward = FeedForward(width, config.activation, kernel_initializer=NORMAL)
     context = attention() if cross_attention else None
     branches = {"attention": attention(), "context_attention": context, "feedforward": feedforward}
     return block_of(part, name, causal=True, **branches)

@@ -10,7 +10,8 @@ from keras import ops
 
 from keras_tfm.configs import Rate, Size, TokenId, Whole
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
-from keras_tfm.models.text.encoder import INITIALIZER, EncoderConfig, EncoderModel
+from keras_tfm.layers.initializers import TRUNCATED
+from keras_tfm.models.text.encoder import EncoderConfig, EncoderModel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +57,7 @@ class RoBERTa(EncoderModel):
             config.num_positions,
             config.dim,
             config.num_segments,
-            initializer=INITIALIZER,
+            initializer=TRUNCATED,
             name="embedding",
         )
         mask = ops.cast(inputs["padding_mask"], "int32")

@@ -8,7 +8,6 @@ The pooled output is the mean of the patches, as in the authors' code.
 import dataclasses
 from typing import Any
 
-import keras
 from keras import ops
 
 from keras_tfm.configs import Rate, Size
@@ -16,6 +15,7 @@ from keras_tfm.layers.attention.grid_position import ImageRelativePosition
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.initializers import TRUNCATED
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PrependedTokens
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map, height_and_width, patch_grid
@@ -23,8 +23,6 @@ from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel, Trace, check_stages, growing_rates
 from keras_tfm.models.vision.images import PatchedImageConfig, Ratio, image_input
-
-INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,8 +80,8 @@ class AutoFormer(ConfiguredModel):
 def embedded(config, images):
     """The tokens (B, N + 1, D) of `images`, the class token first, with learned positions added."""
     x = flatten_map(PatchEmbedding(config.dim, config.patch_size, name="patch_embedding")(images))
-    x = PrependedTokens(initializer=INITIALIZER, name="class_token")(x)  # (B, N + 1, D)
-    x = PositionEmbedding(x.shape[1], INITIALIZER, name="position")(x)
+    x = PrependedTokens(initializer=TRUNCATED, name="class_token")(x)  # (B, N + 1, D)
+    x = PositionEmbedding(x.shape[1], TRUNCATED, name="position")(x)
     return Dropout(config.dropout, name="embedding_dropout")(x)
 
 
@@ -91,16 +89,16 @@ def parts(config, i, norm=LayerNormalization):
     """The residuals of layer `i`, attention and feed-forward, each with a new `norm`."""
     grid = patch_grid(height_and_width(config.image_size), config.patch_size)
     position = ImageRelativePosition(
-        grid, config.max_distance, with_values=True, prefix=1, initializer=INITIALIZER
+        grid, config.max_distance, with_values=True, prefix=1, initializer=TRUNCATED
     )
     attention = MultiHeadAttention(
         config.num_heads[i],
         config.key_dim,
         dropout=config.dropout,
         position=position,
-        kernel_initializer=INITIALIZER,
+        kernel_initializer=TRUNCATED,
     )
-    feedforward = FeedForward(config.hidden_dims[i], "gelu", kernel_initializer=INITIALIZER)
+    feedforward = FeedForward(config.hidden_dims[i], "gelu", kernel_initializer=TRUNCATED)
     rate = growing_rates(config.stochastic_depth, len(config.num_heads))[i]
     part = residuals(config.dropout, config.epsilon, norm, normalize_first=True, stochastic_depth=rate)
     return {"attention": part(attention), "feedforward": part(feedforward)}

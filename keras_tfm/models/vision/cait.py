@@ -16,13 +16,14 @@ from keras_tfm.layers.attention.class_attention import ClassAttentionBlock
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.attention.on_scores import HeadMixing
 from keras_tfm.layers.blocks import block_of, residuals
+from keras_tfm.layers.initializers import TRUNCATED
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PrependedTokens
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map
 from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.vision.images import image_input
-from keras_tfm.models.vision.variant import INITIALIZER, attention_of, feedforward_of
+from keras_tfm.models.vision.variant import attention_of, feedforward_of
 from keras_tfm.models.vision.vit import PatchesConfig
 
 
@@ -66,12 +67,12 @@ class CaiT(ConfiguredModel):
     def __init__(self, config: CaiTConfig, name: str = "cait", **kwargs: Any) -> None:
         images = image_input(config)
         x = flatten_map(PatchEmbedding(config.dim, config.patch_size, name="patch_embedding")(images))
-        x = PositionEmbedding(x.shape[1], INITIALIZER, name="position")(x)
+        x = PositionEmbedding(x.shape[1], TRUNCATED, name="position")(x)
         blocks = [_block(config, f"block_{i}") for i in range(config.num_layers)]
         class_blocks = [_class_block(config, f"class_block_{i}") for i in range(config.num_class_layers)]
         trace = Trace()
         x = trace.run("encoder", blocks, x)
-        x = PrependedTokens(1, INITIALIZER, name="class_token")(x)
+        x = PrependedTokens(1, TRUNCATED, name="class_token")(x)
         x = trace.run("class", class_blocks, x)
         x = LayerNormalization(config.epsilon, name="norm")(x)
         outputs = {"sequence_output": x, "pooled_output": ops.take(x, 0, axis=1)}
@@ -86,7 +87,7 @@ def _block(config, name):
 
 
 def _class_block(config, name):
-    attention = MultiHeadAttention(config.num_heads, kernel_initializer=INITIALIZER)
+    attention = MultiHeadAttention(config.num_heads, kernel_initializer=TRUNCATED)
     part = residuals(epsilon=config.epsilon, normalize_first=True, layer_scale=config.layer_scale)
     feedforward = feedforward_of(config, config.class_intermediate_dim)
     return ClassAttentionBlock(part(attention), part(feedforward), name=name)

@@ -7,7 +7,6 @@ Before each stage except the first, 2 x 2 cells are merged into one of twice the
 
 import dataclasses
 
-import keras
 from keras import ops
 
 from keras_tfm.configs import Depth, Size
@@ -16,6 +15,7 @@ from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.initializers import TRUNCATED
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import PatchEmbedding, PatchMerging, height_and_width, patch_grid
 from keras_tfm.layers.windows import WindowAttention, join_windows, split_windows
@@ -23,7 +23,6 @@ from keras_tfm.models.base import check_stages, growing_rates
 from keras_tfm.models.vision.images import PatchedImageConfig, Rates, Ratio, Side
 from keras_tfm.models.vision.pyramid import Pyramid
 
-INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
 EPSILON = 1e-5
 
 
@@ -79,7 +78,7 @@ class CAT(Pyramid):
         blocks = [_block(config, stage, i, window) for i in range(3 * config.depths[stage])]
         if stage == 0:
             return blocks
-        options = {"kernel_initializer": INITIALIZER, "name": f"stage_{stage}_merging"}
+        options = {"kernel_initializer": TRUNCATED, "name": f"stage_{stage}_merging"}
         return [PatchMerging(width, LayerNormalization(EPSILON), **options), *blocks]
 
     @classmethod
@@ -123,15 +122,15 @@ def _block(config, stage, index, window):
     number = 3 * sum(config.depths[:stage]) + index
     rate = growing_rates(config.stochastic_depth, 3 * sum(config.depths))[number]
     part = residuals(config.dropout, EPSILON, normalize_first=True, stochastic_depth=rate)
-    options = {"dropout": config.attention_dropout, "kernel_initializer": INITIALIZER}
+    options = {"dropout": config.attention_dropout, "kernel_initializer": TRUNCATED}
     if index % 3 == 1:
         attention = AttentionAmongWindows(MultiHeadAttention(1, **options), window)
     else:
-        position = GridPositionBias(window, initializer=INITIALIZER)
+        position = GridPositionBias(window, initializer=TRUNCATED)
         inner = MultiHeadAttention(config.num_heads[stage], position=position, **options)
         attention = WindowAttention(inner, window)
     hidden = int(config.mlp_ratio * config.widths[stage])
-    feedforward = FeedForward(hidden, "gelu", kernel_initializer=INITIALIZER)
+    feedforward = FeedForward(hidden, "gelu", kernel_initializer=TRUNCATED)
     name = f"stage_{stage}_block_{index}"
     return block_of(part, name, attention=attention, feedforward=feedforward)
 

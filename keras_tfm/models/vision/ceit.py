@@ -18,6 +18,7 @@ from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.grid import OnGrid
+from keras_tfm.layers.initializers import TRUNCATED
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import PatchEmbedding, height_and_width, patch_grid
 from keras_tfm.layers.pooling import MaxPooling
@@ -26,7 +27,6 @@ from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.vision.images import Side, image_input
 from keras_tfm.models.vision.variant import (
-    INITIALIZER,
     VariantConfig,
     attention_of,
     feedforward_of,
@@ -133,7 +133,7 @@ def _local_feedforward(config):
 
 def _class_block(config):
     part = residuals(config.dropout, config.epsilon, normalize_first=True)
-    attention = MultiHeadAttention(config.num_heads, dropout=config.dropout, kernel_initializer=INITIALIZER)
+    attention = MultiHeadAttention(config.num_heads, dropout=config.dropout, kernel_initializer=TRUNCATED)
     return ClassAttentionBlock(part(attention), part(feedforward_of(config)), name="class_block_0")
 
 

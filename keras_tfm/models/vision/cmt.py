@@ -18,12 +18,12 @@ from keras_tfm.layers.blocks import Block, Residual, residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.grid import MapAttention
+from keras_tfm.layers.initializers import TRUNCATED
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map
 from keras_tfm.models.base import ConfiguredModel, Trace, check_stages, rate_of
 from keras_tfm.models.vision.images import ImageConfig, Rates, Ratio, Side, image_input
 
-INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)
 EPSILON = 1e-5  # of the norms after patches; `epsilon` of the configuration is for the blocks
 
 
@@ -103,9 +103,7 @@ class PositionTable(Layer):
         self.reduction = reduction
 
     def build(self, x_shape):
-        self.table = self.add_weight(
-            self.compute_output_shape(x_shape)[1:], INITIALIZER.clone(), name="table"
-        )
+        self.table = self.add_weight(self.compute_output_shape(x_shape)[1:], TRUNCATED.clone(), name="table")
 
     def call(self, x):
         return ops.cast(self.table[None], x.dtype)
@@ -130,7 +128,7 @@ def _block(config, stage, index):
     rate = rate_of(config, stage, index)
     part = residuals(config.dropout, config.epsilon, normalize_first=True, stochastic_depth=rate)
     attention = MultiHeadAttention(
-        config.num_heads[stage], dropout=config.attention_dropout, kernel_initializer=INITIALIZER
+        config.num_heads[stage], dropout=config.attention_dropout, kernel_initializer=TRUNCATED
     )
     reduction = None
     if ratio > 1:

@@ -11,16 +11,10 @@ from typing import Literal
 from keras_tfm.layers.blocks import Block, Residual
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.grid import OnGrid
+from keras_tfm.layers.initializers import TRUNCATED
 from keras_tfm.layers.patch_encoder import PrependedTokens
 from keras_tfm.layers.patches import flatten_map, height_and_width, patch_grid
-from keras_tfm.models.vision.variant import (
-    INITIALIZER,
-    Variant,
-    VariantConfig,
-    attention_of,
-    feedforward_of,
-    residual_of,
-)
+from keras_tfm.models.vision.variant import Variant, VariantConfig, attention_of, feedforward_of, residual_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +45,7 @@ class CPVT(Variant):
     def embed(cls, config, images):
         x = flatten_map(cls.patches(config, images))
         has_token = config.pooling == "class"
-        return None, PrependedTokens(1, INITIALIZER, name="tokens")(x) if has_token else x
+        return None, PrependedTokens(1, TRUNCATED, name="tokens")(x) if has_token else x
 
     @classmethod
     def block(cls, config, index):

@@ -10,7 +10,6 @@ grows with the blocks of each stage. Deviates from transformers in stochastic de
 import dataclasses
 from typing import Any
 
-import keras
 from keras import ops
 
 from keras_tfm.configs import Depth, Rate, Size
@@ -22,6 +21,7 @@ from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.grid import to_map
+from keras_tfm.layers.initializers import TRUNCATED
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PrependedTokens
 from keras_tfm.layers.patches import flatten_map
@@ -29,7 +29,6 @@ from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel, Trace, growing_rates
 from keras_tfm.models.vision.images import ImageConfig, Stages, image_input
 
-INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
 EPSILON = 1e-5  # of all layer normalisations
 PATCHES = ((7, 4, 2), (3, 2, 1), (3, 2, 1))  # kernel, stride and padding at the start of each stage
 Rates = tuple[Rate, Rate, Rate]
@@ -85,7 +84,7 @@ class CvT(ConfiguredModel):
             x = Convolution(config.dims[stage], size, stride, padding, **options)(ends[-1])
             x = Dropout(config.dropout[stage], name=f"stage_{stage}_dropout")(x)
             grid, prefix, x = tuple(x.shape[1:3]), int(stage == 2), flatten_map(x)
-            x = PrependedTokens(1, INITIALIZER, name="class_token")(x) if prefix else x
+            x = PrependedTokens(1, TRUNCATED, name="class_token")(x) if prefix else x
             blocks = [_block(config, stage, i, grid, prefix) for i in range(config.depths[stage])]
             x = trace.run("encoder", blocks, x)
             ends.append(to_map(x[:, prefix:], grid))
@@ -127,7 +126,7 @@ class ConvolutionalProjections(Layer):
             )
             convolution.build((query_shape[0], *self.grid, dim))
             widths = (self.key_width,)
-            dense = HeadProjection(self.num_heads, widths, kernel_initializer=INITIALIZER.clone(), name=part)
+            dense = HeadProjection(self.num_heads, widths, kernel_initializer=TRUNCATED.clone(), name=part)
             dense.build(query_shape)
             self.convolutions[part], self.dense[part] = convolution, dense
 
@@ -151,10 +150,10 @@ def _block(config, stage, index, grid, prefix):
         ConvolutionalProjections(config.num_heads[stage], grid, prefix),
         scale=dim**-0.5,
         dropout=config.attention_dropout[stage],
-        output_layer=Dense(dim, kernel_initializer=INITIALIZER.clone(), name="output"),
+        output_layer=Dense(dim, kernel_initializer=TRUNCATED.clone(), name="output"),
     )
     hidden = int(config.mlp_ratio[stage] * dim)
-    feedforward = FeedForward(hidden, "gelu", kernel_initializer=INITIALIZER)
+    feedforward = FeedForward(hidden, "gelu", kernel_initializer=TRUNCATED)
     name = f"stage_{stage}_block_{index}"
     return block_of(part, name, attention=attention, feedforward=feedforward)
 

@@ -6,15 +6,13 @@ DeiT is a `ViT` that was trained differently.
 
 import dataclasses
 
-import keras
 from keras import ops
 
+from keras_tfm.layers.initializers import TRUNCATED
 from keras_tfm.layers.patch_encoder import PrependedTokens
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map
 from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.models.vision.vit import PatchesConfig, ViT
-
-INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,8 +41,8 @@ class DeiT(ViT):
     @classmethod
     def embed(cls, config, images):
         x = flatten_map(PatchEmbedding(config.dim, config.patch_size, name="patch_embedding")(images))
-        x = PrependedTokens(2, INITIALIZER, name="tokens")(x)  # (B, N + 2, D)
-        position = PositionEmbedding(x.shape[1], INITIALIZER, name="position")
+        x = PrependedTokens(2, TRUNCATED, name="tokens")(x)  # (B, N + 2, D)
+        position = PositionEmbedding(x.shape[1], TRUNCATED, name="position")
         return position, position(x)
 
     @classmethod

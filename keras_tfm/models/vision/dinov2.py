@@ -8,17 +8,15 @@ out, because only their pre-training uses it.
 
 import dataclasses
 
-import keras
 from keras import ops
 
 from keras_tfm.configs import Rate, Whole
 from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.initializers import TRUNCATED
 from keras_tfm.layers.patch_encoder import PatchEncoder, PrependedTokens
 from keras_tfm.models.vision.images import Side
 from keras_tfm.models.vision.vit import PatchesConfig, ViT, attention_of
-
-INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +62,7 @@ class DINOv2(ViT):
     @classmethod
     def embed(cls, config, images):
         encoder = PatchEncoder(
-            config.patch_size, config.dim, position_initializer=INITIALIZER, name="patch_encoder"
+            config.patch_size, config.dim, position_initializer=TRUNCATED, name="patch_encoder"
         )
         x = encoder(images)
         if config.num_registers:
@@ -82,13 +80,13 @@ class DINOv2(ViT):
     @classmethod
     def attention(cls, config):
         """The attention of a block."""
-        return attention_of(config, config.attention_dropout, kernel_initializer=INITIALIZER)
+        return attention_of(config, config.attention_dropout, kernel_initializer=TRUNCATED)
 
     @classmethod
     def feedforward(cls, config):
         """The feed-forward layer of a block."""
         activation = "silu" if config.gated else config.activation
-        options = {"kernel_initializer": INITIALIZER, "gated": config.gated}
+        options = {"kernel_initializer": TRUNCATED, "gated": config.gated}
         return FeedForward(config.intermediate_dim, activation, **options)
 
     @classmethod

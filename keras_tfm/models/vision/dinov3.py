@@ -14,9 +14,10 @@ from keras_tfm.layers.attention.grid_rotary import GridRotaryEmbedding
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.attention.projections import PARTS
 from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.initializers import TRUNCATED
 from keras_tfm.layers.patch_encoder import PrependedTokens
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map
-from keras_tfm.models.vision.dinov2 import INITIALIZER, DINOConfig, DINOv2
+from keras_tfm.models.vision.dinov2 import DINOConfig, DINOv2
 from keras_tfm.models.vision.images import Side
 
 
@@ -63,8 +64,8 @@ class DINOv3(DINOv2):
         embedding = PatchEmbedding(config.dim, config.patch_size, name="patch_embedding")
         x = flatten_map(embedding(images))  # (B, N, D)
         if config.num_registers:
-            x = PrependedTokens(config.num_registers, INITIALIZER, name="register_tokens")(x)
-        return None, PrependedTokens(initializer=INITIALIZER, name="class_token")(x)
+            x = PrependedTokens(config.num_registers, TRUNCATED, name="register_tokens")(x)
+        return None, PrependedTokens(initializer=TRUNCATED, name="class_token")(x)
 
     @classmethod
     def attention(cls, config):
@@ -75,12 +76,12 @@ class DINOv3(DINOv2):
             dropout=config.attention_dropout,
             use_bias=biased,
             position=position,
-            kernel_initializer=INITIALIZER,
+            kernel_initializer=TRUNCATED,
         )
 
     @classmethod
     def feedforward(cls, config):
-        options = {"kernel_initializer": INITIALIZER, "gated": config.gated}
+        options = {"kernel_initializer": TRUNCATED, "gated": config.gated}
         return FeedForward(config.intermediate_dim, config.activation, **options)
 
 

@@ -17,10 +17,11 @@ from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.initializers import TRUNCATED
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import height_and_width
 from keras_tfm.models.base import ConfiguredModel, Trace, check_stages, growing_rates
-from keras_tfm.models.vision.autoformer import INITIALIZER, Ratio, embedded
+from keras_tfm.models.vision.autoformer import Ratio, embedded
 from keras_tfm.models.vision.images import PatchedImageConfig
 
 Kernel = Annotated[int, Between(1, 1023)]
@@ -156,7 +157,7 @@ def _block(config, i):
     rate = growing_rates(config.stochastic_depth, len(config.mlp_ratios))[i]
     hidden_dim = max(int(config.dim * config.mlp_ratios[i]), 1)
     part = residuals(config.dropout, config.epsilon, normalize_first=True, stochastic_depth=rate)
-    feedforward = FeedForward(hidden_dim, "gelu", kernel_initializer=INITIALIZER)
+    feedforward = FeedForward(hidden_dim, "gelu", kernel_initializer=TRUNCATED)
     return block_of(part, f"block_{i}", attention=_mixing(config, i), feedforward=feedforward)
 
 
@@ -166,7 +167,7 @@ def _mixing(config, i):
     head, is_attention = config.dim // config.num_heads, num_heads == config.num_heads
     if num_heads:
         key_dim = max(int(head * expansion), 1) if is_attention else head
-        options = {"dropout": config.dropout, "kernel_initializer": INITIALIZER}
+        options = {"dropout": config.dropout, "kernel_initializer": TRUNCATED}
         attention = MultiHeadAttention(num_heads, key_dim, **options)
         if is_attention:
             return attention

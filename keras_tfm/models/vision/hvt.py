@@ -10,17 +10,11 @@ from keras_tfm.configs import Rounds
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.blocks import Block
 from keras_tfm.layers.chain import ChainBlock
+from keras_tfm.layers.initializers import TRUNCATED
 from keras_tfm.layers.patches import height_and_width, patch_grid
 from keras_tfm.layers.pooling import MaxPooling
 from keras_tfm.layers.positions import PositionEmbedding
-from keras_tfm.models.vision.variant import (
-    INITIALIZER,
-    Variant,
-    VariantConfig,
-    attention_of,
-    feedforward_of,
-    residual_of,
-)
+from keras_tfm.models.vision.variant import Variant, VariantConfig, attention_of, feedforward_of, residual_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +71,7 @@ class HVT(Variant):
         if index % config.pool_every:
             return Block({"attention": attention, "feedforward": feedforward}, name=name)
         pooling = TokenPooling(config.pool_size, config.pool_stride, name="pooling")
-        position = PositionEmbedding(config.lengths[index + 1], INITIALIZER, name="position")
+        position = PositionEmbedding(config.lengths[index + 1], TRUNCATED, name="position")
         return ChainBlock([attention, feedforward, pooling, position], name=name)
 
     def with_image_size(self, image_size):

@@ -17,12 +17,12 @@ from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.grid import MapAttention
+from keras_tfm.layers.initializers import TRUNCATED
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.models.base import check_stages, rate_of
 from keras_tfm.models.vision.images import ImageConfig, Rates, Ratio, Side, Stages
 from keras_tfm.models.vision.pyramid import Pyramid
 
-INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
 EPSILON = 1e-5
 
 
@@ -80,7 +80,7 @@ def _block(config, stage, index):
     rate = rate_of(config, stage, index)
     part = residuals(config.dropout, EPSILON, normalize_first=True, stochastic_depth=rate)
     attention = MultiHeadAttention(
-        config.num_heads[stage], dropout=config.attention_dropout, kernel_initializer=INITIALIZER
+        config.num_heads[stage], dropout=config.attention_dropout, kernel_initializer=TRUNCATED
     )
     reduction = None
     if ratio > 1:
@@ -93,7 +93,7 @@ def _block(config, stage, index):
 
 def _feedforward(dim, hidden, activation):
     """The mix feed-forward layer, equation 3: a depthwise convolution between two dense layers."""
-    widths = (keras.layers.Dense(width, kernel_initializer=copy_of(INITIALIZER)) for width in (hidden, dim))
+    widths = (keras.layers.Dense(width, kernel_initializer=copy_of(TRUNCATED)) for width in (hidden, dim))
     first, last = widths
     return Chain([first, Convolution(hidden, groups=hidden, activation=activation), last])
 

@@ -20,13 +20,13 @@ from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.grid import every_nth_grid, to_map
 from keras_tfm.layers.image_positions import GridPositionEmbedding
+from keras_tfm.layers.initializers import TRUNCATED
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PrependedTokens
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel, Trace, check_stages, rate_of
 from keras_tfm.models.vision.images import PatchedImageConfig, Ratio, Side, Stages, image_input
-from keras_tfm.models.vision.variant import INITIALIZER
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,9 +79,9 @@ class PiT(ConfiguredModel):
     def __init__(self, config: PiTConfig, name: str = "pit", **kwargs: Any) -> None:
         images = image_input(config)
         patches = PatchEmbedding(config.dims[0], config.patch_size, config.stride, name="patch_embedding")
-        x = GridPositionEmbedding(initializer=INITIALIZER, name="position")(patches(images))
+        x = GridPositionEmbedding(initializer=TRUNCATED, name="position")(patches(images))
         x, grid = Dropout(config.dropout, name="embedding_dropout")(x), x.shape[1:3]
-        x = PrependedTokens(config.num_tokens, INITIALIZER, name="tokens")(flatten_map(x))
+        x = PrependedTokens(config.num_tokens, TRUNCATED, name="tokens")(flatten_map(x))
         trace, maps = Trace(), []
         for stage, depth in enumerate(config.depths):
             if stage:

@@ -12,7 +12,6 @@ refused.
 import dataclasses
 from typing import Any
 
-import keras
 from keras import ops
 
 from keras_tfm.configs import Depth, Rate, Size
@@ -23,13 +22,13 @@ from keras_tfm.layers.blocks import residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.initializers import TRUNCATED
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map, height_and_width, patch_grid
 from keras_tfm.layers.windows import join_windows, split_windows
 from keras_tfm.models.base import ConfiguredModel, Trace, check_stages, rate_of
 from keras_tfm.models.vision.images import ImageConfig, Rates, Ratio, Side, image_input
 
-INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
 EPSILON = 1e-5  # of the norms next to convolutions; `epsilon` of the configuration is for the blocks
 PATCH_SIZE = 4
 
@@ -216,11 +215,11 @@ def _block(config, stage, index):
     rate = rate_of(config, stage, index)
     part = residuals(config.dropout, config.epsilon, normalize_first=True, stochastic_depth=rate)
     attention = MultiHeadAttention(
-        config.num_heads[stage], dropout=config.attention_dropout, kernel_initializer=INITIALIZER
+        config.num_heads[stage], dropout=config.attention_dropout, kernel_initializer=TRUNCATED
     )
     hidden = int(config.mlp_ratio * config.dims[stage])
-    feedforward = FeedForward(hidden, "gelu", kernel_initializer=INITIALIZER)
-    position = GridPositionBias(config.window, prefix=1, initializer=INITIALIZER)
+    feedforward = FeedForward(hidden, "gelu", kernel_initializer=TRUNCATED)
+    position = GridPositionBias(config.window, prefix=1, initializer=TRUNCATED)
     region_norm = LayerNormalization(config.epsilon)
     name = f"stage_{stage}_block_{index}"
     return RegionBlock(part(attention), region_norm, part(feedforward), position, name=name)

@@ -16,13 +16,12 @@ from keras_tfm.layers.blocks import Block, residuals
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.initializers import TRUNCATED
 from keras_tfm.layers.patches import PatchEmbedding
 from keras_tfm.layers.windows import WindowAttention
 from keras_tfm.models.base import check_stages, rate_of
 from keras_tfm.models.vision.images import ImageConfig, Rates, Ratio, Side
 from keras_tfm.models.vision.pyramid import Pyramid
-
-INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,11 +99,11 @@ def _block(config, stage, index):
         config.num_heads[stage],
         dropout=config.attention_dropout,
         use_bias=(),
-        position=GridPositionBias(window, initializer=INITIALIZER),
-        kernel_initializer=INITIALIZER,
+        position=GridPositionBias(window, initializer=TRUNCATED),
+        kernel_initializer=TRUNCATED,
     )
     hidden = int(config.mlp_ratio * width)
-    feedforward = FeedForward(hidden, "relu6", kernel_initializer=INITIALIZER)
+    feedforward = FeedForward(hidden, "relu6", kernel_initializer=TRUNCATED)
     parts = {
         "attention": part(WindowAttention(attention, window, grid=index % 2 == 1), stochastic_depth=rate),
         "neighbours": part(Convolution(width, window, groups=width)),

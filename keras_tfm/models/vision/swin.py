@@ -10,13 +10,12 @@ a map is not longer than the window, neither axis is shifted, as in the authors'
 import dataclasses
 from typing import Literal
 
-import keras
-
 from keras_tfm.configs import Config, Depth, Rate, Size
 from keras_tfm.layers.attention.grid_position import GridPositionBias
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import Residual, block_of
 from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.initializers import TRUNCATED
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import PatchEmbedding, PatchMerging, height_and_width
 from keras_tfm.layers.regularization import Dropout
@@ -25,7 +24,6 @@ from keras_tfm.models.base import check_stages, rate_of
 from keras_tfm.models.vision.images import PatchedImageConfig, Rates, Ratio, Side, Stages
 from keras_tfm.models.vision.pyramid import Pyramid
 
-INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
 EPSILON = 1e-5  # of the norms outside the blocks; `epsilon` of the configuration is for the blocks
 
 
@@ -106,7 +104,7 @@ class Swin(Pyramid):
         )
         if stage == 0:
             return blocks
-        options = {"kernel_initializer": INITIALIZER, "name": f"stage_{stage}_merging"}
+        options = {"kernel_initializer": TRUNCATED, "name": f"stage_{stage}_merging"}
         return [PatchMerging(width, LayerNormalization(EPSILON), cls.normalize, **options), *blocks]
 
     @classmethod
@@ -124,7 +122,7 @@ class Swin(Pyramid):
 
         attention = WindowAttention(cls.attention(config, stage, window), window, shift, fixed=fixed)
         hidden = int(config.mlp_ratio * config.widths[stage])
-        feedforward = FeedForward(hidden, config.activation, kernel_initializer=INITIALIZER)
+        feedforward = FeedForward(hidden, config.activation, kernel_initializer=TRUNCATED)
         name = f"stage_{stage}_block_{index}"
         return block_of(part, name, attention=attention, feedforward=feedforward)
 
@@ -134,8 +132,8 @@ class Swin(Pyramid):
         return MultiHeadAttention(
             config.num_heads[stage],
             dropout=config.attention_dropout,
-            position=GridPositionBias(window, initializer=INITIALIZER),
-            kernel_initializer=INITIALIZER,
+            position=GridPositionBias(window, initializer=TRUNCATED),
+            kernel_initializer=TRUNCATED,
         )
 
 

@@ -16,12 +16,13 @@ from keras_tfm.configs import Whole
 from keras_tfm.layers.attention.grid_position import GridPositionBias
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.base import copy_of
+from keras_tfm.layers.initializers import TRUNCATED
 from keras_tfm.layers.masks import in_float32
 from keras_tfm.layers.normalization import unit
 from keras_tfm.layers.patches import height_and_width
 from keras_tfm.models.base import check_stages
 from keras_tfm.models.vision.images import Side
-from keras_tfm.models.vision.swin import INITIALIZER, Swin, SwinConfig
+from keras_tfm.models.vision.swin import Swin, SwinConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +62,7 @@ class SwinV2(Swin):
             config.num_heads[stage],
             dropout=config.attention_dropout,
             position=ContinuousPositionBias(window, pretrained or None),
-            kernel_initializer=INITIALIZER,
+            kernel_initializer=TRUNCATED,
         )
 
 
@@ -126,10 +127,10 @@ class ContinuousPositionBias(GridPositionBias):
     def build(self, heads):
         self.offsets = self._offsets()
         self.indices = self.rows()
-        initializers = {"kernel_initializer": copy_of(INITIALIZER)}
+        initializers = {"kernel_initializer": copy_of(TRUNCATED)}
         self.hidden = keras.layers.Dense(self.hidden_dim, "relu", name="hidden", **initializers)
         self.hidden.build(self.offsets.shape)
-        initializers = {"kernel_initializer": copy_of(INITIALIZER)}
+        initializers = {"kernel_initializer": copy_of(TRUNCATED)}
         self.projection = keras.layers.Dense(heads[0], use_bias=False, name="output", **initializers)
         self.projection.build((len(self.offsets), self.hidden_dim))
 

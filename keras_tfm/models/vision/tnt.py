@@ -10,7 +10,6 @@ import dataclasses
 import math
 from typing import Annotated, Any
 
-import keras
 from keras import ops
 
 from keras_tfm.configs import Between, Depth, Heads, Rate, Size
@@ -21,6 +20,7 @@ from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.initializers import TRUNCATED
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PrependedTokens
 from keras_tfm.layers.patches import flatten_map, patch_grid
@@ -29,8 +29,6 @@ from keras_tfm.layers.regularization import Dropout
 from keras_tfm.layers.windows import split_windows
 from keras_tfm.models.base import ConfiguredModel, Trace, growing_rates
 from keras_tfm.models.vision.images import PatchedImageConfig, Side, image_input
-
-INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,10 +87,10 @@ class TNT(ConfiguredModel):
         image_size = tuple(images.shape[1:3])
         num_patches = math.prod(patch_grid(image_size, config.patch_size))
         pixels = _pixels(config, images)
-        pixels = PositionEmbedding(pixels.shape[1], INITIALIZER, name="pixel_position")(pixels)
+        pixels = PositionEmbedding(pixels.shape[1], TRUNCATED, name="pixel_position")(pixels)
         x = _summary(config, num_patches, name="summary", bias=True)(pixels)
-        x = PrependedTokens(1, INITIALIZER, name="class_token")(x)
-        x = PositionEmbedding(num_patches + 1, INITIALIZER, name="position")(x)
+        x = PrependedTokens(1, TRUNCATED, name="class_token")(x)
+        x = PositionEmbedding(num_patches + 1, TRUNCATED, name="position")(x)
         x = Dropout(config.dropout, name="embedding_dropout")(x)
         trace = Trace()
         for i, rate in enumerate(growing_rates(config.stochastic_depth, config.num_layers)):
@@ -189,7 +187,7 @@ def _summary(config, num_patches, name=None, bias=False, legacy=False):
     """A dense layer with a norm before and after it; in blocks of the first version a norm of each pixel
     before it.
     """
-    dense = Dense(config.dim, use_bias=bias or legacy, kernel_initializer=INITIALIZER.clone())
+    dense = Dense(config.dim, use_bias=bias or legacy, kernel_initializer=TRUNCATED.clone())
     norms = [LayerNormalization(config.epsilon) for _ in range(2)]
     if legacy:
         return PixelSummary(dense, num_patches, norms[0])
@@ -198,13 +196,13 @@ def _summary(config, num_patches, name=None, bias=False, legacy=False):
 
 
 def _pixel_block(config, part, index):
-    feedforward = FeedForward(4 * config.inner_dim, "gelu", kernel_initializer=INITIALIZER)
+    feedforward = FeedForward(4 * config.inner_dim, "gelu", kernel_initializer=TRUNCATED)
     attention = _attention(config.inner_heads)
     return block_of(part, f"pixel_block_{index}", attention=attention, feedforward=feedforward)
 
 
 def _patch_block(config, part, num_patches, index):
-    feedforward = FeedForward(int(config.mlp_ratio * config.dim), "gelu", kernel_initializer=INITIALIZER)
+    feedforward = FeedForward(int(config.mlp_ratio * config.dim), "gelu", kernel_initializer=TRUNCATED)
     attention = _attention(config.num_heads)
     summary = _summary(config, num_patches, legacy=config.legacy)
     return PatchBlock(summary, part(attention), part(feedforward), name=f"block_{index}")
@@ -212,7 +210,7 @@ def _patch_block(config, part, num_patches, index):
 
 def _attention(num_heads):
     """Attention in which only the output layer has a bias."""
-    return MultiHeadAttention(num_heads, use_bias=(), kernel_initializer=INITIALIZER)
+    return MultiHeadAttention(num_heads, use_bias=(), kernel_initializer=TRUNCATED)
 
 
 # The variants of Han et al. 2021, with their stochastic depth.

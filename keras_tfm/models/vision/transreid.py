@@ -21,12 +21,13 @@ from keras_tfm.configs import Positive, Refusal, Whole
 from keras_tfm.inputs import refuse_outside
 from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.convolution import Convolution
+from keras_tfm.layers.initializers import TRUNCATED
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import height_and_width
 from keras_tfm.layers.positions import outside_is_nan
 from keras_tfm.models.base import ConfiguredModel, Trace, growing_rates
 from keras_tfm.models.vision.images import Side, image_input
-from keras_tfm.models.vision.variant import INITIALIZER, VariantConfig, tokens_of
+from keras_tfm.models.vision.variant import VariantConfig, tokens_of
 from keras_tfm.models.vision.vit import encoder_block
 
 
@@ -139,7 +140,7 @@ class CameraEmbedding(SameShape):
         self.scale = scale
 
     def build(self, x_shape, camera_shape=None):
-        self.table = self.add_weight((self.count, x_shape[-1]), INITIALIZER.clone(), name="table")
+        self.table = self.add_weight((self.count, x_shape[-1]), TRUNCATED.clone(), name="table")
 
     def call(self, x, camera):
         """(B, N, D), (B,) -> (B, N, D)."""

@@ -16,6 +16,7 @@ from keras_tfm.layers.blocks import Residual, block_of, residuals
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.grid import MapAttention
+from keras_tfm.layers.initializers import TRUNCATED
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patches import PatchEmbedding, height_and_width
 from keras_tfm.layers.windows import WindowAttention
@@ -23,7 +24,6 @@ from keras_tfm.models.base import check_stages, rate_of
 from keras_tfm.models.vision.images import PatchedImageConfig, Rates, Ratio, Side
 from keras_tfm.models.vision.pyramid import Pyramid
 
-INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
 EPSILON = 1e-5  # of the norms after convolutions; `epsilon` of the configuration is for the blocks
 
 
@@ -94,7 +94,7 @@ def _block(config, stage, index):
     rate = rate_of(config, stage, index)
     part = residuals(config.dropout, config.epsilon, normalize_first=True, stochastic_depth=rate)
     hidden = int(config.mlp_ratios[stage] * config.dims[stage])
-    feedforward = FeedForward(hidden, "gelu", kernel_initializer=INITIALIZER)
+    feedforward = FeedForward(hidden, "gelu", kernel_initializer=TRUNCATED)
     name = f"stage_{stage}_block_{index}"
     return block_of(part, name, attention=_attention(config, stage, index), feedforward=feedforward)
 
@@ -102,7 +102,7 @@ def _block(config, stage, index):
 def _attention(config, stage, index):
     """Attention to a smaller map, or within windows."""
     attention = MultiHeadAttention(
-        config.num_heads[stage], dropout=config.attention_dropout, kernel_initializer=INITIALIZER
+        config.num_heads[stage], dropout=config.attention_dropout, kernel_initializer=TRUNCATED
     )
     if config.windows is not None and index % 2 == 0:
         return WindowAttention(attention, config.windows[stage])

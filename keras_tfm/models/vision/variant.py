@@ -6,19 +6,16 @@ deviation of 0.02, truncated at two of these, and stochastic depth grows with th
 
 import dataclasses
 
-import keras
-
 from keras_tfm.configs import Rate
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import residuals
 from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.initializers import TRUNCATED
 from keras_tfm.layers.patch_encoder import PrependedTokens
 from keras_tfm.layers.patches import PatchEmbedding, flatten_map
 from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.models.base import growing_rates
 from keras_tfm.models.vision.vit import PatchesConfig, ViT
-
-INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,21 +46,21 @@ def tokens_of(config, patches):
     """The `PositionEmbedding` of the tokens, and the tokens (B, N + 1, D) made of a map of `patches`."""
     x = flatten_map(patches)
     if config.pooling == "class":
-        x = PrependedTokens(1, INITIALIZER, name="tokens")(x)  # (B, N + 1, D)
-    position = PositionEmbedding(x.shape[1], INITIALIZER, name="position")
+        x = PrependedTokens(1, TRUNCATED, name="tokens")(x)  # (B, N + 1, D)
+    position = PositionEmbedding(x.shape[1], TRUNCATED, name="position")
     return position, position(x)
 
 
 def attention_of(config, **parts):
     """Self-attention; `parts` are further arguments, such as a layer on the scores."""
-    options = {"dropout": config.dropout, "kernel_initializer": INITIALIZER, **parts}
+    options = {"dropout": config.dropout, "kernel_initializer": TRUNCATED, **parts}
     return MultiHeadAttention(config.num_heads, **options)
 
 
 def feedforward_of(config, intermediate_dim=None):
     """The feed-forward layer of a block; the width inside is `config`'s unless given."""
     width = intermediate_dim or config.intermediate_dim
-    return FeedForward(width, config.activation, kernel_initializer=INITIALIZER)
+    return FeedForward(width, config.activation, kernel_initializer=TRUNCATED)
 
 
 def residual_of(config, branch, index, **options):

@@ -8,8 +8,6 @@ bias, and positions are added at the start of each stage.
 import dataclasses
 from typing import Annotated
 
-import keras
-
 from keras_tfm.configs import Between, Depth, Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import block_of, residuals
@@ -18,12 +16,12 @@ from keras_tfm.layers.convolution import BatchNormalization, Convolution
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.grid import MapAttention
 from keras_tfm.layers.image_positions import GridPositionEmbedding
+from keras_tfm.layers.initializers import TRUNCATED
 from keras_tfm.layers.patches import PatchEmbedding
 from keras_tfm.models.base import rate_of
 from keras_tfm.models.vision.images import ImageConfig, Stages
 from keras_tfm.models.vision.pyramid import Pyramid
 
-INITIALIZER = keras.initializers.TruncatedNormal(stddev=0.02)  # as in the authors' code
 PATCHES = (4, 2, 2)  # patch sizes at the start of each stage, after a stem of stride 2
 
 
@@ -85,7 +83,7 @@ class Visformer(Pyramid):
         return [
             PatchEmbedding(width, PATCHES[stage], name=f"stage_{stage}_embedding"),
             BatchNormalization(name=f"stage_{stage}_norm"),
-            GridPositionEmbedding(initializer=INITIALIZER, name=f"stage_{stage}_position"),
+            GridPositionEmbedding(initializer=TRUNCATED, name=f"stage_{stage}_position"),
             *(
                 kind(config, width, rate_of(config, stage, i), f"stage_{stage}_block_{i}")
                 for i in range(config.depths[stage])
@@ -108,9 +106,9 @@ def _convolving_block(config, width, rate, name):
 
 
 def _attending_block(config, width, rate, name):
-    attention = MultiHeadAttention(config.num_heads, use_bias=False, kernel_initializer=INITIALIZER)
+    attention = MultiHeadAttention(config.num_heads, use_bias=False, kernel_initializer=TRUNCATED)
     hidden = int(config.mlp_ratio * width)
-    feedforward = FeedForward(hidden, "gelu", use_bias=False, kernel_initializer=INITIALIZER)
+    feedforward = FeedForward(hidden, "gelu", use_bias=False, kernel_initializer=TRUNCATED)
     part = _residuals(config, rate)
     return block_of(part, name, attention=MapAttention(attention), feedforward=feedforward)
 

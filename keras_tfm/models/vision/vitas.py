@@ -15,9 +15,10 @@ from keras_tfm.configs import Rate, Size
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.feedforward import FeedForward
+from keras_tfm.layers.initializers import TRUNCATED
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.models.base import ConfiguredModel, Trace, check_stages, growing_rates
-from keras_tfm.models.vision.autoformer import INITIALIZER, embedded
+from keras_tfm.models.vision.autoformer import embedded
 from keras_tfm.models.vision.images import PatchedImageConfig, image_input
 
 
@@ -71,9 +72,9 @@ def _block(config, i):
         config.key_dims[i],
         dropout=config.dropout,
         scale=(config.dim // num_heads) ** -0.5,
-        kernel_initializer=INITIALIZER,
+        kernel_initializer=TRUNCATED,
     )
-    feedforward = FeedForward(config.hidden_dims[i], "gelu", kernel_initializer=INITIALIZER)
+    feedforward = FeedForward(config.hidden_dims[i], "gelu", kernel_initializer=TRUNCATED)
     rate = growing_rates(config.stochastic_depth, len(config.num_heads))[i]
     part = residuals(config.dropout, config.epsilon, normalize_first=True, stochastic_depth=rate)
     return block_of(part, f"block_{i}", attention=attention, feedforward=feedforward)
