@@ -32,6 +32,7 @@ from keras_tfm.layers.base import SameShape
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.compiler.bits import keeps
 from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.normalization import unit
 
 
 class PatchDetector(ModelWithHead):
@@ -207,5 +208,4 @@ def squared_unit_distances(query_features, patch_features):
     """The squared distances (B, L, Q, P) of `query_features` (B, L, Q, F) from `patch_features` (B, P, F),
     both scaled to the length 1, in float32.
     """
-    scaled = (ops.normalize(ops.cast(x, "float32")) for x in (query_features, patch_features))
-    return 2 - 2 * ops.einsum("blqf,bpf->blqp", *scaled)
+    return 2 - 2 * ops.einsum("blqf,bpf->blqp", unit(query_features), unit(patch_features))

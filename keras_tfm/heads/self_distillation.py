@@ -16,6 +16,7 @@ from keras_tfm.heads.loss import Loss
 from keras_tfm.layers.base import Layer, copy_of
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.initializers import TRUNCATED
+from keras_tfm.layers.normalization import unit
 from keras_tfm.training.model import Model
 
 NUM_LARGE = 2  # large crops per image, which the teacher sees
@@ -58,10 +59,8 @@ class ProjectionHead(Layer):
         """Vectors (B, D) -> cosines (B, num_prototypes)."""
         for dense in self.denses:
             x = dense(x)
-        # Squares of small vectors are 0 in float16.
-        unit = ops.normalize(ops.cast(x, "float32"), axis=-1)
-        prototypes = ops.normalize(ops.cast(self.prototypes, "float32"), axis=0)
-        return ops.matmul(ops.cast(unit, x.dtype), ops.cast(prototypes, x.dtype))
+        prototypes = unit(self.prototypes, axis=0)
+        return ops.matmul(ops.cast(unit(x), x.dtype), ops.cast(prototypes, x.dtype))
 
     def compute_output_shape(self, x_shape):
         return (x_shape[0], self.num_prototypes)

@@ -13,6 +13,7 @@ from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.initializers import NORMAL
+from keras_tfm.layers.normalization import unit
 from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.vision.images import Side
 from keras_tfm.training.model import Model
@@ -155,13 +156,8 @@ def tower_blocks(config, side, causal=False):
     return [block(f"{side}_block_{i}") for i in range(sizes.num_layers)]
 
 
-def at_unit_length(x):
-    """Vectors (..., E), each divided by its length, which is computed in float32; 0 stays 0."""
-    return ops.cast(ops.normalize(ops.cast(x, "float32"), axis=-1), x.dtype)
-
-
 class UnitLength(Layer):
-    """`at_unit_length` as a layer."""
+    """Vectors (..., E), each divided by its length, which is computed in float32; 0 stays 0."""
 
     def call(self, x):
-        return at_unit_length(x)
+        return ops.cast(unit(x), x.dtype)

@@ -29,11 +29,11 @@ from keras_tfm.layers.convolution import BatchNormalization
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.initializers import NORMAL
 from keras_tfm.layers.masks import masked_max
-from keras_tfm.layers.normalization import LayerNormalization
+from keras_tfm.layers.normalization import LayerNormalization, unit
 from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import Trace
-from keras_tfm.models.multimodal.dual_encoder import TwoTowers, UnitLength, at_unit_length
+from keras_tfm.models.multimodal.dual_encoder import TwoTowers, UnitLength
 from keras_tfm.models.text.bert import BERT, BERTConfig
 from keras_tfm.training.weights import assign_by_path, by_path
 
@@ -176,7 +176,7 @@ class ExpertTokens(Layer):
         features = ops.where(mask[..., None], features, 0)  # NaN may stand for what is missing
         whole = ops.cast(masked_max(features, mask), features.dtype)[:, None]  # (B, 1, F)
         x = self.projection(ops.concatenate([whole, features], axis=1))
-        x = at_unit_length(x) + ops.cast(self.expert, x.dtype)  # (B, 1 + S, D)
+        x = ops.cast(unit(x) + ops.cast(self.expert, "float32"), x.dtype)  # (B, 1 + S, D)
         mask = ops.concatenate([ops.any(mask, axis=1, keepdims=True), mask], axis=1)
         places = ops.pad(self._places(mask[:, 1:], times), ((0, 0), (1, 0)), constant_values=WHOLE_VIDEO)
         return x, mask, places
@@ -218,7 +218,8 @@ class GatedEmbedding(Layer):
         y = self.projection(x)
         gate = ops.reshape(self.gate(y), (-1, self.count * self.dim))  # (B, N D)
         gate = ops.reshape(self.norm(gate, training=training), (-1, self.count, self.dim))  # (B, N, D)
-        return at_unit_length(y * ops.sigmoid(gate))
+        y = y * ops.sigmoid(gate)
+        return ops.cast(unit(y), y.dtype)
 
     def compute_output_shape(self, x_shape):
         return (x_shape[0], self.count, self.dim)

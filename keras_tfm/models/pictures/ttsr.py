@@ -20,7 +20,7 @@ from keras_tfm.configs import Config, Size
 from keras_tfm.layers.base import Layer
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import Convolution
-from keras_tfm.layers.masks import in_float32
+from keras_tfm.layers.normalization import unit
 from keras_tfm.layers.patches import (
     PixelShuffle,
     combine_patches,
@@ -183,7 +183,7 @@ class TextureTransfer(Layer):
     def call(self, queries, keys, references):
         """[similarity, *textures]; `references` are a list of maps."""
         size, count = tuple(queries.shape[1:3]), 9
-        compared = [_unit(flatten_map(neighbourhoods(in_float32(x)))) for x in (queries, keys)]
+        compared = [unit(flatten_map(neighbourhoods(x))) for x in (queries, keys)]
         relevance = ops.einsum("bnd,bsd->bns", *compared)  # (B, N, S)
         similarity = ops.cast(ops.max(relevance, axis=-1), self.compute_dtype)
         chosen = ops.argmax(relevance, axis=-1)[..., None]  # (B, N, 1)
@@ -204,11 +204,6 @@ class TextureTransfer(Layer):
         pairs = zip(factors, references_shape, strict=True)
         textures = [(batch_size, n * height, n * width, shape[-1]) for n, shape in pairs]
         return [(batch_size, height, width, 1), *textures]
-
-
-def _unit(x):
-    """Vectors on the last axis divided by their lengths."""
-    return x / ops.maximum(ops.sqrt(ops.sum(ops.square(x), axis=-1, keepdims=True)), 1e-12)
 
 
 def neighbourhoods(x):

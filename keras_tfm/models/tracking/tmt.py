@@ -22,6 +22,7 @@ from keras_tfm.layers.attention.tap import tap
 from keras_tfm.layers.base import Layer, SameShape
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.normalization import unit
 from keras_tfm.layers.patches import flatten_map, height_and_width
 from keras_tfm.models.detection.backbones import AroundBackbone, ModelAroundBackbone, on_images
 from keras_tfm.models.tracking.siamese import THREE_STAGES, TINY
@@ -157,7 +158,7 @@ class CosineAttention(Layer):
         """
         key = query if key is None else key
         value = key if value is None else value
-        queries, keys = (ops.normalize(ops.cast(self.projection(x), "float32")) for x in (query, key))
+        queries, keys = (unit(self.projection(x)) for x in (query, key))
         weights = ops.softmax(self.temperature * ops.einsum("btk,bsk->bts", queries, keys))
         tap(self, weights[:, None])
         return ops.einsum("bts,bsk->btk", ops.cast(weights, value.dtype), value)
