@@ -60,28 +60,28 @@ class PatchEncoder(Layer):
     layer is built for; for images of another size it is interpolated at each call (section 3.2).
 
     Args:
-        patch_size: the side of a patch or its (height, width).
         dim: D, the width of the tokens.
+        patch_size: the side of a patch or its (height, width).
         class_token: whether there is one.
         position_initializer: the initial values of the positions.
         use_bias: whether the projection has a bias.
 
-    >>> keras_tfm.layers.PatchEncoder(patch_size=4, dim=8)(np.ones((1, 16, 16, 3))).shape
+    >>> keras_tfm.layers.PatchEncoder(dim=8, patch_size=4)(np.ones((1, 16, 16, 3))).shape
     TensorShape([1, 17, 8])
     """
 
     def __init__(
         self,
-        patch_size: Sides,
         dim: int,
+        patch_size: Sides,
         class_token: bool = True,
         position_initializer: Initializer = NORMAL,
         use_bias: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.patch_size = patch_size
         self.dim = dim
+        self.patch_size = patch_size
         self.class_token = class_token
         self.position_initializer = position_initializer
         self.use_bias = use_bias

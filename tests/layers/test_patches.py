@@ -23,8 +23,8 @@ from tests import contract
 from tests.contract import Case, floats
 
 test_contract = contract.check(
-    Case("class token", lambda: PatchEncoder(4, 6), {"images": floats(8, 12, 3)}),
-    Case("patches alone", lambda: PatchEncoder((2, 3), 6, class_token=False), {"images": floats(4, 6, 1)}),
+    Case("class token", lambda: PatchEncoder(6, 4), {"images": floats(8, 12, 3)}),
+    Case("patches alone", lambda: PatchEncoder(6, (2, 3), class_token=False), {"images": floats(4, 6, 1)}),
     Case("embedding", lambda: PatchEmbedding(6, (2, 3)), {"images": floats(4, 6, 2)}),
     Case(
         "overlapping patches",
@@ -65,13 +65,13 @@ def test_counts_of_the_literature():
 
     assert shape(72, 72, 6) == (144, 108)
     assert shape(1080, 1920, (135, 240)) == (64, 97_200)
-    tokens = [PatchEncoder(size, 8).compute_output_shape((None, 224, 224, 3))[1] for size in (32, 16, 14)]
+    tokens = [PatchEncoder(8, size).compute_output_shape((None, 224, 224, 3))[1] for size in (32, 16, 14)]
     assert tokens == [50, 197, 257]
 
 
 def test_the_projection_is_a_strided_convolution():
     images = np.random.default_rng(0).normal(size=(2, 12, 8, 3)).astype("float32")
-    encoder = PatchEncoder((3, 2), 5, class_token=False)
+    encoder = PatchEncoder(5, (3, 2), class_token=False)
     convolution = keras.layers.Conv2D(5, (3, 2), strides=(3, 2))
     convolution.build(images.shape)
     encoder.build(images.shape)
@@ -82,7 +82,7 @@ def test_the_projection_is_a_strided_convolution():
 
 
 def test_the_class_token_stands_first_and_positions_are_added():
-    encoder = PatchEncoder(2, 3, name="encoder")
+    encoder = PatchEncoder(3, 2, name="encoder")
     tokens = encoder(np.zeros((2, 4, 4, 1), "float32"))
     positions = encoder.position.embedding.embeddings
     assert [weight.path for weight in encoder.weights] == [
@@ -178,11 +178,11 @@ def test_images_that_do_not_split_are_refused(shape, patch_size, message):
     with pytest.raises(ValueError, match=message):
         extract_patches(np.zeros(shape, "float32"), patch_size)
     with pytest.raises(ValueError, match=message):
-        PatchEncoder(patch_size, 4)(np.zeros(shape, "float32"))
+        PatchEncoder(4, patch_size)(np.zeros(shape, "float32"))
 
 
 def test_images_of_another_size_get_interpolated_positions():
-    encoder = PatchEncoder(2, 4, position_initializer="normal")
+    encoder = PatchEncoder(4, 2, position_initializer="normal")
     images = np.random.default_rng(0).normal(size=(2, 4, 8, 1)).astype("float32")
     encoder(images[:, :, :4])
     table = encoder.position.embedding.embeddings
@@ -203,8 +203,8 @@ def test_other_refusals():
     with pytest.raises(ValueError, match=r"it is \(1, 4, 6\)"):
         combine_patches(np.zeros((1, 4, 6)), 2, 4)
     with pytest.raises(ValueError, match="`dim` must be at least 1; it is 0"):
-        PatchEncoder(2, 0)
-    encoder = PatchEncoder(2, 4)
+        PatchEncoder(0, 2)
+    encoder = PatchEncoder(4, 2)
     with pytest.raises(ValueError, match=r"`images` must be floating-point.*uint8"):
         encoder(np.zeros((1, 4, 4, 1), "uint8"))
     with pytest.raises(ValueError, match=r"built for images of 1 channels; their shape is \(1, 4, 4, 3\)"):

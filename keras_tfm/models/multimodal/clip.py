@@ -69,7 +69,7 @@ def image_states(config, trace, images, patch_size):
     """(The states (B, N + 1, D) of `images`, and the normalised one (B, D) of the class token)."""
     positions = positions_of(config)
     encoder = PatchEncoder(
-        patch_size, config.image_dim, True, positions, use_bias=False, name="image_patch_encoder"
+        config.image_dim, patch_size, True, positions, use_bias=False, name="image_patch_encoder"
     )
     x = LayerNormalization(config.epsilon, name="image_embedding_norm")(encoder(images))
     x = trace.run("image", tower_blocks(config, "image"), x)

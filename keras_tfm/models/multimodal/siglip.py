@@ -74,7 +74,7 @@ class SigLIP(DualEncoder):
 
 def _image(config, trace):
     images = image_input(config)
-    encoder = PatchEncoder(config.patch_size, config.image_dim, class_token=False, name="image_patch_encoder")
+    encoder = PatchEncoder(config.image_dim, config.patch_size, class_token=False, name="image_patch_encoder")
     x = trace.run("image", tower_blocks(config, "image"), encoder(images))
     x = LayerNormalization(config.epsilon, name="image_norm")(x)
     sizes = (config.num_image_heads, config.image_intermediate_dim, config.activation, config.epsilon)

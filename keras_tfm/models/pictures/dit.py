@@ -72,7 +72,7 @@ class DiT(NoisePredictor):
         condition = self.condition(config, inputs, SinesOfTimes(TIME_DIM, name="sines"), config.dim)
         condition = keras.layers.Activation("silu", name="condition")(condition)  # (B, D)
         grid = patch_grid(height_and_width(config.image_size, "image_size"), config.patch_size)
-        encoder = PatchEncoder(config.patch_size, config.dim, False, GridSines(grid), name="patch_encoder")
+        encoder = PatchEncoder(config.dim, config.patch_size, False, GridSines(grid), name="patch_encoder")
         x = encoder(images)  # (B, N, D)
         encoder.position.trainable = False
         trace = Trace()

@@ -61,7 +61,7 @@ class TimeSformer(ConfiguredModel):
         num_frames, dim = config.num_frames, config.dim
         videos = video_input(config)
         images = ops.reshape(videos, (-1, *videos.shape[2:]))  # (B F, H, W, C)
-        x = PatchEncoder(config.patch_size, dim, name="patch_encoder")(images)  # (B F, N + 1, D)
+        x = PatchEncoder(dim, config.patch_size, name="patch_encoder")(images)  # (B F, N + 1, D)
         x = Dropout(config.dropout, name="embedding_dropout")(x)
         length = x.shape[1]
         if config.attention != "space":

@@ -62,7 +62,7 @@ class DINOv2(ViT):
     @classmethod
     def embed(cls, config, images):
         encoder = PatchEncoder(
-            config.patch_size, config.dim, position_initializer=TRUNCATED, name="patch_encoder"
+            config.dim, config.patch_size, position_initializer=TRUNCATED, name="patch_encoder"
         )
         x = encoder(images)
         if config.num_registers:

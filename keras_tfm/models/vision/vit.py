@@ -92,7 +92,7 @@ class ViT(ConfiguredModel):
         """The `PositionEmbedding` of the tokens, or None, and the tokens (B, N + 1, D) of `images`."""
         positions = keras.initializers.RandomNormal(stddev=config.position_stddev)
         has_token = config.pooling == "class"
-        encoder = PatchEncoder(config.patch_size, config.dim, has_token, positions, name="patch_encoder")
+        encoder = PatchEncoder(config.dim, config.patch_size, has_token, positions, name="patch_encoder")
         tokens = encoder(images)
         return encoder.position, tokens
 

@@ -53,7 +53,7 @@ class ViTMAE(ConfiguredModel):
         grid = patch_grid(image_size, config.patch_size)
         noise = keras.Input((grid[0] * grid[1],), name="noise")
         encoder = PatchEncoder(
-            config.patch_size, config.dim, position_initializer=GridSines(grid), name="patch_encoder"
+            config.dim, config.patch_size, position_initializer=GridSines(grid), name="patch_encoder"
         )
         x = encoder(images)
         encoder.position.trainable = False
