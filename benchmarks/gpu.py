@@ -127,7 +127,7 @@ def memory():
     on_gpu = bool(tf.config.list_physical_devices("GPU"))
     kinds = {
         "plain": lambda: layers.MultiHeadAttention(8),
-        "blocks": lambda: layers.BlockwiseAttention(8, 512),
+        "blocks": lambda: layers.BlockwiseAttention(8, block_size=512),
     }
     for length in (1_024, 4_096, 8_192) if on_gpu else (512, 1_024):
         for name, make in kinds.items():

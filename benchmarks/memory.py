@@ -46,7 +46,7 @@ def attention(kind, length, dropout, causal):
 
     x = keras.Input((None, WIDTH))
     if kind == "blocks":
-        layer = layers.BlockwiseAttention(HEADS, BLOCK, dropout=dropout)
+        layer = layers.BlockwiseAttention(HEADS, block_size=BLOCK, dropout=dropout)
     else:
         layer = layers.MultiHeadAttention(HEADS, dropout=dropout)
     return keras_tfm.Model(x, layer(x, causal=causal)), (1, length, WIDTH)

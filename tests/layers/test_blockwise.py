@@ -28,19 +28,19 @@ def injected():
         return layers.Residual(branch, layers.LayerNormalization(), dropout=0.1, **options)
 
     parts = {
-        "attention": part(Attention(2, 2, dropout=0.1), causal=True),
-        "context_attention": part(Attention(2, 3)),
+        "attention": part(Attention(2, block_size=2, dropout=0.1), causal=True),
+        "context_attention": part(Attention(2, block_size=3)),
         "feedforward": part(layers.FeedForward(9)),
     }
     return FlatBlock(parts)
 
 
 test_contract = contract.check(
-    Case("self", lambda: Attention(2, 2, dropout=0.1), **SELF, **BLOCKS, kind="blockwise"),
-    Case("causal", lambda: Attention(2, 3, key_dim=5, value_dim=3, dropout=0.1), **DECODING, **BLOCKS),
-    Case("rotary", lambda: Attention(2, 2, position=layers.RotaryEmbedding(100.0)),
+    Case("self", lambda: Attention(2, block_size=2, dropout=0.1), **SELF, **BLOCKS, kind="blockwise"),
+    Case("causal", lambda: Attention(2, block_size=3, key_dim=5, value_dim=3, dropout=0.1), **DECODING, **BLOCKS),
+    Case("rotary", lambda: Attention(2, block_size=2, position=layers.RotaryEmbedding(100.0)),
          **DECODING, **BLOCKS),
-    Case("cross", lambda: Attention(2, 4, key_dim=6),
+    Case("cross", lambda: Attention(2, block_size=4, key_dim=6),
          {"query": floats("T", 6), "value": floats("S", 5), "mask": mask("S")}, **BLOCKS),
     Case("block", injected,
          {"x": floats("T", 6), "context": floats("S", 6), "mask": mask("T"), "context_mask": mask("S")},
@@ -294,7 +294,7 @@ def test_share_and_independence_of_what_is_dropped(rate):
 
 
 def test_a_layer_draws_anew_at_each_call_and_only_in_training():
-    layer, x = Attention(2, 4, dropout=0.5), np.random.normal(size=(1, 9, 8)).astype("float32")
+    layer, x = Attention(2, block_size=4, dropout=0.5), np.random.normal(size=(1, 9, 8)).astype("float32")
     once, again = (layer(x, training=True).numpy() for _ in range(2))
     assert (once != again).any()
     plain = layers.MultiHeadAttention(2, dropout=0.5)
@@ -343,9 +343,9 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(ValueError, match="`mask` must be boolean"):
         layers.blockwise_attention(x, x, x, mask=tf.zeros((1, 3)))
     with pytest.raises(ValueError, match="`block_size` must be at least 1; it is 0"):
-        Attention(2, 0)
+        Attention(2, block_size=0)
     for position in (layers.RelativePositionEmbedding(), layers.RelativePositionBias()):
         with pytest.raises(ValueError, match=f"{type(position).__name__}, which needs all scores at once"):
-            Attention(2, 4, position=position)
+            Attention(2, block_size=4, position=position)
     with pytest.raises(ValueError, match="`on_scores` and `on_weights` must be None"):
-        Attention(2, 4, on_scores=layers.TopK(3))
+        Attention(2, block_size=4, on_scores=layers.TopK(3))

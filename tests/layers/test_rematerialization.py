@@ -33,7 +33,7 @@ def blockwise():
         rates = {"dropout": 0.3, "stochastic_depth": 0.2}
         return layers.Residual(branch, layers.LayerNormalization(), **rates, **options)
 
-    attention, context_attention = (layers.BlockwiseAttention(2, 2, dropout=0.3) for _ in range(2))
+    attention, context_attention = (layers.BlockwiseAttention(2, block_size=2, dropout=0.3) for _ in range(2))
     parts = {
         "attention": part(attention, causal=True),
         "context_attention": part(context_attention),

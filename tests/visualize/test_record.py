@@ -75,7 +75,7 @@ def test_recurrent_attention_is_of_one_head():
 
 
 def test_attention_by_blocks_is_computed_as_a_whole():
-    by_blocks = layers.BlockwiseAttention(2, 2)
+    by_blocks = layers.BlockwiseAttention(2, block_size=2)
     x = np.random.default_rng(0).normal(size=(3, 5, 8)).astype("float32")
     expected = by_blocks(x, causal=True)
     with record_attention(by_blocks) as recorded:

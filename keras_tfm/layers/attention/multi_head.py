@@ -331,7 +331,6 @@ class BlockwiseAttention(MultiHeadAttention):
     def __init__(
         self,
         num_heads: int,
-        block_size: int = 512,
         key_dim: int | None = None,
         value_dim: int | None = None,
         dropout: float = 0.0,
@@ -339,6 +338,7 @@ class BlockwiseAttention(MultiHeadAttention):
         position: keras.layers.Layer | None = None,
         scale: float | None = None,
         kernel_initializer: Initializer = "glorot_uniform",
+        block_size: int = 512,
         **kwargs: Any,
     ) -> None:
         super().__init__(
