@@ -1,14 +1,14 @@
 """Attention within windows of a map (Liu et al. 2021, "Swin Transformer", section 3.2).
 
-A map of 4 x 4 cells, on the left in windows of 2 x 2 neighbouring cells, on the right in grids of 2 x 2
-cells that are far apart (Huang et al. 2021, "Shuffle Transformer"). Cells with the same letter attend to
+A map of 4 x 4 cells, on the left in windows of 2 x 2 neighbouring cells, on the right in windows
+spread over the map (Huang et al. 2021, "Shuffle Transformer"). Cells with the same letter attend to
 each other:
 
     a a b b        a b a b
     a a b b        c d c d
     c c d d        a b a b
     c c d d        c d c d
-    windows        grid
+    windows        spread
 """
 
 from typing import Any
@@ -22,24 +22,24 @@ from keras_tfm.layers.patches import height_and_width, pair_of
 from keras_tfm.layers.signatures import Sides, Tensor
 
 
-def split_windows(x: Tensor, size: Sides, grid: bool = False) -> Tensor:
+def split_windows(x: Tensor, size: Sides, spread: bool = False) -> Tensor:
     """Cut maps (B, H, W, D) into windows of T = size x size cells, each a sequence: (B N, T, D).
 
     The N windows of an example are neighbours in the batch, row by row, and so are the cells within a
-    window: attention treats a window as an example. `size` is a side or a (height, width) pair. With `grid`
+    window: attention treats a window as an example. `size` is a side or a (height, width) pair. With `spread`
     the cells of a window are far apart on the map instead of neighbours. Raises ValueError if the size does
     not divide the map, or if the map's height or width is not known.
 
     >>> keras_tfm.layers.split_windows(np.ones((1, 4, 4, 8)), size=2).shape
     TensorShape([4, 4, 8])
     """
-    return _split(x, _window_grid(x.shape[1:3], size), height_and_width(size), grid)
+    return _split(x, _window_grid(x.shape[1:3], size), height_and_width(size), spread)
 
 
-def _split(x, window_grid, size, grid):
+def _split(x, window_grid, size, spread):
     """`split_windows` of a map with (rows, columns) of windows."""
     (rows, columns), (height, width), dim = window_grid, size, x.shape[3]
-    if grid:
+    if spread:
         x = ops.reshape(x, (-1, height, rows, width, columns, dim))
         x = ops.transpose(x, (0, 2, 4, 1, 3, 5))  # (B, rows, columns, height, width, D)
     else:
@@ -48,7 +48,7 @@ def _split(x, window_grid, size, grid):
     return ops.reshape(x, (-1, height * width, dim))  # (B N, T, D)
 
 
-def join_windows(windows: Tensor, size: Sides, map_size: Sides, grid: bool = False) -> Tensor:
+def join_windows(windows: Tensor, size: Sides, map_size: Sides, spread: bool = False) -> Tensor:
     """The inverse of `split_windows`: windows (B N, T, D) -> maps (B, H, W, D).
 
     `map_size` is the side of the map or its (H, W).
@@ -57,14 +57,14 @@ def join_windows(windows: Tensor, size: Sides, map_size: Sides, grid: bool = Fal
     TensorShape([1, 4, 4, 8])
     """
     window_grid = _window_grid(height_and_width(map_size, "map_size"), size)
-    return _join(windows, window_grid, height_and_width(size), grid)
+    return _join(windows, window_grid, height_and_width(size), spread)
 
 
-def _join(windows, window_grid, size, grid):
+def _join(windows, window_grid, size, spread):
     """`join_windows` to a map with (rows, columns) of windows."""
     (rows, columns), (height, width), dim = window_grid, size, windows.shape[2]
     x = ops.reshape(windows, (-1, rows, columns, height, width, dim))
-    x = ops.transpose(x, (0, 3, 1, 4, 2, 5) if grid else (0, 1, 3, 2, 4, 5))
+    x = ops.transpose(x, (0, 3, 1, 4, 2, 5) if spread else (0, 1, 3, 2, 4, 5))
     return ops.reshape(x, (-1, rows * height, columns * width, dim))  # (B, H, W, D)
 
 
@@ -116,8 +116,8 @@ class WindowAttention(Layer):
         window: the side of a window or its (height, width), in cells.
         shift: how far the map is rolled up and left before, and back after; a number or a pair. Cells that
             are not neighbours on the map are masked; see `shifted_window_mask`.
-        grid: whether a window takes cells that are far apart.
-        fixed: whether an axis that is not longer than the window is padded to it, and shifted too.
+        spread: whether a window takes cells that are far apart.
+        keeps_size: whether an axis that is not longer than the window is padded to it, and shifted too.
 
     >>> attention = keras_tfm.layers.MultiHeadAttention(num_heads=2)
     >>> keras_tfm.layers.WindowAttention(attention, window=2, shift=1)(np.ones((1, 4, 4, 8))).shape
@@ -129,31 +129,31 @@ class WindowAttention(Layer):
         attention: keras.layers.Layer,
         window: Sides,
         shift: int | tuple[int, int] = 0,
-        grid: bool = False,
-        fixed: bool = False,
+        spread: bool = False,
+        keeps_size: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         sides = height_and_width(window, "window")
         if not all(0 <= offset < side for offset, side in zip(pair_of(shift), sides, strict=True)):
             raise ValueError(f"`shift` must be at least 0 and less than `window`, {window}; it is {shift}.")
-        if grid and any(pair_of(shift)):
-            raise ValueError(f"`shift` must be 0 with `grid`; it is {shift}.")
+        if spread and any(pair_of(shift)):
+            raise ValueError(f"`shift` must be 0 with `spread`; it is {shift}.")
         self.attention = attention
         self.window = window
         self.shift = shift
-        self.grid = grid
-        self.fixed = fixed
+        self.spread = spread
+        self.keeps_size = keeps_size
 
     def build(self, x_shape):
         if len(x_shape) != 4 or None in tuple(x_shape[1:]):
             raise ValueError(f"`x` must have the shape (B, height, width, D); it is {tuple(x_shape)}.")
         self.map_size = tuple(x_shape[1:3])
         sides = list(zip(self.map_size, height_and_width(self.window), strict=True))
-        self.size = tuple(window if self.fixed else min(side, window) for side, window in sides)
+        self.size = tuple(window if self.keeps_size else min(side, window) for side, window in sides)
         self.padding = tuple(-side % window for side, window in zip(self.map_size, self.size, strict=True))
         self.offsets = tuple(
-            offset if self.fixed or side > window else 0
+            offset if self.keeps_size or side > window else 0
             for (side, window), offset in zip(sides, pair_of(self.shift), strict=True)
         )
         height, width = (side + more for side, more in zip(self.map_size, self.padding, strict=True))
@@ -175,9 +175,9 @@ class WindowAttention(Layer):
             x = ops.pad(x, ((0, 0), (0, bottom), (0, right), (0, 0)))
         if down or across:
             x = ops.roll(x, (-down, -across), axis=(1, 2))
-        y = _split(x, self.window_grid, self.size, self.grid)  # (B N, T, D)
+        y = _split(x, self.window_grid, self.size, self.spread)  # (B N, T, D)
         y = self.attention(y, mask=self._mask(x), training=training)
-        y = _join(y, self.window_grid, self.size, self.grid)  # (B, H, W, D)
+        y = _join(y, self.window_grid, self.size, self.spread)  # (B, H, W, D)
         if down or across:
             y = ops.roll(y, (down, across), axis=(1, 2))
         return y[:, :height, :width] if bottom or right else y
@@ -192,7 +192,7 @@ class WindowAttention(Layer):
         cells = np.arange(height * width).reshape(height, width)
         cells = np.pad(cells, ((0, bottom), (0, right)), constant_values=-1)
         cells = np.roll(cells, [-offset for offset in self.offsets], axis=(0, 1))
-        return np.asarray(split_windows(cells[None, :, :, None], self.size, self.grid))[..., 0]
+        return np.asarray(split_windows(cells[None, :, :, None], self.size, self.spread))[..., 0]
 
     def _mask(self, x):
         """The mask (B N, T, T) for the windows of `x`; None without a shift."""

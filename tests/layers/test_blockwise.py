@@ -37,7 +37,8 @@ def injected():
 
 test_contract = contract.check(
     Case("self", lambda: Attention(2, block_size=2, dropout=0.1), **SELF, **BLOCKS, kind="blockwise"),
-    Case("causal", lambda: Attention(2, block_size=3, key_dim=5, value_dim=3, dropout=0.1), **DECODING, **BLOCKS),
+    Case("causal", lambda: Attention(2, block_size=3, key_dim=5, value_dim=3, dropout=0.1),
+         **DECODING, **BLOCKS),
     Case("rotary", lambda: Attention(2, block_size=2, position=layers.RotaryEmbedding(100.0)),
          **DECODING, **BLOCKS),
     Case("cross", lambda: Attention(2, block_size=4, key_dim=6),

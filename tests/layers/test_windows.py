@@ -48,7 +48,9 @@ test_contract = contract.check(
         {"x": floats(2, 6, 8)},
         attends=True,
     ),
-    Case("grid", lambda: WindowAttention(attention(), 2, grid=True), {"x": floats(4, 6, 8)}, attends=True),
+    Case(
+        "spread", lambda: WindowAttention(attention(), 2, spread=True), {"x": floats(4, 6, 8)}, attends=True
+    ),
     Case("branch of a residual", residual, {"x": floats(4, 4, 8)}, attends=True),
     Case(
         "bias of absolute offsets",
@@ -68,23 +70,23 @@ SIDES = st.integers(1, 4)
 
 
 @given(st.integers(0, 2), SIDES, SIDES, SIDES, SIDES, st.booleans())
-def test_joining_undoes_splitting(batch, rows, columns, height, width, grid):
+def test_joining_undoes_splitting(batch, rows, columns, height, width, spread):
     shape = (batch, rows * height, columns * width, 2)
     x = np.arange(np.prod(shape)).reshape(shape)
-    windows = split_windows(x, (height, width), grid)
+    windows = split_windows(x, (height, width), spread)
     assert windows.shape == (batch * rows * columns, height * width, 2)
-    np.testing.assert_array_equal(join_windows(windows, (height, width), shape[1:3], grid), x)
+    np.testing.assert_array_equal(join_windows(windows, (height, width), shape[1:3], spread), x)
 
 
-def test_windows_and_grids_of_a_map():
+def test_windows_and_spread_windows_of_a_map():
     x = np.arange(2 * 4 * 6).reshape(2, 4, 6, 1)
     windows = ops.convert_to_numpy(split_windows(x, (2, 3)))[..., 0]
     np.testing.assert_array_equal(windows[1], x[0, :2, 3:].ravel())
     np.testing.assert_array_equal(windows[6], x[1, 2:, :3].ravel())
-    grids = ops.convert_to_numpy(split_windows(x, (2, 3), grid=True))[..., 0]
-    np.testing.assert_array_equal(grids[0], x[0, ::2, ::2].ravel())
-    np.testing.assert_array_equal(grids[1], x[0, ::2, 1::2].ravel())
-    np.testing.assert_array_equal(grids[6], x[1, 1::2, ::2].ravel())
+    spread = ops.convert_to_numpy(split_windows(x, (2, 3), spread=True))[..., 0]
+    np.testing.assert_array_equal(spread[0], x[0, ::2, ::2].ravel())
+    np.testing.assert_array_equal(spread[1], x[0, ::2, 1::2].ravel())
+    np.testing.assert_array_equal(spread[6], x[1, 1::2, ::2].ravel())
 
 
 def test_a_shifted_mask_by_hand():
@@ -184,8 +186,8 @@ def test_refusals():
         WindowAttention(attention(), 0)
     with pytest.raises(ValueError, match="`shift` must be at least 0 and less than `window`, 2; it is 2"):
         WindowAttention(attention(), 2, shift=2)
-    with pytest.raises(ValueError, match="`shift` must be 0 with `grid`; it is 1"):
-        WindowAttention(attention(), 2, shift=1, grid=True)
+    with pytest.raises(ValueError, match="`shift` must be 0 with `spread`; it is 1"):
+        WindowAttention(attention(), 2, shift=1, spread=True)
     with pytest.raises(ValueError, match=r"`x` must have the shape \(B, height, width, D\)"):
         WindowAttention(attention(), 2)(np.zeros((1, 4, 8), "float32"))
     layer = WindowAttention(attention(), 2)
@@ -208,11 +210,11 @@ class Kept(keras.layers.Layer):
         return x
 
 
-@pytest.mark.parametrize(("shift", "grid"), [(0, False), (1, False), (0, True)])
-def test_cells_are_those_that_a_window_is_made_of(shift, grid):
+@pytest.mark.parametrize(("shift", "spread"), [(0, False), (1, False), (0, True)])
+def test_cells_are_those_that_a_window_is_made_of(shift, spread):
     """An attention that hands its input on shows which cells it got: 0 is padding."""
-    rows, columns = (5, 6) if not grid else (6, 9)
-    layer = WindowAttention(Kept(), 3, shift, grid)
+    rows, columns = (5, 6) if not spread else (6, 9)
+    layer = WindowAttention(Kept(), 3, shift, spread)
     numbers = np.arange(1, rows * columns + 1, dtype="float32").reshape(1, rows, columns, 1)
     layer(numbers)
     np.testing.assert_array_equal(layer.cells, layer.attention.given[..., 0] - 1)

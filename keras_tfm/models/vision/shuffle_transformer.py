@@ -105,7 +105,7 @@ def _block(config, stage, index):
     hidden = int(config.mlp_ratio * width)
     feedforward = FeedForward(hidden, "relu6", kernel_initializer=TRUNCATED)
     parts = {
-        "attention": part(WindowAttention(attention, window, grid=index % 2 == 1), stochastic_depth=rate),
+        "attention": part(WindowAttention(attention, window, spread=index % 2 == 1), stochastic_depth=rate),
         "neighbours": part(Convolution(width, window, groups=width)),
         "feedforward": part(feedforward, stochastic_depth=rate),
     }

@@ -112,15 +112,17 @@ class Swin(Pyramid):
         """Block number `index` of a stage; every second one is shifted, unless its window is the
         whole map.
         """
-        window, fixed = config.windows[stage], config.fixed_windows
-        shift = window // 2 if index % 2 and (fixed or window < min(config.grids[stage])) else 0
+        window, keeps_size = config.windows[stage], config.fixed_windows
+        shift = window // 2 if index % 2 and (keeps_size or window < min(config.grids[stage])) else 0
         rate = rate_of(config, stage, index)
 
         def part(branch):
             norm = LayerNormalization(config.epsilon)
             return Residual(branch, norm, cls.normalize, config.dropout, stochastic_depth=rate)
 
-        attention = WindowAttention(cls.attention(config, stage, window), window, shift, fixed=fixed)
+        attention = WindowAttention(
+            cls.attention(config, stage, window), window, shift, keeps_size=keeps_size
+        )
         hidden = int(config.mlp_ratio * config.widths[stage])
         feedforward = FeedForward(hidden, config.activation, kernel_initializer=TRUNCATED)
         name = f"stage_{stage}_block_{index}"
