@@ -17,9 +17,9 @@ from keras_tfm.configs import Length, Size
 from keras_tfm.layers.embeddings import TokenAndPositionEmbedding, TokenEmbedding
 from keras_tfm.layers.initializers import NORMAL
 from keras_tfm.layers.regularization import Dropout
-from keras_tfm.models.base import ConfiguredModel, Trace
+from keras_tfm.models.base import Trace
 from keras_tfm.models.text import bart, gpt2
-from keras_tfm.models.text.seq2seq import Stack, check_length
+from keras_tfm.models.text.seq2seq import DecodingModel, Stack
 from keras_tfm.models.video.timesformer import TimeSformer
 from keras_tfm.models.video.videomae import VideoMAE
 from keras_tfm.models.video.vivit import ViViT
@@ -108,7 +108,7 @@ class VisionEncoderDecoderConfig(ImageConfig):
         return self.of_encoder, self.of_decoder
 
 
-class VisionEncoderDecoder(ConfiguredModel):
+class VisionEncoderDecoder(DecodingModel):
     """Images and texts in, hidden states out: at each position the decoder attends to the tokens before it
     and to the whole image.
 
@@ -148,6 +148,7 @@ class VisionEncoderDecoder(ConfiguredModel):
         self.seen = seen
         self.embedding = self.output_embedding = parts.embedding
         self.decoder = parts.stack
+        self.max_target_length = config.max_length
         self.maps = getattr(encoder, "maps", None)
         if config.decoder == "GPT2":
             gpt2.shrink_residuals(parts.stack.blocks)
@@ -184,18 +185,9 @@ class VisionEncoderDecoder(ConfiguredModel):
         outputs = {"sequence_output": self.output["encoder_sequence_output"]}
         return Model({self.seen: self.input[self.seen]}, outputs, name="encoder")
 
-    def start(self, batch_size, max_length, context):
-        """Encode what `context` shows, {"images": (B, H, W, C)} for example; a cache for `max_length` tokens.
-
-        Raises ValueError if the decoder has fewer positions.
-        """
-        check_length(max_length, self.config.max_length)
-        encoded = self.encoder({self.seen: context[self.seen]}, training=False)["sequence_output"]
-        return self.decoder.start(batch_size, max_length, encoded)
-
-    def step(self, token_ids, cache, padding_mask=None):
-        """The decoder's output (B, T, D) at the next T tokens (B, T), and the new cache."""
-        return self.decoder.step(token_ids, cache, padding_mask)
+    def encoded(self, context):
+        """The encoder's output (B, N, D) of what `context` shows, {"images": (B, H, W, C)} for example."""
+        return (self.encoder({self.seen: context[self.seen]}, training=False)["sequence_output"],)
 
 
 class DecoderParts(NamedTuple):

@@ -2,11 +2,11 @@
 
 import keras
 
-from keras_tfm.models.base import ConfiguredModel, Trace
-from keras_tfm.models.text.seq2seq import check_length, length_read
+from keras_tfm.models.base import Trace
+from keras_tfm.models.text.seq2seq import DecodingModel
 
 
-class PictureDecoder(ConfiguredModel):
+class PictureDecoder(DecodingModel):
     """Tokens of pictures in, hidden states out, no position attending to later ones. Abstract.
 
     Input: `token_ids` (B, T), of which the first begins the sequence. Output: `sequence_output` (B, T, D).
@@ -18,6 +18,8 @@ class PictureDecoder(ConfiguredModel):
         max_length: how many tokens a picture has.
     """
 
+    reads_last = False
+
     def __init__(self, config, decoder, embedding, dropout, max_length, **kwargs):
         inputs = {"token_ids": keras.Input((None,), dtype="int32", name="token_ids")}
         trace = Trace()
@@ -26,15 +28,3 @@ class PictureDecoder(ConfiguredModel):
         self.embedding = self.output_embedding = embedding
         self.decoder = decoder
         self.max_target_length = max_length
-
-    def start(self, batch_size, max_length, context=None):
-        """A cache for up to `max_length` tokens. Raises ValueError if the model has fewer positions."""
-        max_length = length_read(max_length, self.max_target_length)
-        check_length(max_length, self.max_target_length)
-        return self.decoder.start(batch_size, max_length)
-
-    def step(self, token_ids, cache, padding_mask=None):
-        """The output (B, T, D) at the next T tokens (B, T), and the new cache; `padding_mask` (B, T) is False
-        at padding before a prompt.
-        """
-        return self.decoder.step(token_ids, cache, padding_mask)

@@ -23,7 +23,6 @@ from keras_tfm.layers.quantizer import nearest
 from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.text.decoder import DecoderModel
 from keras_tfm.models.text.gpt2 import shrink_residuals, stack_of
-from keras_tfm.models.text.seq2seq import length_read
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +67,7 @@ class ImageGPT(DecoderModel):
     """
 
     config_class = ImageGPTConfig
+    reads_last = False
 
     def __init__(self, config: ImageGPTConfig, name: str = "imagegpt", **kwargs: Any) -> None:
         position = PositionEmbedding(
@@ -86,10 +86,6 @@ class ImageGPT(DecoderModel):
         super().__init__(config, decoder, embedding, dropout, config.max_length, name=name, **kwargs)
         self.output_size = self.start_id = config.vocabulary_size - 1
         shrink_residuals(decoder.blocks)
-
-    def start(self, batch_size, max_length, context=None):
-        """A cache for up to `max_length` tokens. Raises ValueError if the model has fewer positions."""
-        return super().start(batch_size, length_read(max_length, self.max_target_length), context)
 
 
 class Palette:

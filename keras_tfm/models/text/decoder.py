@@ -20,12 +20,12 @@ from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.initializers import NORMAL
 from keras_tfm.layers.masks import causal_mask
 from keras_tfm.layers.normalization import RMSNormalization
-from keras_tfm.models.base import ConfiguredModel, Trace
+from keras_tfm.models.base import Trace
 from keras_tfm.models.text.encoder import token_inputs
-from keras_tfm.models.text.seq2seq import Stack, check_length
+from keras_tfm.models.text.seq2seq import DecodingModel, Stack
 
 
-class DecoderModel(ConfiguredModel):
+class DecoderModel(DecodingModel):
     """Token ids in, hidden states out, every position attending to those before it. Abstract.
 
     Inputs: `token_ids`, `padding_mask` and `segment_ids`, each (B, T). The segments number documents that
@@ -51,16 +51,6 @@ class DecoderModel(ConfiguredModel):
         self.embedding = self.output_embedding = embedding
         self.decoder = decoder
         self.max_target_length = max_length
-
-    def start(self, batch_size, max_length, context=None):
-        """A cache for up to `max_length` tokens. Raises ValueError if the model has fewer positions."""
-        if self.max_target_length is not None:
-            check_length(max_length, self.max_target_length)
-        return self.decoder.start(batch_size, max_length)
-
-    def step(self, token_ids, cache, padding_mask=None):
-        """The output (B, T, D) at the next T tokens (B, T), and the new cache."""
-        return self.decoder.step(token_ids, cache, padding_mask)
 
 
 class DocumentMask(Layer):

@@ -59,19 +59,6 @@ class Stack:
         return self.finish(x), DecoderCache(position, blocks)
 
 
-def check_length(length, most):
-    """ValueError where a cache of `length` tokens is asked for, of a decoder that has `most` positions."""
-    if isinstance(length, int) and length > most:
-        raise ValueError(f"The decoder has positions for {most} tokens; {length} are asked for.")
-
-
-def length_read(length, most):
-    """How many tokens a cache must hold for a decoding loop that writes `length` of them, where a whole
-    sequence is `most` and one that nobody reads: the last.
-    """
-    return most if isinstance(length, int) and length == most + 1 else length
-
-
 class DecoderCache(NamedTuple):
     """The cache of a decoder: where the next token stands, and the caches of the blocks."""
 
@@ -79,7 +66,45 @@ class DecoderCache(NamedTuple):
     blocks: Any
 
 
-class Seq2SeqModel(ConfiguredModel):
+class DecodingModel(ConfiguredModel):
+    """A model whose `decoder`, a `Stack`, writes token by token. Abstract.
+
+    The decoder has positions for `max_target_length` tokens; None for any number. Of a picture the last token
+    is written, but not read (`reads_last`): a decoding loop may ask for one token more.
+    """
+
+    decoder: Stack
+    max_target_length: int | None
+    reads_last = True
+
+    def start(self, batch_size, max_length, context=None):
+        """A cache for up to `max_length` tokens. Raises ValueError if the decoder has fewer positions.
+
+        An encoder-decoder encodes the `context` here, {input of the encoder: what it is}.
+        """
+        return self.decoder.start(batch_size, self.cache_length(max_length), *self.encoded(context))
+
+    def encoded(self, context):
+        """What the decoder attends to besides its tokens, if anything, and perhaps its mask."""
+        return ()
+
+    def step(self, token_ids, cache, padding_mask=None):
+        """The decoder's output (B, T, D) at the next T tokens (B, T), and the new cache."""
+        return self.decoder.step(token_ids, cache, padding_mask)
+
+    def cache_length(self, length):
+        """How many of `length` tokens are read. Raises ValueError if the decoder has fewer positions."""
+        most = self.max_target_length
+        if most is None or not isinstance(length, int):
+            return length
+        if not self.reads_last and length == most + 1:
+            return most
+        if length > most:
+            raise ValueError(f"The decoder has positions for {most} tokens; {length} are asked for.")
+        return length
+
+
+class Seq2SeqModel(DecodingModel):
     """An encoder-decoder: token ids of a source and a target in, hidden states out. Abstract.
 
     Inputs: `token_ids` (B, S), `padding_mask` (B, S), `decoder_token_ids` (B, T) and `decoder_padding_mask`
@@ -126,21 +151,10 @@ class Seq2SeqModel(ConfiguredModel):
         """The encoder's output (B, S, D)."""
         return self.encoder.run(Trace(), "encoder", self.encoder.embed(token_ids), padding_mask)
 
-    def start(self, batch_size, max_length, context):
-        """A cache for decoding `max_length` tokens from `context`, {"token_ids", "padding_mask"}, which is
-        encoded here.
-
-        Raises ValueError if the decoder has fewer positions.
-        """
-        if self.max_target_length is not None:
-            check_length(max_length, self.max_target_length)
+    def encoded(self, context):
+        """Of `context`, {"token_ids", "padding_mask"}: the encoder's output (B, S, D), and the mask."""
         padding_mask = context.get("padding_mask")
-        encoded = self.encode(context["token_ids"], padding_mask)
-        return self.decoder.start(batch_size, max_length, encoded, padding_mask)
-
-    def step(self, token_ids, cache, padding_mask=None):
-        """The decoder's output (B, T, D) at the next T tokens (B, T), and the new cache."""
-        return self.decoder.step(token_ids, cache, padding_mask)
+        return self.encode(context["token_ids"], padding_mask), padding_mask
 
 
 def seq2seq_inputs():
