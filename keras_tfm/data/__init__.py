@@ -51,7 +51,7 @@ if TYPE_CHECKING:
         TokenMasking,
     )
     from keras_tfm.data.batches.packing import PackedPairs
-    from keras_tfm.data.batches.pairs import PairBatches, encode_prompts, encode_sources
+    from keras_tfm.data.batches.pairs import PairBatches, encode_sources
     from keras_tfm.data.batches.points import PointAugmentation, PointBatches
     from keras_tfm.data.batches.search_windows import TargetPairs
     from keras_tfm.data.batches.segmented_clips import SegmentedClipBatches

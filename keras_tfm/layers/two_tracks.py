@@ -27,20 +27,16 @@ class OuterProductMean(Layer):
     Args:
         pair_dim: the width of a pair.
         hidden_dim: C, the width of each projection; the outer product has C² numbers.
-        damping: added to the number of sequences, of which there may be none; the authors' code's.
 
     >>> keras_tfm.layers.OuterProductMean(pair_dim=6, hidden_dim=4)(np.ones((1, 3, 5, 8))).shape
     TensorShape([1, 5, 5, 6])
     """
 
-    def __init__(
-        self, pair_dim: int, hidden_dim: int, damping: float = 1e-3, epsilon: float = 1e-5, **kwargs: Any
-    ) -> None:
+    def __init__(self, pair_dim: int, hidden_dim: int, epsilon: float = 1e-5, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         require_sizes(pair_dim=pair_dim, hidden_dim=hidden_dim)
         self.pair_dim = pair_dim
         self.hidden_dim = hidden_dim
-        self.damping = damping
         self.epsilon = epsilon
         self.norm = LayerNormalization(epsilon)
         self.factors = Dense(2 * hidden_dim)
@@ -56,7 +52,7 @@ class OuterProductMean(Layer):
         factors = self.factors(self.norm(x))  # (B, S, N, 2 C)
         present = ops.ones_like(x[..., 0]) if mask is None else ops.cast(mask, x.dtype)
         left, right = split(factors * present[..., None], (self.hidden_dim, self.hidden_dim))
-        counts = ops.einsum("bsi,bsj->bij", present, present) + self.damping
+        counts = ops.einsum("bsi,bsj->bij", present, present) + 1e-3  # there may be none
         product = ops.einsum("bsic,bsjd->bijcd", left, right)
         product = ops.reshape(product, (*ops.shape(product)[:3], self.hidden_dim**2))  # (B, N, N, C²)
         return self.output_projection(product) / counts[..., None]

@@ -93,27 +93,6 @@ def encode_sources(
     return model_inputs({"token_ids": surround(pieces, prefix, suffix)}, tokenizer.pad_id)
 
 
-def encode_prompts(
-    strings: Any, tokenizer: Tokenizer, add_start: bool = False, delimit: int | None = None
-) -> dict[str, tf.Tensor]:
-    """Prompts {"token_ids", "padding_mask"}, (B, P) each, padded on the left, for strings (B,).
-
-    `add_start` puts the start token before each text. `delimit` puts it after each text, as `PackedPairs`
-    does, and is the largest number of tokens with it. Runs in a graph.
-
-    >>> tokenizer = keras_tfm.data.CharacterTokenizer("abc")
-    >>> keras_tfm.data.encode_prompts(["ab", "cab"], tokenizer)["token_ids"].numpy().tolist()
-    [[0, 4, 5], [6, 4, 5]]
-    """
-    token_ids = tokenizer.tokenize(strings)
-    start = tf.fill([token_ids.nrows(), 1], tokenizer.start_id)
-    if add_start:
-        token_ids = tf.concat([start, token_ids], axis=1)
-    if delimit is not None:
-        token_ids = tf.concat([token_ids[:, : delimit - 1], start], axis=1)
-    return left_padded(**model_inputs({"token_ids": token_ids}, tokenizer.pad_id))
-
-
 def left_padded(token_ids: tf.Tensor, padding_mask: tf.Tensor) -> dict[str, tf.Tensor]:
     """Ids and their mask, (B, P) each, with the padding, which stands behind the rows, in front of them."""
     padding_mask = tf.cast(padding_mask, tf.bool)

@@ -24,6 +24,8 @@ from keras_tfm.models.base import check_stages
 from keras_tfm.models.vision.images import Side
 from keras_tfm.models.vision.swin import Swin, SwinConfig
 
+HIDDEN_DIM = 512  # of the network that computes the bias of positions
+
 
 @dataclasses.dataclass(frozen=True)
 class SwinV2Config(SwinConfig):
@@ -69,19 +71,11 @@ class SwinV2(Swin):
 class CosineAttention(MultiHeadAttention):
     """Self-attention by the cosines of queries and keys, times a learned factor for each head (equation 2).
 
-    The factor is exp(temperature), at first 10 and at most `max_factor`. Keys have no bias. The other
-    arguments are as in `MultiHeadAttention`.
+    The factor is exp(temperature), at first 10 and at most 100. Keys have no bias. The other arguments are as
+    in `MultiHeadAttention`.
     """
 
-    def __init__(
-        self,
-        num_heads,
-        dropout=0.0,
-        position=None,
-        kernel_initializer="glorot_uniform",
-        max_factor=100.0,
-        **kwargs,
-    ):
+    def __init__(self, num_heads, dropout=0.0, position=None, kernel_initializer="glorot_uniform", **kwargs):
         super().__init__(
             num_heads,
             dropout=dropout,
@@ -91,9 +85,6 @@ class CosineAttention(MultiHeadAttention):
             kernel_initializer=kernel_initializer,
             **kwargs,
         )
-        if max_factor <= 0:
-            raise ValueError(f"`max_factor` must be above 0; it is {max_factor}.")
-        self.max_factor = max_factor
 
     def build(self, query_shape, value_shape=None, key_shape=None):
         super().build(query_shape, value_shape, key_shape)
@@ -101,7 +92,7 @@ class CosineAttention(MultiHeadAttention):
         self.temperature = self.add_weight((self.num_heads, 1, 1), initial, name="temperature")
 
     def score(self, query, key, bias=None, positions=None, key_positions=None):
-        factor = ops.exp(ops.minimum(in_float32(self.temperature), math.log(self.max_factor)))
+        factor = ops.exp(ops.minimum(in_float32(self.temperature), math.log(100)))
         unit_query, unit_key = ops.cast(unit(query) * factor, query.dtype), ops.cast(unit(key), key.dtype)
         return super().score(unit_query, unit_key, bias, positions, key_positions)
 
@@ -112,27 +103,23 @@ class ContinuousPositionBias(GridPositionBias):
 
     The network reads sign(d) log2(1 + 8 |d|) / log2(8) for the offset d along each axis, in units of the
     largest offset of a grid of `pretrained_grid` (a side or (height, width), by default `grid`).
-    `hidden_dim` is the width of its hidden layer.
     """
 
-    def __init__(self, grid, pretrained_grid=None, hidden_dim=512, **kwargs):
+    def __init__(self, grid, pretrained_grid=None, **kwargs):
         super().__init__(grid, **kwargs)
         if pretrained_grid is not None:
             height_and_width(pretrained_grid, "pretrained_grid")
-        if hidden_dim < 1:
-            raise ValueError(f"`hidden_dim` must be at least 1; it is {hidden_dim}.")
         self.pretrained_grid = pretrained_grid
-        self.hidden_dim = hidden_dim
 
     def build(self, heads):
         self.offsets = self._offsets()
         self.indices = self.rows()
         initializers = {"kernel_initializer": copy_of(TRUNCATED)}
-        self.hidden = keras.layers.Dense(self.hidden_dim, "relu", name="hidden", **initializers)
+        self.hidden = keras.layers.Dense(HIDDEN_DIM, "relu", name="hidden", **initializers)
         self.hidden.build(self.offsets.shape)
         initializers = {"kernel_initializer": copy_of(TRUNCATED)}
         self.projection = keras.layers.Dense(heads[0], use_bias=False, name="output", **initializers)
-        self.projection.build((len(self.offsets), self.hidden_dim))
+        self.projection.build((len(self.offsets), HIDDEN_DIM))
 
     def _offsets(self):
         """The network's input for each row of the table: a NumPy array (rows, 2)."""

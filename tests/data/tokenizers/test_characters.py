@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from keras_tfm.data import CharacterTokenizer, DataError, encode_prompts, load_tokenizer
+from keras_tfm.data import CharacterTokenizer, DataError, load_tokenizer
 
 TOKENIZER = CharacterTokenizer.train(["To be, or\nnot", "日本 é\0"])
 
@@ -40,11 +40,3 @@ def test_its_file(tmp_path):
         load_tokenizer(tmp_path)
     with pytest.raises(ValueError, match="at least one"):
         CharacterTokenizer.train([])
-
-
-def test_prompts_are_padded_on_the_left():
-    tokenizer = CharacterTokenizer("abc")
-    inputs = encode_prompts(["abc", "b", ""], tokenizer)
-    assert inputs["token_ids"].numpy().tolist() == [[4, 5, 6], [0, 0, 5], [0, 0, 0]]
-    assert inputs["padding_mask"].numpy().tolist() == [[True] * 3, [False, False, True], [False] * 3]
-    assert encode_prompts(["b"], tokenizer, add_start=True)["token_ids"].numpy().tolist() == [[1, 5]]

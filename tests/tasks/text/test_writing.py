@@ -1,11 +1,9 @@
 """Tasks that write texts read each prompt once, on the host, and begin as a graph does."""
 
-import numpy as np
 import pytest
-import tensorflow as tf
 
 from keras_tfm import serving
-from keras_tfm.data import CharacterTokenizer, encode_prompts
+from keras_tfm.data import CharacterTokenizer
 from keras_tfm.models import Transformer
 from tests.export.test_ctranslate2 import SIZE, SMALL, generator, translator, words
 
@@ -37,11 +35,13 @@ def test_each_prompt_becomes_tokens_once(name, monkeypatch):
 
 
 def test_prompts_begin_as_in_a_graph():
-    """The host pads the same rows behind that `encode_prompts` pads in front."""
+    """The host pads rows behind, and the graph in front."""
     task, texts = generator(), words(6, longest=9)
     begun = task.signature(max_new_tokens=4).function.begun(task.answerer.read(texts))
-    for key, x in encode_prompts(tf.constant(texts), task.tokenizer).items():
-        np.testing.assert_array_equal(begun[key], x)
+    rows, masks = begun["token_ids"].numpy(), begun["padding_mask"].numpy()
+    for ids, row, mask in zip(task.tokenizer.tokenize(texts).to_list(), rows, masks, strict=True):
+        padding = len(row) - len(ids)
+        assert row.tolist() == [0] * padding + ids and mask.tolist() == [False] * padding + [True] * len(ids)
 
 
 def test_a_seed_draws_for_the_rows_of_a_batch():
