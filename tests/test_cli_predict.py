@@ -21,7 +21,7 @@ from keras_tfm.cli.standard_input import StandardInput
 from keras_tfm.data import BERTTokenizer, DataError
 from keras_tfm.data.sources.lines import as_inputs, numbered_lines
 from keras_tfm.models import BERT
-from keras_tfm.tasks.task import is_ours, task_classes
+from keras_tfm.tasks.task import each_task, is_ours
 from keras_tfm.training.record import write_record
 from tests.tasks.tiny import TINY
 from tests.test_cli import run
@@ -196,10 +196,14 @@ def test_probabilities(folder, capsys):
 
 def test_the_table_is_what_the_tasks_declare():
     ours = {
-        name: Asked(
-            ASKED[name].place, task.asking, task.input_files, getattr(task, "help", ""), task.writes_texts
+        task.name: Asked(
+            ASKED[task.name].place,
+            task.asking,
+            task.input_files,
+            getattr(task, "help", ""),
+            task.writes_texts,
         )
-        for name, task in task_classes().items()
+        for task in each_task()
         if is_ours(task)
     }
     assert ours == ASKED and set(ASKED) <= set(re.findall(r"[a-z-]+", inputs_of(ASKED)))
@@ -207,7 +211,7 @@ def test_the_table_is_what_the_tasks_declare():
 
 def test_predict_has_the_options_that_a_task_declares():
     """With the defaults of its method, which `records` shares."""
-    for task in task_classes().values():
+    for task in each_task():
         for method in (task.predict, task.records):
             takes = inspect.signature(method).parameters
             if method is task.predict or "options" not in takes:

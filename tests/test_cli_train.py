@@ -18,7 +18,7 @@ from keras_tfm.configs import Option, rules_of
 from keras_tfm.heads import LanguageModel
 from keras_tfm.models import T5, T5Config
 from keras_tfm.tasks import LearningTask, TrainableTask
-from keras_tfm.tasks.task import task_called, task_classes
+from keras_tfm.tasks.task import each_task, task_called
 from tests.data.tokenizers.test_sentencepiece_files import trained as sentence_pieces
 from tests.fresh_process import run_fresh
 from tests.tasks.tiny import TINY
@@ -296,11 +296,11 @@ def test_the_tasks_are_listed_without_tensorflow():
         "from keras_tfm.cli import main; main(['train', '--help'])", blocked=("tensorflow", "keras")
     )
     assert result.returncode == 0, result.stderr
-    learning = {name for name, task in task_classes().items() if issubclass(task, LearningTask)}
+    learning = {task.name for task in each_task() if issubclass(task, LearningTask)}
     assert learning <= set(result.stdout.split()) and "image-vectors" not in result.stdout
 
 
-LEARNING = [name for name, task in task_classes().items() if issubclass(task, LearningTask)]
+LEARNING = [task.name for task in each_task() if issubclass(task, LearningTask)]
 
 
 def test_the_kept_screens_are_what_the_tasks_declare():

@@ -26,8 +26,9 @@ from keras_tfm.models.families import family_called
 from keras_tfm.private.keras import checking_variables, initialize
 from keras_tfm.serving import plugins
 from keras_tfm.serving.examples import check_batch_size, listed, reasons, refuse_rows
+from keras_tfm.serving.files import digest_of
 from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Inspection, Signature
-from keras_tfm.tasks.task_folder import TaskError, check_files, digest_of, read_config
+from keras_tfm.tasks.task_folder import TaskError, check_files, read_config
 from keras_tfm.training.card import card, write_card
 from keras_tfm.training.folder import Path, new_folder
 from keras_tfm.training.quantization import quantization_of, quantize
@@ -417,13 +418,8 @@ def task_called(name: str) -> Any:
     return TASKS[name]
 
 
-def task_classes() -> dict[str, Any]:
-    """{name: class} of all tasks of this package, and of imported modules."""
-    return {name: task_called(name) for name in ASKED} | TASKS
-
-
 def each_task() -> Iterator[Any]:
-    """Yield the classes of `task_classes` one by one; this package's are imported as they come."""
+    """Yield the classes of all tasks of this package, imported as they come, and of imported modules."""
     yield from (task_called(name) for name in ASKED)
     yield from (task for name, task in list(TASKS.items()) if name not in ASKED)
 

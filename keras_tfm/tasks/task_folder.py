@@ -1,12 +1,12 @@
 """The folder of a saved task: whether there is one, its config.json, and whether its files are unchanged."""
 
-import hashlib
 import pathlib
 import re
 from typing import Any
 
 from keras_tfm.configs import brief
 from keras_tfm.serving import plugins
+from keras_tfm.serving.files import digest_of
 from keras_tfm.training.folder import Path
 from keras_tfm.training.safetensors import CheckpointError, read_json
 from keras_tfm.version import __version__
@@ -76,8 +76,3 @@ def check_files(folder: pathlib.Path, digests: Any) -> None:
             raise TaskError(f"{folder}: expected the file {brief(name)}, as its config.json says, got none")
         if digest_of(path) != digest:
             raise TaskError(f"{path}: expected the file that was saved with these weights, got another")
-
-
-def digest_of(path: pathlib.Path) -> str:
-    """What config.json keeps of a file, to notice whether it has changed."""
-    return f"sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"

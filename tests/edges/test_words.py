@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from keras_tfm.tasks.task import task_classes
+from keras_tfm.tasks.task import each_task
 
 README = pathlib.Path(__file__).parents[2] / "README.md"
 PACKAGES = README.parent / "docs" / "guides" / "packages.md"
@@ -17,7 +17,7 @@ def test_pages_name_every_task_and_nothing_that_is_not():
     text = README.read_text("utf-8") + PACKAGES.read_text("utf-8")
     rows = dict(re.findall(r"^\| `(keras_tfm\.\w+)` \| (.*) \|$", text, re.MULTILINE))
     assert len(rows) >= 8
-    for task in task_classes().values():
+    for task in each_task():
         assert f"`{task.__name__}`" in rows["keras_tfm.tasks"]
     for package in rows:
         importlib.import_module(package)

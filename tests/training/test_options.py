@@ -11,7 +11,7 @@ import pytest
 from keras_tfm import tasks
 from keras_tfm.configs import Option, rules_of
 from keras_tfm.tasks.images.image_classifier import ImageTraining
-from keras_tfm.tasks.task import task_classes
+from keras_tfm.tasks.task import each_task
 from keras_tfm.tasks.text.text_generator import LanguageModelTraining
 from keras_tfm.tasks.text.translator_options import Seq2SeqTraining
 from keras_tfm.training.options import FineTuning, MaskedTraining, Run, Schedule, Training
@@ -19,7 +19,7 @@ from keras_tfm.training.record import read_record, refuse_other_data, results, w
 from keras_tfm.training.safetensors import CheckpointError
 from keras_tfm.training.schedules import make_schedule
 
-TRAINABLE = [task for task in task_classes().values() if issubclass(task, tasks.LearningTask)]
+TRAINABLE = [task for task in each_task() if issubclass(task, tasks.LearningTask)]
 
 NAN = float("nan")
 

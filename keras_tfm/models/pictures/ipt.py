@@ -26,9 +26,6 @@ from keras_tfm.models.pictures.restoration import (
     Restorer,
     RestorerConfig,
     Scale,
-    head_of,
-    mean_of,
-    tail_of,
 )
 from keras_tfm.models.vision.images import Side
 
@@ -82,13 +79,7 @@ class IPT(Restorer):
     def __init__(self, config: IPTConfig, name: str = "ipt", **kwargs: Any) -> None:
         size, channels = height_and_width(config.image_size, "image_size"), len(config.mean)
         images, trace = keras.Input((*size, channels), name="images"), Trace()
-        body, outputs = Body(config, trace), {}
-        for task, scale in zip(config.tasks, config.scales, strict=True):
-            x = head_of(config, task)(images - mean_of(config, images))
-            x = x + body(x, task)
-            y = tail_of(config, scale, task)(x)
-            outputs[task] = y + mean_of(config, y)
-        super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)
+        super().__init__(config, images, trace, Body(config, trace), name=name, **kwargs)
 
 
 class Body:

@@ -19,10 +19,7 @@ from keras_tfm.models.base import Trace
 from keras_tfm.models.pictures.restoration import (
     Restorer,
     RestorerConfig,
-    head_of,
-    mean_of,
     residual_of,
-    tail_of,
 )
 
 
@@ -51,15 +48,14 @@ class MDSR(Restorer):
     config_class = MDSRConfig
 
     def __init__(self, config: MDSRConfig, name: str = "mdsr", **kwargs: Any) -> None:
-        images, trace, outputs = keras.Input((None, None, len(config.mean)), name="images"), Trace(), {}
+        images, trace = keras.Input((None, None, len(config.mean)), name="images"), Trace()
         blocks = [_block(config, f"block_{i}") for i in range(config.num_layers)]
         last = Convolution(config.num_features, name="convolution")
-        for task, scale in zip(config.tasks, config.scales, strict=True):
-            x = head_of(config, task)(images - mean_of(config, images))
-            x = x + last(trace.run("blocks", blocks, x))
-            y = tail_of(config, scale, task)(x)
-            outputs[task] = y + mean_of(config, y)
-        super().__init__(config, {"images": images}, outputs, trace, name=name, **kwargs)
+
+        def body(x, task):
+            return last(trace.run("blocks", blocks, x))
+
+        super().__init__(config, images, trace, body, name=name, **kwargs)
 
 
 def _block(config, name):

@@ -3,6 +3,7 @@ each task (Lim et al. 2017, "Enhanced Deep Residual Networks for Single Image Su
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import keras
@@ -13,7 +14,7 @@ from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.convolution import Convolution
 from keras_tfm.layers.patches import PixelShuffle
 from keras_tfm.layers.resizing import resize_bicubic
-from keras_tfm.models.base import ConfiguredModel
+from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.training.model import Model
 
 Scale = Annotated[int, Between(1, 8)]
@@ -45,7 +46,21 @@ class RestorerConfig(Config):
 
 
 class Restorer(ConfiguredModel):
-    """A family whose outputs are the images of its `config.tasks`. Abstract."""
+    """A family whose outputs are the images of its `config.tasks`. Abstract.
+
+    Each task has convolutions before and after the `body`, a function of a map and the task's name.
+    """
+
+    def __init__(
+        self, config: RestorerConfig, images: Any, trace: Trace, body: Callable, **kwargs: Any
+    ) -> None:
+        outputs = {}
+        for task, scale in zip(config.tasks, config.scales, strict=True):
+            x = head_of(config, task)(images - mean_of(config, images))
+            x = x + body(x, task)
+            y = tail_of(config, scale, task)(x)
+            outputs[task] = y + mean_of(config, y)
+        super().__init__(config, {"images": images}, outputs, trace, **kwargs)
 
     def for_task(self, task: str) -> Model:
         """A model of the same weights from `images` to the images of one `task`; the others are not computed.

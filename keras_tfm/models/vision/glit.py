@@ -8,7 +8,7 @@ code the convolution runs over the class token too.
 import dataclasses
 from typing import Annotated, Any
 
-from keras import Input, ops
+from keras import ops
 
 from keras_tfm.configs import Between, Rate, Size, Whole
 from keras_tfm.layers.attention.multi_head import MultiHeadAttention
@@ -19,10 +19,9 @@ from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.initializers import TRUNCATED
 from keras_tfm.layers.normalization import LayerNormalization
-from keras_tfm.layers.patches import height_and_width
 from keras_tfm.models.base import ConfiguredModel, Trace, check_stages, growing_rates
 from keras_tfm.models.vision.autoformer import Ratio, embedded
-from keras_tfm.models.vision.images import PatchedImageConfig
+from keras_tfm.models.vision.images import PatchedImageConfig, image_input
 
 Kernel = Annotated[int, Between(1, 1023)]
 
@@ -78,8 +77,7 @@ class GLiT(ConfiguredModel):
     config_class = GLiTConfig
 
     def __init__(self, config: GLiTConfig, name: str = "glit", **kwargs: Any) -> None:
-        size = height_and_width(config.image_size, "image_size")
-        images = Input((*size, config.num_channels), name="images")
+        images = image_input(config)
         blocks = [_block(config, i) for i in range(len(config.mlp_ratios))]
         trace = Trace()
         x = trace.run("encoder", blocks, embedded(config, images))
