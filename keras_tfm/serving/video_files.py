@@ -102,7 +102,9 @@ class VideoFile(Video):
             except OSError as error:
                 raise Refused(f"cannot be read: {error.strerror or error}") from None
             try:
-                container = stack.enter_context(av.open(file, options={"format_whitelist": CONTAINERS}))
+                # Titles may be in any encoding; none of them is used.
+                opening = av.open(file, options={"format_whitelist": CONTAINERS}, metadata_errors="replace")
+                container = stack.enter_context(opening)
                 pictures = [
                     each
                     for each in container.streams.video
@@ -111,7 +113,10 @@ class VideoFile(Video):
                 if not pictures:
                     sound = "sound alone" if container.streams.audio else "no pictures"
                     raise Refused(f"expected {KINDS}, got {sound}")
-                yield container, pictures[0]
+                stream = next((each for each in pictures if each.codec_context is not None), None)
+                if stream is None:
+                    raise Refused(f"expected {KINDS}, FFmpeg has no decoder for its pictures")
+                yield container, stream
             except (av.error.FFmpegError, OSError) as error:
                 raise Refused(f"expected {KINDS}, got none that can be read ({error.strerror})") from None
 
@@ -282,7 +287,7 @@ def frames_in(folder):
 
 def natural(name):
     """What a file's name is sorted by: its numbers by value."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def _upright(frame):

@@ -24,10 +24,11 @@ def grey_frames(values, size=(32, 48)):
     return frames
 
 
-def write_video(path, frames, rate=10, times=None, key_every=6):
+def write_video(path, frames, rate=10, times=None, key_every=6, title=""):
     """Write frames (T, H, W, 3) to the `path`, whose suffix says how; `times` are hundredths of seconds."""
     codec = CODECS[path.suffix]
     with av.open(str(path), "w") as container:
+        container.metadata["title"] = title
         stream = container.add_stream(codec, rate=rate)
         stream.height, stream.width = frames.shape[1:3]
         stream.pix_fmt = PIXELS.get(codec, "yuv420p")

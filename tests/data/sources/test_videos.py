@@ -13,7 +13,7 @@ import tensorflow as tf
 from keras_tfm.data import DataError, Preprocessing, Sampling, VideoFiles, read_labelled_videos
 from keras_tfm.data.sources.videos import read_videos
 from keras_tfm.serving.examples import Refused
-from keras_tfm.serving.video_files import clip_of, opened, places_of
+from keras_tfm.serving.video_files import clip_of, frames_in, opened, places_of
 from tests.data.sources.made_videos import CODECS, grey_frames, spoil, turn, write_sound, write_video
 from tests.fresh_process import run_fresh
 
@@ -80,6 +80,31 @@ def test_a_video_of_a_phone_is_turned(tmp_path):
     (frame,) = opened(str(path)).frames([1])
     assert frame.shape == (48, 32, 3)
     assert frame[2, -3].min() > 200 and frame[2, 2].max() < 50  # the bright corner has turned clockwise
+
+
+@pytest.mark.parametrize("suffix", [".avi", ".mp4", ".mkv"])
+def test_a_title_may_be_in_any_encoding(tmp_path, suffix):
+    path = tmp_path / f"video{suffix}"
+    write_video(path, grey_frames(VALUES), title="a title")
+    data = path.read_bytes()
+    assert b"a title" in data
+    path.write_bytes(data.replace(b"a title", b"\x8c\xa8\xff\xfe\x80 b"))
+    assert levels(opened(str(path)).frames([5])) == pytest.approx([VALUES[5]], abs=4)
+
+
+def test_pictures_without_a_decoder_are_refused(tmp_path):
+    path = tmp_path / "video.avi"
+    write_video(path, grey_frames(VALUES))
+    path.write_bytes(path.read_bytes().replace(b"FMP4", b"QQ7Q"))
+    with pytest.raises(Refused, match=r"expected a video .*, FFmpeg has no decoder for its pictures"):
+        opened(str(path))
+
+
+def test_names_have_digits_that_are_no_numbers(tmp_path):
+    for name in ("1²3.png", "10.png", "2.png", "٣.png"):
+        (tmp_path / name).write_text("")
+    names = [os.path.basename(path) for path in frames_in(tmp_path)]
+    assert names == ["1²3.png", "2.png", "٣.png", "10.png"]
 
 
 def test_a_folder_of_frames_has_its_natural_order_and_one_size(tmp_path):
