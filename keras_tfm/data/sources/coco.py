@@ -10,7 +10,7 @@ import math
 import os
 import pathlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from keras_tfm.configs import brief, number_in, parse_json
 from keras_tfm.data.sources.ids import Id, as_id, known_id
 from keras_tfm.data.sources.lines import DataError, refuse_utf_16
+from keras_tfm.data.sources.pictures import Picture
 from keras_tfm.data.sources.stated_sizes import Size, stated_size
 
 LOG = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ class Coco(NamedTuple):
 
     def paths(self) -> Iterator[tuple[Id, str, str]]:
         """(Id, path, place) of each image; DataError for a path that leads out of its folder."""
-        within = paths_of(self.path, next(iter(self.images.values()), ""))
+        within = paths_of(self.path, self.images.values())
         for id, file in self.images.items():
             place = f"{self.path}, image {id!r}"
             yield id, within(file, place), place
@@ -203,9 +204,10 @@ def read_json(path: str) -> Any:
         raise DataError(path, None, f"expected JSON: {error}") from None
 
 
-def paths_of(path: str, first: str) -> Callable[[str, str], str]:
-    """A function (name, place) that finds the images of a file in the folder where the `first` of them is:
-    the file's own folder, images/ in it or next to it, or a folder with the file's name, as for COCO.
+def paths_of(path: str, names: Iterable[Any]) -> Callable[[str, str], str]:
+    """A function (name, place) that finds the images of a file, which have these `names`, in the folder where
+    the first of them is that is in any: the file's own folder, images/ in it or next to it, or a folder with
+    the file's name, as for COCO.
     """
     home = pathlib.Path(path).absolute().parent
     named = pathlib.Path(path).stem
@@ -214,9 +216,7 @@ def paths_of(path: str, first: str) -> Callable[[str, str], str]:
     homes = [home, home / "images", home.parent / "images", home / named, home.parent / named]
     homes += [folder / "JPEGImages" for folder in homes]  # YouTube-VIS's
     homes += [home / "Images", home.parent / "Images"]  # CrowdHuman's
-    first = with_slashes(first)
-    inside = [folder for folder in homes if _is_plain(first) and (folder / first).is_file()]
-    folder = (inside or homes)[0]
+    folder = folder_of(homes, names)
     return lambda name, place: path_within(folder, name, place)
 
 
@@ -228,6 +228,23 @@ def with_slashes(name: str) -> str:
 def is_absolute(name: str) -> bool:
     """Whether a path, of this system or of Windows, begins at a root or a drive."""
     return os.path.isabs(name) or pathlib.PureWindowsPath(name).is_absolute()
+def folder_of(homes: Sequence[pathlib.Path], names: Iterable[Any]) -> pathlib.Path:
+    """Which of the folders has the first of the files with these `names` that is in any of them; the first
+    folder if all files are missing.
+    """
+    there = [home for home in homes if home.is_dir()]
+    plain = (name for each in names if isinstance(each, str) and _is_plain(name := with_slashes(each)))
+    return next((home for name in plain for home in there if os.path.isfile(home / name)), homes[0])
+
+
+def located(path: str, pictures: Sequence[Picture]) -> list[Picture]:
+    """The pictures in the file at the `path`, whose sources are names, with their paths, as `paths_of` finds
+    them.
+    """
+    within = paths_of(path, [picture.source for picture in pictures])
+    return [picture._replace(source=within(str(picture.source), picture.place)) for picture in pictures]
+
+
 
 
 def _is_plain(name: str) -> bool:

@@ -87,6 +87,6 @@ def _image(path: str, id: str, place: str) -> str:
     """The path of the image of an ID; ID.jpg where there is none."""
 
     def found(suffix: str) -> str:
-        return paths_of(path, f"{id}{suffix}")(f"{id}{suffix}", place)
+        return paths_of(path, [f"{id}{suffix}"])(f"{id}{suffix}", place)
 
     return next(filter(os.path.isfile, map(found, SUFFIXES)), found(SUFFIXES[0]))

@@ -16,7 +16,7 @@ import numpy as np
 
 from keras_tfm.configs import brief
 from keras_tfm.data.sources.canvas import Canvas
-from keras_tfm.data.sources.coco import paths_of, with_slashes
+from keras_tfm.data.sources.coco import located, with_slashes
 from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.lines import DataError, Path, files_of, json_lines
 from keras_tfm.data.sources.pictures import Checked, Picture, checked_pictures, read_pictures, tell_parts
@@ -75,15 +75,12 @@ def read_lanes(paths: Any, shape: tuple[int, int, int], canvas: Canvas = STRETCH
 def pictures_in(path: str) -> list[Picture]:
     """The images in a file, each with (heights, lanes) in pixels, or None where a line has none."""
     pictures: list[Picture] = []
-    base: Any = None
     for number, row in json_lines(path):
         place = f"{path}, line {number}"
         if not isinstance(row, dict) or not isinstance(row.get("raw_file"), str):
             raise DataError(place, None, f'expected an object with a path as "raw_file", got {brief(row)}')
-        base = base or paths_of(path, row["raw_file"])
-        annotation = row.get("h_samples", []), row.get("lanes", [])
-        pictures.append(Picture(base(row["raw_file"], place), place, annotation))
-    return pictures
+        pictures.append(Picture(row["raw_file"], place, (row.get("h_samples", []), row.get("lanes", []))))
+    return located(path, pictures)
 
 
 def checked_lanes(

@@ -27,7 +27,7 @@ from keras_tfm.data.sources.coco import (
     corners_of_polygons,
     is_crowd,
     is_number,
-    paths_of,
+    located,
     read_coco,
 )
 from keras_tfm.data.sources.crowds import BoxDetails, crowd_human, details_in_coco, details_of
@@ -289,7 +289,6 @@ def _box(box: Any, width: int, height: int, place: str) -> list[float] | str:
 def pictures_of_lines(path: str, names_of: Callable[[dict[str, Any], str], Sequence]) -> list[Picture]:
     """The images in JSON lines, each with its boxes in pixels and what `names_of` makes of (line, place)."""
     pictures = []
-    base: Callable | None = None
     for line, row in json_lines(path):
         place = f"{path}, line {line}"
         if not isinstance(row, dict) or not isinstance(row.get("image"), str):
@@ -300,11 +299,10 @@ def pictures_of_lines(path: str, names_of: Callable[[dict[str, Any], str], Seque
                 raise DataError(place, None, f'expected a list as "{name}", got {brief(value)}')
         if not all(isinstance(label, str) and label.strip() for label in labels):
             raise DataError(place, None, f'expected names as "labels", got {brief(labels)}')
-        base = base or paths_of(path, row["image"])
         stated = stated_size(row.get("width"), row.get("height"), place)
         names = names_of({**row, "labels": labels}, place)
-        pictures.append(Picture(base(row["image"], place), place, (boxes, names), stated))
-    return pictures
+        pictures.append(Picture(row["image"], place, (boxes, names), stated))
+    return located(path, pictures)
 
 
 def _coco(path: str) -> list[Picture]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from keras_tfm.configs import brief
 from keras_tfm.data.sources.canvas import Canvas
-from keras_tfm.data.sources.coco import paths_of, read_json
+from keras_tfm.data.sources.coco import located, read_json
 from keras_tfm.data.sources.image_files import ImageFiles
 from keras_tfm.data.sources.lines import LINES, DataError, files_of
 from keras_tfm.data.sources.objects import (
@@ -146,7 +146,6 @@ def _visual_genome(path: str) -> list[Picture]:
     if not isinstance(content, list) or not content:
         raise DataError(path, None, f"expected a list of images with relationships, got {brief(content)}")
     pictures: list[Picture] = []
-    base = None
     for number, entry in enumerate(content, 1):
         place = f"{path}, image {number}"
         if not isinstance(entry, dict) or not isinstance(entry.get("relationships"), list):
@@ -155,8 +154,6 @@ def _visual_genome(path: str) -> list[Picture]:
             raise DataError(
                 place, None, f'expected a number as "image_id", got {brief(entry.get("image_id"))}'
             )
-        name = f"{entry['image_id']}.jpg"
-        base = base or paths_of(path, name)
         row_of: dict[Any, int] = {}
         boxes: list[list[Any]] = []
         names: list[str] = []
@@ -175,8 +172,9 @@ def _visual_genome(path: str) -> list[Picture]:
                     names.append(label)
                 rows.append(row_of[key])
             relations.append([rows[0], relationship.get("predicate"), rows[1]])
-        pictures.append(Picture(base(name, place), place, (boxes, things_of(names, relations, place))))
-    return pictures
+        things = things_of(names, relations, place)
+        pictures.append(Picture(f"{entry['image_id']}.jpg", place, (boxes, things)))
+    return located(path, pictures)
 
 
 def _end(value: Any, role: str, place: str) -> tuple[list[Any], str]:

@@ -19,13 +19,13 @@ from keras_tfm.configs import brief
 from keras_tfm.data.sources.canvas import Canvas
 from keras_tfm.data.sources.coco import (
     Coco,
+    folder_of,
     is_coco,
     is_crowd,
     path_within,
     read_coco,
     refuse_unknown,
     tell_crowds,
-    with_slashes,
 )
 from keras_tfm.data.sources.ids import as_number
 from keras_tfm.data.sources.image_files import ImageFiles
@@ -225,8 +225,9 @@ def _panoptic(content: Coco, folder: str | None) -> list[Picture]:
     """The pictures of panoptic annotations, of which images without one are skipped."""
     path = content.path
     by_image = content.by_image(("image_id",))
-    first = next((item.get("file_name") for item in content.annotations), None)
-    masks = pathlib.Path(folder) if folder is not None else _folder_of_masks(path, first)
+    home = pathlib.Path(path).absolute().parent
+    homes = [home / pathlib.Path(path).stem, home] if folder is None else [pathlib.Path(folder)]
+    masks = folder_of(homes, (item.get("file_name") for item in content.annotations))
     pictures, unknown, num_crowds = [], [], 0
     for id, image, place in content.paths():
         annotations = by_image[id]
@@ -258,17 +259,6 @@ def _panoptic(content: Coco, folder: str | None) -> list[Picture]:
     refuse_unknown(path, unknown)
     tell_crowds(path, num_crowds)
     return pictures
-
-
-def _folder_of_masks(path: str, first: Any) -> pathlib.Path:
-    """The folder where the `first` of the PNGs of a panoptic file is: the one of the file's name, or the
-    file's own.
-    """
-    home = pathlib.Path(path).absolute().parent
-    homes = [home / pathlib.Path(path).stem, home]
-    return next(
-        (x for x in homes if isinstance(first, str) and (x / with_slashes(first)).is_file()), homes[0]
-    )
 
 
 def _checked(picture: Picture, header: Header) -> Checked | str:

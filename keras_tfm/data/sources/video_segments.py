@@ -127,7 +127,7 @@ def _of_json(path: str, names: list[str]) -> Iterator[Segmented]:
     categories = by_id(path, "categories", content["categories"], "name")
     names += [name for name in categories.values() if name not in names]
     annotations = _by_video(path, content, categories)
-    within = paths_of(path, _first_frame(content["videos"]))
+    within = paths_of(path, _frames(content["videos"]))
     for number, (item, own) in enumerate(zip(content["videos"], annotations, strict=True), 1):
         place = f'{path}, "videos", item {number}'
         folder, length = _folder_of(item.get("file_names"), within, place)
@@ -191,10 +191,11 @@ def _by_video(path: str, content: dict[str, list[dict]], categories: dict) -> li
     return found
 
 
-def _first_frame(videos: list[dict[str, Any]]) -> str:
-    """The name of the first frame, by which the folder of all is found; "" where there is none."""
-    names = videos[0].get("file_names") if videos else None
-    return names[0] if isinstance(names, list) and names and isinstance(names[0], str) else ""
+def _frames(videos: list[dict[str, Any]]) -> Iterator[Any]:
+    """The names of all frames, by which their folder is found."""
+    for video in videos:
+        names = video.get("file_names")
+        yield from names if isinstance(names, list) else ()
 
 
 def _folder_of(names: Any, within: Any, place: str) -> tuple[str, int]:

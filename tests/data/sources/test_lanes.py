@@ -37,6 +37,17 @@ def test_a_file_of_tusimple(tmp_path):
     assert len(data.lanes[2]) == len(data.heights[2]) == 0
 
 
+def test_images_may_be_missing_the_first_too(tmp_path, caplog):
+    row = {"h_samples": [10, 15, 20], "lanes": [[-2, 10, 20]]}
+    path = write(tmp_path, {"raw_file": "1.png", **row}, {"raw_file": "2.png", **row})
+    (tmp_path / "1.png").unlink()
+    (tmp_path / "images").mkdir()
+    (tmp_path / "2.png").rename(tmp_path / "images" / "2.png")
+    data = read_lanes(path, SHAPE)
+    np.testing.assert_allclose(data.lanes, [[[-1, 0.25, 0.5]]])
+    assert "1 of 2 images are skipped" in caplog.text
+
+
 def test_lanes_outside_the_picture_are_skipped(tmp_path, caplog):
     lanes = [[-2, 10, 20], [-2, -2, -2], [50, 41, 40], [45, 30, 20]]
     data = read_lanes(

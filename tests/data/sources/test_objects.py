@@ -118,6 +118,16 @@ def test_coco_beside_a_folder_of_its_name(tmp_path, caplog):
     assert [crowds.tolist() for crowds in found.is_crowd] == [[False, False, True], []]
 
 
+def test_images_may_be_missing_the_first_too(tmp_path, caplog):
+    image(tmp_path / "val" / "a.png")
+    images = [{"id": 9, "file_name": "missing.png"}, {"id": 1, "file_name": "a.png"}]
+    check(read_objects(coco(tmp_path, images=images), SHAPE))
+    assert "1 of 2 images are skipped" in caplog.text and "missing.png" in caplog.text
+    image(tmp_path / "images" / "b.png")
+    row = {"boxes": [[2, 1, 12, 6]], "labels": ["cat"]}
+    check(read_objects(lines(tmp_path, {"image": "none.png", **row}, {"image": "b.png", **row}), SHAPE))
+
+
 def test_voc_and_one_of_its_lists(tmp_path):
     folder = voc(tmp_path / "VOC", XML.format(OBJECT))
     voc(folder, XML.format("").replace("one", "two"), "two")

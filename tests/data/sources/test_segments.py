@@ -131,6 +131,17 @@ def test_panoptic_segments(folder, tmp_path, caplog):
     assert (data.segments.kind, data.segments.stuff) == ("panoptic", ("sky",))
 
 
+def test_the_first_mask_may_be_missing(tmp_path, caplog):
+    path = panoptic(tmp_path)
+    content = json.loads(path.read_text())
+    first = content["annotations"][0] | {"image_id": 2, "file_name": "b.png"}
+    path.write_text(json.dumps(content | {"annotations": [first, *content["annotations"]]}))
+    (tmp_path / "panoptic_val" / "a.png").rename(tmp_path / "a.png")
+    data = read_segments(path, SHAPE)
+    assert [labels for _, labels in data.segments] == [["cat", "sky"]]
+    assert "1 of 2 images are skipped" in caplog.text
+
+
 @pytest.mark.parametrize("kind", ["instances", "panoptic"])
 def test_ids_names_and_paths_as_tools_write_them(kind, tmp_path):
     """Texts and whole floats as ids, numbers as names, backslashes, a byte order mark."""

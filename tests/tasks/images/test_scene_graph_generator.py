@@ -173,7 +173,8 @@ def test_made_pictures_have_exact_relations():
 
 
 def test_files_of_both_layouts(tmp_path):
-    PIL.Image.new("RGB", (10, 10)).save(tmp_path / "7.jpg")
+    (tmp_path / "images").mkdir()
+    PIL.Image.new("RGB", (10, 10)).save(tmp_path / "images" / "7.jpg")
     boxes = [[0, 0, 4, 4], [5, 5, 5, 9], [4, 4, 9, 9]]  # the second has no area, and is skipped
     line = {"image": "7.jpg", "boxes": boxes, "labels": ["a", "b", "c"]}
     line["relations"] = [[0, "on", 2], [1, "on", 2], [2, "under", 0]]
@@ -193,7 +194,8 @@ def test_files_of_both_layouts(tmp_path):
     ]
     entry = {"image_id": 7, "relationships": [{"predicate": "on", "subject": ends[0], "object": ends[1]}]}
     entry["relationships"].append({"predicate": "under", "subject": ends[1], "object": ends[0]})
-    (tmp_path / "relationships.json").write_text(json.dumps([entry]))
+    missing = {**entry, "image_id": 6}
+    (tmp_path / "relationships.json").write_text(json.dumps([missing, entry]))
     same = read_relations(tmp_path / "relationships.json", (8, 8, 3))
     assert same.labels == data.labels and same.relations == data.relations
     np.testing.assert_allclose(same.boxes[0], data.boxes[0])

@@ -146,6 +146,10 @@ def change(path, edit):
             'expected the names of frames as "file_names", got 3',
         ),
         (lambda x: x["videos"][0].update(file_names=["../a.png"]), "expected a path within"),
+        (
+            lambda x: x["videos"].insert(0, {"id": 99, "file_names": ["none/0.png"]}),
+            "expected frames in .*JPEGImages/none, there is no such folder",
+        ),
         (lambda x: x["annotations"][0].update(video_id=9), "annotation 1 has none"),
         (
             lambda x: x["annotations"][0]["segmentations"].pop(),
