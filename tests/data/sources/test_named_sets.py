@@ -53,6 +53,17 @@ def test_pairs_of_tfds(prepared):
     assert refusal(read_pairs, name) == f"{name}: expected tfds:NAME[/CONFIG][:VERSION]#SPLIT"
 
 
+def test_sets_that_cannot_be_fetched(monkeypatch):
+    class Own(Exception):
+        """As TFDS's own derive from Exception alone."""
+
+    def fetch(self):
+        raise Own("the checksum\ndiffers")
+
+    monkeypatch.setattr(tfds, "builder", lambda name: type("Set", (), {"download_and_prepare": fetch})())
+    assert refusal(read_pairs, "tfds:a_set#train") == "tfds:a_set#train: the checksum differs"
+
+
 def test_pairs_of_parquet(parquet):
     path = parquet("a.parquet", {"id": [1, 2], "target": ["b", "d"], "source": ["a", "c"]})
     assert read_pairs(path) == (["a", "c"], ["b", "d"])
