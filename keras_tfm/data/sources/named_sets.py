@@ -55,8 +55,8 @@ def open_parquet(path: str) -> NamedSet:
                 for batch in file.iter_batches(ROWS_AT_ONCE, columns=[parent] if parent else list(chosen)):
                     for record in batch.to_pylist():
                         number += 1
-                        cells = record[parent] if parent else record
-                        yield tuple(_named(cells[name], labels.get(name)) for name in chosen)
+                        cells = (record[parent] or {}) if parent else record
+                        yield tuple(_named(cells.get(name), labels.get(name)) for name in chosen)
         except (pyarrow.ArrowException, OSError) as error:
             raise DataError(path, None, f"expected a whole Parquet file: {_one_line(error)}") from None
         except UnicodeDecodeError as error:

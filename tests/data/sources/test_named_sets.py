@@ -71,6 +71,8 @@ def test_pairs_of_parquet(parquet):
     nested = parquet("b.parquet", {"id": ["1"], "translation": [{"en": "a", "de": "b"}]})
     assert read_pairs(nested, ["en", "de"]) == read_pairs(nested) == (["a"], ["b"])
     assert parts(read_sources(path)) == (["a", "c"], ["row 1", "row 2"])
+    nested = parquet("b.parquet", {"translation": [{"en": "a", "de": "b"}, None]})
+    assert refusal(read_pairs, nested) == f"{nested}, row 2: expected a string as 'en', got null"
     wrong = parquet("c.parquet", {"source": ["a", "c"], "target": ["b", None]})
     assert refusal(read_pairs, wrong) == f"{wrong}, row 2: expected a string as 'target', got null"
     wrong = parquet("d.parquet", {"source": ["a", " "], "target": ["b", "c"]})
