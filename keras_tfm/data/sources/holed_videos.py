@@ -7,15 +7,16 @@ Masks are dark outside of holes: a pixel is in one where a channel has a quarter
 They are a video of as many frames, or one image, for a hole that stays where it is.
 """
 
+import functools
 import os
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from keras_tfm.data.sources.image_files import kept_rows
-from keras_tfm.data.sources.lines import DataError, Paths, files_of
+from keras_tfm.data.sources.lines import DataError, Paths, by_stem, files_of
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.sources.tracked_videos import frame_size, pixels_of
 from keras_tfm.data.sources.videos import Sampling, VideoFiles, fitted, open_videos, read_videos
@@ -108,26 +109,25 @@ def opened_masks(masks: Any, length: int) -> Video:
     return FrameArray(masks if masks.ndim == 3 else np.broadcast_to(masks, (length, *masks.shape)))
 
 
-def masks_beside(video: Any) -> str | None:
-    """The masks of a video that lies in one of `FOLDERS`, by its name; None where there are none."""
-    if not isinstance(video, str | os.PathLike):
-        return None
-    path = pathlib.Path(video).absolute()
-    folder = FOLDERS.get(path.parent.name)
-    return None if folder is None else named_as(path, path.parent.parent / folder)
+def masks_beside(videos: Iterable[Any]) -> list[str | None]:
+    """The masks of each video that lies in one of `FOLDERS`, by its name; None where there are none."""
+    listed = functools.cache(by_stem)
+
+    def one(video: Any) -> str | None:
+        path = pathlib.Path(video).absolute() if isinstance(video, str | os.PathLike) else None
+        if path is None or path.parent.name not in FOLDERS:
+            return None
+        return named_as(path, listed(path.parent.parent / FOLDERS[path.parent.name]))
+
+    return list(map(one, videos))
 
 
-def named_as(video: pathlib.Path, folder: pathlib.Path) -> str | None:
-    """What in a `folder` has the name of a video, but for its ending; None if there is nothing."""
-    if not folder.is_dir():
-        return None
-    for path in sorted(folder.iterdir()):
-        is_one = path.is_dir() or path.suffix.lower() in (*SUFFIXES, *FRAMES)
-        if is_one and (path.name if path.is_dir() else path.stem) == (
-            video.name if video.is_dir() else video.stem
-        ):
-            return str(path)
-    return None
+def named_as(video: pathlib.Path, inside: Mapping[str, Sequence[pathlib.Path]]) -> str | None:
+    """What has the name of a video, but for its ending, `inside` of a folder, as `by_stem` lists it; None if
+    there is nothing.
+    """
+    alike = inside.get(video.name if video.is_dir() else video.stem, ())
+    return next((str(x) for x in alike if x.is_dir() or x.suffix.lower() in (*SUFFIXES, *FRAMES)), None)
 
 
 def read_holed_videos(
@@ -154,8 +154,9 @@ def read_holed_videos(
         raise DataError(files[0], None, "expected folders with videos/ and masks/ alone, or none of them")
     pairs: list[tuple[str, str]] = []
     for folder in inside:
-        for video, place in read_videos(str(folder)):
-            masks = masks_beside(video)
+        inputs = list(read_videos(str(folder)))
+        found = masks_beside(video for video, _ in inputs)
+        for (video, place), masks in zip(inputs, found, strict=True):
             if masks is None:
                 raise DataError(place, None, f"expected masks of this name in {FOLDERS[folder.name]}/")
             pairs.append((str(video), masks))

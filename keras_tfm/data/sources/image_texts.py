@@ -1,17 +1,25 @@
 """Images, or videos, with a text each, from tables that name files or contain them."""
 
-import glob
+import functools
 import hashlib
 import os
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from keras_tfm.data.sources.image_files import ImageFiles, kept_rows, readable
 from keras_tfm.data.sources.images import HIDDEN, IMAGES, STRETCHED, bytes_of
-from keras_tfm.data.sources.lines import DataError, Paths, check_text, files_of, numbered_lines
+from keras_tfm.data.sources.lines import (
+    DataError,
+    Paths,
+    by_stem,
+    check_text,
+    files_of,
+    numbered_lines,
+    tell_left_out,
+)
 from keras_tfm.data.sources.pictures import SUFFIXES as IMAGE_SUFFIXES
 from keras_tfm.data.sources.preprocessing import Preprocessing
 from keras_tfm.data.sources.rows import ColumnNames, Columns, Row, one_of_each, parse_layout, read_all
@@ -153,13 +161,12 @@ def _texts(cell: Any) -> list:
     return [text for part in cell for text in _texts(part)] if isinstance(cell, list) else [cell]
 
 
-def _beside(file: pathlib.Path, kind: str) -> pathlib.Path:
+def _beside(file: pathlib.Path, named_alike: Sequence[pathlib.Path], kind: str) -> pathlib.Path:
     """The image or the video, as `kind` says, that has the name of a .txt file: of a known suffix before
     another one, or else a folder, of frames.
     """
     known = {"image": IMAGE_SUFFIXES, "video": VIDEO_SUFFIXES}[kind]
-    named_alike = [path for path in file.parent.glob(f"{glob.escape(file.stem)}.*") if path.stem == file.stem]
-    alike = [path for path in named_alike if path.suffix.lower() not in OF_TEXTS]
+    alike = [path for path in named_alike if path.suffix.lower() not in ("", *OF_TEXTS)]
     alike.sort(key=lambda path: (path.suffix.lower() not in known, path))
     return alike[0] if alike else file.with_suffix("")
 
@@ -167,24 +174,35 @@ def _beside(file: pathlib.Path, kind: str) -> pathlib.Path:
 def _of_folder(path: str, kind: str) -> Iterator[tuple[str, str, str]]:
     """The same for each line of the .txt files in a folder and its subfolders."""
     home = pathlib.Path(path).resolve()
-    files = sorted(file for file in home.rglob("*.txt") if not file.name.startswith(HIDDEN))
+    inside = (file.relative_to(home) for file in home.rglob("*.txt"))
+    files = sorted(home / file for file in inside if not any(x.startswith(HIDDEN) for x in file.parts))
     if not files:
         names = " or ".join(METADATA)
         raise DataError(path, None, f"expected {names}, or a .txt beside each {kind}, there is none")
+    listed = functools.cache(by_stem)
+    empty: dict[str, str] = {}
+    count = 0
     for file in files:
-        image = _beside(file, kind)
+        image = _beside(file, listed(file.parent).get(file.stem, []), kind)
         if not image.resolve().is_relative_to(home):
             raise DataError(
                 file, None, f"expected {_one(kind)} inside {home}, {image.name!r:.60} leads elsewhere"
             )
+        if not file.stat().st_size:
+            empty[f"{file}"] = "the file is empty"
         for number, text in numbered_lines(os.fspath(file)):
+            if not text.strip():
+                empty[f"{file}, line {number}"] = "blank"
+                continue
+            count += 1
             yield (
                 os.fspath(image),
                 os.fspath(image.relative_to(home)),
                 check_text(text, os.fspath(file), number, "text"),
             )
-        if not file.stat().st_size:
-            raise DataError(file, None, "expected a text, the file is empty")
+    if not count:
+        raise DataError(path, None, "expected texts, all files are empty")
+    tell_left_out(empty, len(empty) + count, "texts")
 
 
 def _inside(row: Row, kind: str) -> str:

@@ -78,6 +78,16 @@ def text_files(path: str) -> Sequence[str]:
     return files
 
 
+def by_stem(folder: pathlib.Path) -> dict[str, list[pathlib.Path]]:
+    """{name without its ending: what has it in the folder, sorted}; the name of a folder is whole. Empty for
+    what is no folder.
+    """
+    found: dict[str, list[pathlib.Path]] = {}
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        found.setdefault(path.name if path.is_dir() else path.stem, []).append(path)
+    return found
+
+
 def read_input_lines(path: Path) -> Inputs:
     """The lines of a text file (plain, .gz or .xz), of all files of a pattern or folder, or of standard input
     for "-", each with its place.

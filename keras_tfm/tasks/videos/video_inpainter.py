@@ -24,6 +24,7 @@ from keras_tfm.data.sources.holed_videos import (
     read_holed_videos,
     with_hole,
 )
+from keras_tfm.data.sources.lines import by_stem
 from keras_tfm.data.sources.preprocessing import decode_pixels
 from keras_tfm.data.sources.tracked_videos import pixels_of
 from keras_tfm.data.sources.videos import VideoFiles
@@ -253,13 +254,14 @@ class VideoInpainter(FrameTask):
     def _masks_for(self, videos: Sequence[Any], holes: Any) -> list[Any]:
         """The masks of each video, None where there are none."""
         if holes is None:
-            return [masks_beside(video) for video in videos]
+            return masks_beside(videos)
         if isinstance(holes, str | os.PathLike):
             folder = pathlib.Path(holes)
             if not folder.exists():
                 raise FieldError("{}: expected masks, got no file or folder: {}", Field("holes"), str(holes))
+            inside = by_stem(folder)
             found = [
-                named_as(pathlib.Path(video), folder) if isinstance(video, str | os.PathLike) else None
+                named_as(pathlib.Path(video), inside) if isinstance(video, str | os.PathLike) else None
                 for video in videos
             ]
             return found if any(found) else [str(folder)] * len(videos)

@@ -6,6 +6,7 @@ import pytest
 
 from keras_tfm.data import DataError, HoledVideos, read_holed_videos
 from keras_tfm.data.sources.holed_videos import masks_beside, named_as
+from keras_tfm.data.sources.lines import by_stem
 from keras_tfm.serving.examples import Refused
 
 RNG = np.random.default_rng(0)
@@ -36,9 +37,12 @@ def test_a_clip_has_its_holes_as_the_last_channel(tmp_path):
         np.testing.assert_array_equal(clips[0, ..., 3], np.where(MASKS, 255, 0))
         np.testing.assert_array_equal(clips[1, ..., 3], np.where(MASKS[:1], 255, 0).repeat(5, 0))
     assert len(set(arrays.identity())) == 5 and list(read.identity()) == list(read.identity())
-    assert masks_beside(tmp_path / "videos" / "c") == str(tmp_path / "masks" / "c.png")
-    assert masks_beside(tmp_path / "masks" / "c.png") is None
-    assert named_as(tmp_path / "b", tmp_path / "masks") is None
+    videos = [tmp_path / "videos" / "c", str(tmp_path / "videos" / "a"), VIDEO, tmp_path / "masks" / "c.png"]
+    assert (
+        masks_beside(videos)
+        == [str(tmp_path / "masks" / "c.png"), str(tmp_path / "masks" / "a")] + [None] * 2
+    )
+    assert named_as(tmp_path / "b", by_stem(tmp_path / "masks")) is None
     assert read_holed_videos(tmp_path / "videos", (5, 6, 8, 4)) is None
 
 

@@ -9,8 +9,9 @@ import tensorflow_datasets as tfds
 
 from keras_tfm.data import DataError, ImageFiles, read_image_texts
 from keras_tfm.data.batches.image_texts import ImageTextBatches
-from keras_tfm.data.sources import image_files
+from keras_tfm.data.sources import image_files, image_texts
 from keras_tfm.data.sources.image_texts import identities
+from keras_tfm.data.sources.lines import by_stem
 
 SHAPE = (4, 4, 3)
 
@@ -89,12 +90,6 @@ def test_folders_hold_a_table_or_texts_beside_their_images(folder, caplog):
     assert found.texts == ["one", "one again", "three"]
     assert found.images[:, 0, 0, 0].tolist() == [10, 10, 30] and len(set(identities(found.images))) == 2
     assert "1 of 4 images are skipped: none (cannot be read: No such file" in caplog.text
-    (folder / "b.txt").write_text("")
-    with pytest.raises(DataError, match=r"b\.txt: expected a text, the file is empty"):
-        read_image_texts(folder, SHAPE)
-    (folder / "b.txt").write_text("two\n\n")
-    with pytest.raises(DataError, match=r"b\.txt, line 2: expected a text, the text is empty"):
-        read_image_texts(folder, SHAPE)
     written(folder, ["file_name,text", "b.png,two"], "metadata.csv")
     assert read_image_texts([folder, folder / "metadata.csv"], SHAPE).texts == ["two", "two"]
 
@@ -110,6 +105,28 @@ def test_images_stand_beside_texts_of_their_own_name_alone(folder, caplog):
     found = read_image_texts(folder, SHAPE)
     assert found.texts == ["x.1.txt", "x.txt", "y.txt"] and "skipped" not in caplog.text
     assert found.images[:, 0, 0, 0].tolist() == [20, 10, 20]
+
+
+def test_blank_texts_beside_images_are_counted_and_left_out(folder, caplog):
+    for name, text in (("a", ""), ("b", "two\n\n"), ("more/c", " \nthree")):
+        (folder / f"{name}.txt").write_text(text)
+    assert read_image_texts(folder, SHAPE).texts == ["two", "three"]
+    expected = "3 of 5 texts are skipped: {0}/a.txt (the file is empty), {0}/b.txt, line 2 (blank)"
+    assert caplog.text.count("skipped") == 1 and expected.format(folder) in caplog.text
+    for name in ("b", "more/c"):
+        (folder / f"{name}.txt").write_text("\n")
+    with pytest.raises(DataError, match="expected texts, all files are empty"):
+        read_image_texts(folder, SHAPE)
+
+
+def test_hidden_folders_are_not_read_and_others_are_listed_once(folder, monkeypatch):
+    (folder / ".ipynb_checkpoints").mkdir()
+    for name in ("a", "b", "more/c", ".ipynb_checkpoints/a-checkpoint"):
+        (folder / f"{name}.txt").write_text(name)
+    listed = []
+    monkeypatch.setattr(image_texts, "by_stem", lambda path: listed.append(path) or by_stem(path))
+    assert read_image_texts(folder, SHAPE).texts == ["a", "b", "more/c"]
+    assert listed == [folder, folder / "more"]
 
 
 def test_folders_without_texts_and_links_out_of_one_are_refused(folder):
