@@ -89,7 +89,7 @@ def read_labelled_images(
     for row in read_all(files, chosen, "images"):
         found.append(source_of(row))
         labels.append(label_of(row))
-        places.append(_place_of(row, found[-1]))
+        places.append(place_of(row, found[-1]))
     images = ImageFiles(found, (height, width, channels), preprocessing, places)
     return _labelled(images, np.array(labels, object), files[0], in_memory)
 
@@ -211,7 +211,8 @@ def source_of(row: Row, kind: str = "an image") -> bytes | str:
     return path
 
 
-def _place_of(row: Row, source: bytes | str) -> str:
+def place_of(row: Row, source: Any) -> str:
+    """Where a row's image, or other file, is: its path, else the row."""
     return source if isinstance(source, str) else f"{row.path}, {row.place}"
 
 
@@ -286,7 +287,7 @@ def read_images(
         if is_table(file):
             for row in read_all(file, chosen, "images"):
                 source = source_of(row)
-                yield source, _place_of(row, source)
+                yield source, place_of(row, source)
         elif image_arrays.is_array_file(file):
             arrays = image_arrays.read_arrays(file, layout.names_in(file))
             fitted = image_arrays.fit_arrays(arrays.images, *shape, preprocessing)

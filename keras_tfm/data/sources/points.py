@@ -14,6 +14,7 @@ from keras_tfm.data.sources.images import (
     in_order,
     label_of,
     not_of_a_kind,
+    place_of,
     refuse_special,
     source_of,
 )
@@ -125,13 +126,16 @@ def read_labelled_points(
         refuse_special(file)
     sources: list[Any] = []
     labels: list[Any] = []
+    places: list[str] = []
     if all(map(os.path.isdir, files)):
         sources, labels = in_class_folders(files, "clouds")
+        places = list(map(str, sources))
     elif all(map(is_table, files)):
         chosen = Columns(("cloud", "label"), one_of_each(CLOUDS, LABELS), parse_layout(columns))
         for row in read_all(files, chosen, "clouds"):
             sources.append(source_of(row, "a cloud of points"))
             labels.append(label_of(row))
+            places.append(place_of(row, sources[-1]))
     else:
         raise not_of_a_kind(files, KINDS)
     clouds: list[np.ndarray] = []
@@ -145,7 +149,7 @@ def read_labelled_points(
                 problems[number], points = str(refused), np.zeros((1, 3))
             clouds.append(moved(points) if normalize else points)
             bar.update()
-    found = PointClouds(clouds, list(map(str, sources)))
+    found = PointClouds(clouds, places)
     rows = kept_rows(problems, found.place, np.array(labels, object), len(sources), "clouds")
     numbers, names = in_order(np.array(labels, object)[rows], files[0], "clouds")
     return LabelledPoints(found[rows], numbers, names)
@@ -162,7 +166,7 @@ def read_points(paths: Paths, columns: ColumnNames = None) -> Inputs:
         if is_table(file) and not _is_cloud(file):
             for row in read_all(file, chosen, "clouds"):
                 source = source_of(row, "a cloud of points")
-                yield source, str(source)
+                yield source, place_of(row, source)
         else:
             yield from asked_files(file, files, "clouds of points", shape_in)
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from keras_tfm.data.sources.image_files import in_threads, kept_rows
-from keras_tfm.data.sources.images import IMAGES, source_of
+from keras_tfm.data.sources.images import IMAGES, place_of, source_of
 from keras_tfm.data.sources.lines import Inputs, Paths, files_of
 from keras_tfm.data.sources.preprocessing import decode_pixels
 from keras_tfm.data.sources.rows import (
@@ -91,8 +91,7 @@ def read_rows_with_references(paths: Paths, columns: ColumnNames = None) -> Inpu
     layout = Columns(("image", "reference"), KNOWN, parse_layout(columns))
     for row in read_all(paths, layout, "images and references"):
         image, reference = (source_of(cell) for cell in _cells(row))
-        place = image if isinstance(image, str) else f"{row.path}, {row.place}"
-        yield {"image": image, "reference": reference}, place
+        yield {"image": image, "reference": reference}, place_of(row, image)
 
 
 def _cells(row: Row) -> Iterator[Row]:

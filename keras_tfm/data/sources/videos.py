@@ -25,6 +25,7 @@ from keras_tfm.data.sources.images import (
     in_order,
     label_of,
     not_of_a_kind,
+    place_of,
     refuse_special,
     source_of,
 )
@@ -436,7 +437,7 @@ def video_in(row: Row) -> tuple[Any, str]:
         source: Any = [bytes_of(row._replace(cells=(frame,))) for frame in cell]
     else:
         source = source_of(row, "a video")
-    return source, source if isinstance(source, str) else f"{row.path}, {row.place}"
+    return source, place_of(row, source)
 
 
 def is_list(path: str) -> bool:

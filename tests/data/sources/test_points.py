@@ -37,6 +37,15 @@ def test_a_table_has_paths_and_labels(folder, tmp_path):
     assert inputs == [str(folder / "lamp" / "1.txt"), str(folder / "chair" / "1.xyz")]
 
 
+def test_clouds_in_a_table_are_known_by_their_rows(folder, parquet, caplog):
+    clouds = [path.read_bytes() for path in sorted(folder.rglob("*.*"))]
+    path = parquet("clouds.parquet", {"cloud": [*clouds, b"what is this"], "label": ["x", "x", "y", "y"]})
+    assert [place for _, place in read_points(path)] == [f"{path}, row {row}" for row in (1, 2, 3, 4)]
+    data = read_labelled_points(path, num_points=4)
+    assert data.clouds.sizes == [5, 3, 7] and data.clouds.place(2) == f"{path}, row 3"
+    assert f"1 of 4 clouds are skipped: {path}, row 4 (" in caplog.text
+
+
 def test_what_predict_reads(folder):
     names = [path[len(str(folder)) + 1 :] for path, _ in read_points(folder)]
     assert names == ["chair/1.xyz", "chair/2.csv", "lamp/1.txt"]
