@@ -176,8 +176,8 @@ def checked_tracks(
     array whose rows are frame, identity, left, top, width and height, as in MOT's files.
 
     Boxes outside of the image are left out, with a warning. DataError, with the place of a video, for rows of
-    another form, a frame that the video does not have, an identity twice in a frame, and a video without
-    boxes.
+    another form, a frame that the video does not have, an identity that is negative, as MOT's unknown ones
+    are, or twice in a frame, and a video without boxes.
 
     >>> videos = keras_tfm.data.VideoFiles([np.zeros((2, 8, 8, 3), "uint8")], shape=(1, 8, 8, 3))
     >>> keras_tfm.data.checked_tracks(videos, [[[1, 7, -2, 0, 4, 4]]])[0].boxes.tolist()
@@ -202,6 +202,9 @@ def checked_tracks(
         if not is_inside.all():
             lost[place] = int(np.sum(~is_inside))
         kept = MOTBoxes(*(x[is_inside] for x in whole._replace(boxes=clipped)))
+        if (identity := kept.ids.min()) < 0:
+            frame = kept.frames[kept.ids.argmin()]
+            raise DataError(place, None, f"expected identities from 0, got {identity} in frame {frame}")
         pairs = np.stack([kept.frames, kept.ids], axis=1)
         unique, counts = np.unique(pairs, axis=0, return_counts=True)
         if (counts > 1).any():

@@ -66,6 +66,10 @@ def test_boxes_are_clipped_and_those_outside_are_left_out(caplog):
         ([], "expected boxes in the frames, there are none"),
         ([[1, 1, 9, 9, 2, 2]], "expected boxes in the frames, all lie outside of 8 x 8 pixels"),
         ([[1, 1, 0, 0, 2, 2]] * 2, "identity 1 stands twice in frame 1"),
+        (
+            [[2, 1, 0, 0, 2, 2], [1, -1, 0, 0, 2, 2]],
+            "expected identities from 0, got -1 in frame 1",
+        ),
         ([[3, 1, 0, 0, 2, 2]], "expected frames from 1 to 2, the video's, got 3"),
         ([[0, 1, 0, 0, 2, 2]], "expected frames from 1 to 2, the video's, got 0"),
         (
