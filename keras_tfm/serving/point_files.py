@@ -159,8 +159,8 @@ def _arrays(data):
 
 def _text(data):
     """Lines of numbers, the first three of which are x, y and z, or columns of these names."""
-    lines = re.sub("[,;\t]", " ", data.decode("utf-8-sig")).splitlines()
-    rows = [(number, line.split("#")[0].split()) for number, line in enumerate(lines, start=1)]
+    lines = [line.split("#")[0] for line in data.decode("utf-8-sig").splitlines()]
+    rows = [(number, re.sub("[,;]", " ", line).split()) for number, line in enumerate(lines, start=1)]
     rows = [(number, row) for number, row in rows if row]
     places = [0, 1, 2]
     names = [name.strip("\"'/").lower() for name in rows[0][1]] if rows else []
@@ -169,7 +169,10 @@ def _text(data):
         rows = rows[1:]
     if not rows:
         raise Refused("expected points, the file has none")
-    width = len(rows[0][1])
+    number, width = rows[0][0], len(rows[0][1])
+    fields = re.split(r"[;\s]+", lines[number - 1].strip())
+    if len(fields) >= 3 and any(re.fullmatch(r"[-+]?\d+,\d+", field) for field in fields):
+        raise Refused(f"line {number}: expected decimal points, got decimal commas")
     for number, row in rows:
         if len(row) != width or width < 3 or not all(_is_number(row[place]) for place in places):
             expected = f"{width} numbers" if width >= 3 else "three numbers or more"
