@@ -129,7 +129,7 @@ class WordVectors:
         that ends in .gz or .xz. The file is renamed into place when it is complete. Raises ValueError for
         another format, and if a word of a text file contains white space.
         """
-        format = format or ("npz" if str(path).endswith(".npz") else "word2vec")
+        format = format or ("npz" if str(path).lower().endswith(".npz") else "word2vec")
         if format not in ("word2vec", "glove", "npz"):
             raise ValueError(f"`format` must be word2vec, glove or npz; it is {format!r}.")
         write(path, self.words, self.matrix, format)
