@@ -7,7 +7,10 @@ import shutil
 import numpy as np
 
 from keras_tfm import serving
+from keras_tfm.serving import plugins
+from keras_tfm.serving.answers import ANSWERS
 from keras_tfm.serving.image_headers import MAX_FRAMES, MAX_PIXELS
+from keras_tfm.serving.readers import READERS
 from keras_tfm.training.folder import CARD, CARD_MARK
 from keras_tfm.version import __version__
 
@@ -86,15 +89,22 @@ PACKAGES = {
 }
 
 
-def described(task, format, quantization, **entries):
-    """The content of serving.json; `entries` are what the format's kind adds."""
+def described(task, format, quantization, reads, answers, **entries):
+    """The content of serving.json: what the task `reads` and how it `answers`, the plugins that do so if any
+    does, and the `entries` that the format's kind adds.
+    """
+    kinds = {"reader": (reads, READERS), "answer": (answers, ANSWERS)}
+    others = [(kind, x["kind"]) for kind, (x, ours) in kinds.items() if x["kind"] not in ours]
     return {
         "layout": serving.LAYOUT,
         "keras_tfm": __version__,
         "task": task,
         "format": format,
         "quantization": quantization,
+        **plugins.distributions(*(plugins.find(*other) for other in others)),
         **entries,
+        "reads": reads,
+        "answers": answers,
     }
 
 

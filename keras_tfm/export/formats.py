@@ -21,7 +21,6 @@ from keras_tfm.export.graph_answers import ANSWERS as GRAPH_ANSWERS
 from keras_tfm.export.graph_readers import READERS as GRAPH_READERS
 from keras_tfm.export.needs import check_format
 from keras_tfm.export.saved_model import write_saved_model
-from keras_tfm.serving import plugins
 from keras_tfm.serving.answers import ANSWERS
 from keras_tfm.serving.readers import READERS
 from keras_tfm.training.folder import mark_saved_model, new_folder, refuse_pattern
@@ -99,7 +98,6 @@ def write_format(signature, task, name, quantization, folder):
         task,
         name,
         quantization,
-        **_plugins(signature),
         inputs=list(function.inputs),
         outputs=function.outputs,
         most_rows=most_rows,
@@ -112,14 +110,6 @@ def write_format(signature, task, name, quantization, folder):
     inputs, outputs = (", ".join(f"`{name}`" for name in description[side]) for side in ("inputs", "outputs"))
     inner = f"The function of numbers itself is `served.run({{name: array}})`. In: {inputs}. Out: {outputs}."
     write_around(folder, description, FORMATS[name].RUNTIME, signature.examples[0], inner)
-
-
-def _plugins(signature):
-    """The entry of serving.json about the plugins that read and answer; {} if none does."""
-    kinds = {"reader": (signature.reads, READERS), "answer": (signature.answers, ANSWERS)}
-    return plugins.distributions(
-        *(plugins.find(kind, x["kind"]) for kind, (x, ours) in kinds.items() if x["kind"] not in ours)
-    )
 
 
 def _difference(examples, function, exported, name, quantization):

@@ -14,10 +14,11 @@ import tensorflow as tf
 from keras_tfm import layers, serving
 from keras_tfm.cli import main
 from keras_tfm.data import BERTTokenizer
-from keras_tfm.export.description import write_around
+from keras_tfm.export.description import described, write_around
 from keras_tfm.export.needs import NAMES
 from keras_tfm.layers.feedforward import activation_of
 from keras_tfm.models import BERT, ViT
+from keras_tfm.serving import plugins
 from keras_tfm.serving.served import inputs_of
 from keras_tfm.tasks import ImageClassifier, SentenceEncoder, Task, TextClassifier, TokenClassifier
 from keras_tfm.tasks.signatures import Signature
@@ -83,6 +84,16 @@ def test_the_card_s_code_is_python_and_names_what_it_needs(reads, example, packa
     assert f"`pip install {packages}`" in card
     compile(card.split("```python")[1].split("```")[0], "card", "exec")
     assert "..." not in card
+
+
+@pytest.mark.parametrize("kind", ["reader", "answer"])
+def test_what_a_plugin_reads_or_answers_names_it(kind, monkeypatch):
+    found = {(kind, "mine"): plugins.Plugin(kind, "mine", None, ("a-plugin", "0.1"))}
+    monkeypatch.setattr(plugins, "find", lambda *name: found.get(name))
+    kinds = {"reader": "texts", "answer": "text"} | {kind: "mine"}
+    content = described("a", "ctranslate2", None, *({"kind": x} for x in kinds.values()), decoding={})
+    assert content["plugins"] == {"a-plugin": "0.1"} and content["reads"] == {"kind": kinds["reader"]}
+    assert "plugins" not in described("a", "onnx", None, {"kind": "texts"}, {"kind": "text"})
 
 
 @pytest.fixture(scope="module")
