@@ -186,6 +186,14 @@ def by_id(path: str, name: str, items: list[dict], entry: str) -> dict[Id, str]:
     return texts
 
 
+def ids_of(path: str, name: str, items: list[dict]) -> list[Id]:
+    """The ids of a list of COCO's; DataError for missing and repeated ones."""
+    ids = [id for item in items if (id := as_id(item.get("id"))) is not None]
+    if len({*ids}) != len(items):
+        raise DataError(path, None, f'expected an "id" of its own for each of the "{name}"')
+    return ids
+
+
 def read_json(path: str) -> Any:
     """The value in a JSON file; DataError if it cannot be read or is larger than `MAX_JSON_BYTES`."""
     try:
@@ -220,14 +228,6 @@ def paths_of(path: str, names: Iterable[Any]) -> Callable[[str, str], str]:
     return lambda name, place: path_within(folder, name, place)
 
 
-def with_slashes(name: str) -> str:
-    """A path of Windows as one of this system."""
-    return name.replace("\\", "/")
-
-
-def is_absolute(name: str) -> bool:
-    """Whether a path, of this system or of Windows, begins at a root or a drive."""
-    return os.path.isabs(name) or pathlib.PureWindowsPath(name).is_absolute()
 def folder_of(homes: Sequence[pathlib.Path], names: Iterable[Any]) -> pathlib.Path:
     """Which of the folders has the first of the files with these `names` that is in any of them; the first
     folder if all files are missing.
@@ -245,6 +245,14 @@ def located(path: str, pictures: Sequence[Picture]) -> list[Picture]:
     return [picture._replace(source=within(str(picture.source), picture.place)) for picture in pictures]
 
 
+def with_slashes(name: str) -> str:
+    """A path of Windows as one of this system."""
+    return name.replace("\\", "/")
+
+
+def is_absolute(name: str) -> bool:
+    """Whether a path, of this system or of Windows, begins at a root or a drive."""
+    return os.path.isabs(name) or pathlib.PureWindowsPath(name).is_absolute()
 
 
 def _is_plain(name: str) -> bool:

@@ -19,6 +19,7 @@ from keras_tfm.data.sources.coco import (
     Coco,
     coco_of,
     corners_of,
+    ids_of,
     is_crowd,
     is_number,
     lists_in,
@@ -80,9 +81,9 @@ def read_coco_tracks(path: str) -> Iterator[tuple[FrameList, MOTBoxes]]:
 
 def _videos(coco: Coco, parts: dict[str, list[dict[str, Any]]]) -> list[FrameList]:
     """The frames of each of the "videos" in order."""
-    frames: dict[Any, list[tuple[int, Id, str]]] = {item.get("id"): [] for item in parts["videos"]}
-    if len(frames) != len(parts["videos"]) or None in frames:
-        raise DataError(coco.path, None, 'expected an "id" of its own for each of the "videos"')
+    frames: dict[Id, list[tuple[int, Id, str]]] = {
+        id: [] for id in ids_of(coco.path, "videos", parts["videos"])
+    }
     for item, (id, file, place) in zip(parts["images"], coco.paths(), strict=True):
         video, number = known_id(item.get("video_id"), frames), as_number(_first(item, FRAME))
         if video is None or number is None:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from keras_tfm.configs import brief
-from keras_tfm.data.sources.coco import by_id, is_crowd, lists_in, paths_of, read_json, tell_crowds
+from keras_tfm.data.sources.coco import by_id, ids_of, is_crowd, lists_in, paths_of, read_json, tell_crowds
 from keras_tfm.data.sources.ids import known_id
 from keras_tfm.data.sources.lines import PREPARED, DataError, Paths, files_of
 from keras_tfm.data.sources.prepared_videos import prepared_tracks
@@ -175,9 +175,7 @@ def _mask_in(data: bytes, row: Row) -> np.ndarray:
 
 def _by_video(path: str, content: dict[str, list[dict]], categories: dict) -> list[list[tuple[str, Any]]]:
     """(Label, "segmentations") of the objects of each video."""
-    ids: dict[Any, int] = {item.get("id"): row for row, item in enumerate(content["videos"])}
-    if len(ids) != len(content["videos"]) or None in ids:
-        raise DataError(path, None, 'expected an "id" of its own for each of the "videos"')
+    ids = {id: row for row, id in enumerate(ids_of(path, "videos", content["videos"]))}
     found: list[list[tuple[str, Any]]] = [[] for _ in ids]
     tell_crowds(path, sum(map(is_crowd, content["annotations"])))
     for number, item in enumerate(content["annotations"], 1):

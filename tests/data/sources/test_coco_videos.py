@@ -96,6 +96,7 @@ def test_videos_to_answer_need_no_boxes(made):
             lambda x: x["images"][1].update(frame_id=11),
             "video 5: expected each number of a frame once, 11 is repeated",
         ),
+        (lambda x: x["videos"][1].update(id=[6]), 'expected an "id" of its own for each of the "videos"'),
         (lambda x: x["images"][1].update(file_name="../a.png"), "image 2: expected a path within"),
         (lambda x: x["images"][1].update(file_name="b.png"), "b.png: cannot be read: No such file"),
         (lambda x: x["images"][0].update(width=16, height=8), "expected an image of .*as stated"),

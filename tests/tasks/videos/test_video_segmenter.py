@@ -141,15 +141,16 @@ def change(path, edit):
             lambda x: x["videos"][0]["file_names"].pop(),
             "expected all frames of .*0000 in their order, 2, got 1 names",
         ),
+        (lambda x: x["videos"][0].update(id={}), 'expected an "id" of its own for each of the "videos"'),
         (
             lambda x: x["videos"][0].update(file_names=3),
             'expected the names of frames as "file_names", got 3',
         ),
-        (lambda x: x["videos"][0].update(file_names=["../a.png"]), "expected a path within"),
         (
             lambda x: x["videos"].insert(0, {"id": 99, "file_names": ["none/0.png"]}),
             "expected frames in .*JPEGImages/none, there is no such folder",
         ),
+        (lambda x: x["videos"][0].update(file_names=["../a.png"]), "expected a path within"),
         (lambda x: x["annotations"][0].update(video_id=9), "annotation 1 has none"),
         (
             lambda x: x["annotations"][0]["segmentations"].pop(),
