@@ -66,17 +66,16 @@ def read_coco_tracks(path: str) -> Iterator[tuple[FrameList, MOTBoxes]]:
     tell_crowds(path, sum(map(is_crowd, coco.annotations)))
     numbers = {id: number for number, id in enumerate(coco.names, 1)}
     for video in _videos(coco, parts):
-        rows = []
+        numbered, corners = [], []
         for frame, (image, file) in enumerate(zip(video.images, video.paths, strict=True), 1):
             items = [item for item in by_image[image] if not is_crowd(item)]
             scale = _scale(file, coco.sizes[image]) if items else None
             for item in items:
-                identity, corners = _checked(path, item)
-                kind = numbers[known_id(item["category_id"], coco.names)]
-                rows.append((frame, identity, kind, *(corners * scale)))
-        table = np.array(rows, "float64").reshape(-1, 7)
-        frames, ids, kinds = table[:, :3].astype("int64").T
-        yield video, MOTBoxes(frames, ids, table[:, 3:], np.ones(len(table)), kinds)
+                identity, box = _checked(path, item)
+                numbered.append((frame, identity, numbers[known_id(item["category_id"], coco.names)]))
+                corners.append(box * scale)
+        frames, ids, kinds = np.array(numbered, "int64").reshape(-1, 3).T
+        yield video, MOTBoxes(frames, ids, np.array(corners).reshape(-1, 4), np.ones(len(ids)), kinds)
 
 
 def _videos(coco: Coco, parts: dict[str, list[dict[str, Any]]]) -> list[FrameList]:
@@ -105,7 +104,7 @@ def _checked(path: str, item: dict[str, Any]) -> tuple[int, np.ndarray]:
     """(The identity, the corners (4,)) of an annotation."""
     identity, corners = as_number(_first(item, IDENTITY)), corners_of(item.get("bbox"))
     place = f"{path}, annotation {brief(item.get('id'))}"
-    if identity is None:
+    if identity is None or identity.bit_length() > 63:
         got = brief(_first(item, IDENTITY))
         raise DataError(place, None, f'expected a whole number as "instance_id" or "track_id", got {got}')
     is_box = isinstance(corners, list) and len(corners) == 4 and all(map(is_number, corners))

@@ -69,10 +69,12 @@ def boxes_of(video: TrackedFrames) -> MOTBoxes:
     """
     height, width = size_in(video.frames[0]) or (1, 1) if video.frames else (1, 1)
     rows = [
-        (frame + 1, each.get("track_id", number), left * width, top * height, right * width, bottom * height)
+        ((frame + 1, each.get("track_id", number)), box)
         for number, each in enumerate(video.objects, 1)
-        for frame, (top, left, bottom, right) in zip(each["frames"], each["bboxes"], strict=True)
+        for frame, box in zip(each["frames"], each["bboxes"], strict=True)
     ]
-    table = np.array(rows, "float64").reshape(-1, 6)
-    ones, whole = np.ones(len(table)), table[:, :2].astype("int64")
-    return MOTBoxes(whole[:, 0], whole[:, 1], table[:, 2:], ones, ones.astype("int64"))
+    numbers = np.array([numbers for numbers, _ in rows], "int64").reshape(-1, 2)
+    boxes = np.array([box for _, box in rows], "float64").reshape(-1, 4)[:, [1, 0, 3, 2]]
+    boxes *= [width, height, width, height]
+    ones = np.ones(len(rows))
+    return MOTBoxes(numbers[:, 0], numbers[:, 1], boxes, ones, ones.astype("int64"))

@@ -68,6 +68,15 @@ def test_names_of_tao_texts_of_numbers_and_crowds(made, caplog):
         np.testing.assert_array_equal(x.boxes, y.boxes)
 
 
+def test_long_identities_are_exact(made):
+    def edit(content):
+        for number, each in enumerate(content["annotations"]):
+            each["instance_id"] = (1 << 62) + number
+
+    found = read_tracked_videos(edited(made, edit), SHAPE)
+    assert [(boxes.ids - (1 << 62)).tolist() for boxes in found.boxes] == [[1, 2, 0], [3, 4]]
+
+
 def test_boxes_of_the_stated_size_are_scaled(made):
     found = read_tracked_videos(
         edited(made, lambda x: [i.update(width=16, height=16) for i in x["images"]]), SHAPE
@@ -87,6 +96,7 @@ def test_videos_to_answer_need_no_boxes(made):
     [
         (lambda x: x.pop("videos"), 'expected a list of objects as "videos", got None'),
         (lambda x: x["videos"][1].update(id=5), 'expected an "id" of its own for each of the "videos"'),
+        (lambda x: x["videos"][1].update(id=[6]), 'expected an "id" of its own for each of the "videos"'),
         (
             lambda x: x["images"][1].update(video_id=9),
             "image 2: expected the id of a video and a whole number, got .*9",
@@ -96,13 +106,16 @@ def test_videos_to_answer_need_no_boxes(made):
             lambda x: x["images"][1].update(frame_id=11),
             "video 5: expected each number of a frame once, 11 is repeated",
         ),
-        (lambda x: x["videos"][1].update(id=[6]), 'expected an "id" of its own for each of the "videos"'),
         (lambda x: x["images"][1].update(file_name="../a.png"), "image 2: expected a path within"),
         (lambda x: x["images"][1].update(file_name="b.png"), "b.png: cannot be read: No such file"),
         (lambda x: x["images"][0].update(width=16, height=8), "expected an image of .*as stated"),
         (
             lambda x: x["annotations"][0].pop("instance_id"),
             'annotation 17: expected a whole number as "instance_id" or "track_id", got None',
+        ),
+        (
+            lambda x: x["annotations"][0].update(instance_id=1 << 63),
+            'expected a whole number as "instance_id" or "track_id", got 9223372036854775808',
         ),
         (
             lambda x: x["annotations"][0].update(bbox=[0, 0, 0, 3]),

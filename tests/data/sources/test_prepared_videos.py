@@ -146,12 +146,12 @@ def test_objects_of_videos(prepared, caplog):
 
 
 def test_identities_of_tao(prepared):
-    features = {name: TRACKS[name] for name in ("category", "frames", "bboxes")} | {"track_id": np.int32}
+    features = {name: TRACKS[name] for name in ("category", "frames", "bboxes")} | {"track_id": np.int64}
     one = track(0, [0, 1], 4)
-    named = {name: one[name] for name in ("category", "frames", "bboxes")} | {"track_id": 77}
+    named = {name: one[name] for name in ("category", "frames", "bboxes")} | {"track_id": 2**60 + 1}
     rows = [{"video": clips(1)[0], "tracks": [named]}]
     path = prepared("tao", {**FEATURES, "tracks": Sequence(features)}, rows)
-    assert read_tracked_videos(path, (1, 6, 8, 3)).boxes[0].ids.tolist() == [77, 77]
+    assert read_tracked_videos(path, (1, 6, 8, 3)).boxes[0].ids.tolist() == [2**60 + 1] * 2
     with pytest.raises(DataError, match='example 1: expected objects with "frames" and "segmentations"'):
         read_video_segments(path, SHAPE)
 
