@@ -188,7 +188,12 @@ class TextStream:
         about `CHUNK` bytes each. The cuts do not change the tokens. Runs in a graph.
         """
         last = tf.data.Dataset.from_tensors((tf.constant(b""), tf.constant(True)))
-        chunks = _chunks(path, begin, end, size).map(lambda chunk: (chunk, tf.constant(False)))
+        chunks = _chunks(path, begin, end, size)
+        if self.separator:  # malformed bytes may look like a `BREAK`
+            chunks = chunks.map(
+                lambda x: tf.strings.reduce_join(tf.strings.split(x, BREAK), separator="\ufffd")
+            )
+        chunks = chunks.map(lambda chunk: (chunk, tf.constant(False)))
         is_whole = end == size
 
         def cut(state, element):

@@ -103,6 +103,8 @@ def test_compressed_files_bytes_that_are_no_text_and_marks_of_byte_order(tmp_pat
     stream = TextStream(folder)
     assert texts_of(stream) == ["one\ntwo\n", "a \ufffd b\n", "x\n\ny é\n" * 50]
     assert stream.num_bytes == sum(path.stat().st_size for path in folder.iterdir()) - 3
+    stream = TextStream(written(tmp_path / "b", a=b"\xffa\xff\xff b--c\xff"), "--")
+    assert texts_of(stream) == ["\ufffda\ufffd\ufffd b", "c\ufffd\n"]
 
 
 @pytest.mark.parametrize("text", ["é" * 3000, "x" * 3000, "漢" * 1000])
