@@ -335,9 +335,5 @@ def _description(path):
 
 
 def _decoded(x):
-    """Strings of bytes as text."""
-    return (
-        np.vectorize(lambda text: text.decode("utf-8", "replace"), otypes="O")(x).astype(str)
-        if x.dtype == object
-        else x
-    )
+    """Strings of bytes as text, objects: NumPy's own strings would lose a NUL at the end."""
+    return np.vectorize(lambda text: text.decode("utf-8", "replace"), "O")(x) if x.dtype == object else x

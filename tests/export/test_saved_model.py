@@ -8,7 +8,7 @@ import tensorflow as tf
 from keras_tfm import serving
 from keras_tfm.models import ViT
 from keras_tfm.serving.readers import reader_of
-from keras_tfm.serving.served import inputs_of
+from keras_tfm.serving.served import _decoded, inputs_of
 from keras_tfm.tasks import Forecaster, ImageClassifier
 from keras_tfm.training.folder import is_own_card
 from tests.data.sources.test_image_formats import KINDS, REFUSED
@@ -100,6 +100,11 @@ def test_large_images_are_refused_before_the_graph_as_the_card_says(exported):
         data, problem = REFUSED[name]
         with pytest.raises(ValueError, match=f"^row 0: {problem}"):
             served([data])
+
+
+def test_a_text_keeps_a_nul_at_its_end():
+    x = np.array([[b"a\0", b"\xff"]], object)
+    assert _decoded(x).tolist() == [["a\0", "\ufffd"]] and _decoded(x[:0]).shape == (0, 2)
 
 
 def test_a_card_names_signatures_and_of_other_tasks_no_images(tmp_path):
