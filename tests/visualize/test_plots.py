@@ -207,6 +207,8 @@ def test_the_loss_is_drawn_first():
     names = ("epoch", "step", "learning_rate", "seconds", "accuracy", "gradient_norm", "loss", "val_accuracy")
     rows = [dict.fromkeys(names, "1")]
     axes = plots.draw_training({"a": rows}).axes
+    with pytest.raises(ValueError, match="Expected a loss or another measure in the tables; they have none"):
+        plots.draw_training({"a": [{"epoch": "1", "loss": ""}]})
     assert [one.get_ylabel() for one in axes] == ["loss", "accuracy", "learning rate", "gradient norm"]
 
 

@@ -122,6 +122,8 @@ def draw_training(tables: Mapping[str, Rows], best: Mapping[str, int] = types.Ma
     from matplotlib.figure import Figure
 
     names = measures_of(tables)[:PANELS]
+    if not names:
+        raise ValueError("Expected a loss or another measure in the tables; they have none.")
     columns = min(3, len(names))
     rows = -(-len(names) // columns)
     figure = Figure(figsize=(4.5 * columns, 3.2 * rows), layout="constrained")
