@@ -31,8 +31,8 @@ class LengthBatches(Batches):
     Args:
         examples: the numbers of the examples, neighbours of similar length.
         widths: their lengths, (sides, N): one side for single texts, two for pairs.
-        batch_tokens: an upper bound for B times the sum of a batch's widths; less is used for a small set
-            that would not have `min_batches` batches otherwise.
+        batch_tokens: an upper bound for B times the sum of a batch's widths, which a batch of one row alone
+            may exceed; less is used for a small set that would not have `min_batches` batches otherwise.
         num_shapes: how many distinct `shapes` (B, width, …) there are at most; fewer are used if compiling
             more is not worthwhile for `num_epochs`.
         seed: shuffles examples and batches in each epoch; None keeps their order.
