@@ -1,6 +1,7 @@
 """The folder of a checkpoint: config.json, and weights in one safetensors file or in indexed shards."""
 
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -31,7 +32,8 @@ CONVERTED = {
 def find_folder(name: Path) -> pathlib.Path:
     """The folder `name` or, if there is none, the local cache's folder of the hub id `name` ("owner/model").
 
-    A model that is not wholly in the cache is downloaded, unless `HF_HUB_OFFLINE=1` is set. Raises
+    A model of which the cache is not known to hold all files is downloaded, unless `HF_HUB_OFFLINE=1` is set;
+    where the hub cannot be asked, what is there is read. Raises
     FileNotFoundError if there is neither, and for a path: a name that ends with a slash, has more than one
     inside, or begins with a folder that is here.
 
@@ -44,18 +46,23 @@ def find_folder(name: Path) -> pathlib.Path:
     if folder.is_dir():
         return folder
     refuse_missing(name)
-    from huggingface_hub import snapshot_download
+    import huggingface_hub
 
     patterns = ["*.json", "*.safetensors", "*.txt", "*.model"]
-    try:
-        cached = pathlib.Path(snapshot_download(str(name), allow_patterns=patterns, local_files_only=True))
+    download = functools.partial(huggingface_hub.snapshot_download, str(name), allow_patterns=patterns)
+    model = None
+    with contextlib.suppress(Exception):  # it is not in the cache, damaged, or no hub id
+        cached = pathlib.Path(download(local_files_only=True))
         if holds_model(cached):
+            model = cached
+            # It raises where only single files were fetched, as transformers does: others may be missing.
+            huggingface_hub.get_cached_repo_tree(str(name))
             return cached
-    except (OSError, ValueError):  # it is not in the cache, damaged, or no hub id
-        pass
     try:
-        return pathlib.Path(snapshot_download(str(name), allow_patterns=patterns))
-    except (OSError, ValueError) as error:
+        return pathlib.Path(download())
+    except Exception as error:  # of the network, of the hub, and of the cache
+        if model is not None:
+            return model
         reason = str(error).strip().partition("\n")[0].partition(". ")[0].rstrip(".")
         near = _near(folder)
         problem = f"{name}: there is no such folder{near}, nor does the Hugging Face hub give such a model"

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 
+import huggingface_hub
 import numpy as np
 import pytest
 
@@ -64,8 +65,8 @@ def test_links_and_pipes(tmp_path):
     assert read_weights(folder)[0].keys() == TENSORS.keys()
 
 
-def test_the_links_of_a_hub_cache_are_followed(tmp_path, monkeypatch):
-    pytest.importorskip("huggingface_hub")
+def cached_model(tmp_path, monkeypatch):
+    """A hub's (repository, snapshot) of which a program fetched the configuration and the weights."""
     repository = tmp_path / "models--owner--name"
     snapshot = repository / "snapshots" / "0123456789abcdef0123456789abcdef01234567"
     for folder in (snapshot, repository / "blobs", repository / "refs"):
@@ -75,6 +76,39 @@ def test_the_links_of_a_hub_cache_are_followed(tmp_path, monkeypatch):
     write_tensors(TENSORS, repository / "blobs" / "hash")
     (snapshot / WEIGHTS).symlink_to("../../blobs/hash")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    return repository, snapshot
+
+
+def test_a_model_of_which_single_files_are_cached_is_completed(tmp_path, monkeypatch):
+    """Transformers fetches single files: its cache may lack the preprocessing or the tokenizer."""
+    repository, snapshot = cached_model(tmp_path, monkeypatch)
+    download, answers = huggingface_hub.snapshot_download, []
+
+    def answer(name, local_files_only=False, **options):
+        if local_files_only:
+            return download(name, local_files_only=True, **options)
+        answers.append(name)
+        if len(answers) == 1:
+            raise RuntimeError("a proxy that does not answer")
+        (snapshot / "preprocessor_config.json").write_text("{}")
+        (repository / "trees").mkdir(exist_ok=True)
+        files = {file.name: {"size": 2, "blob_id": "0"} for file in snapshot.iterdir()}
+        listing = {"format_version": 1, "files": files}
+        (repository / "trees" / f"{snapshot.name}.json").write_text(json.dumps(listing))
+        return str(snapshot)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", answer)
+    assert find_folder("owner/name").samefile(snapshot) and len(answers) == 1
+    assert (find_folder("owner/name") / "preprocessor_config.json").exists() and len(answers) == 2
+    assert find_folder("owner/name").samefile(snapshot) and len(answers) == 2  # it is whole now
+    (snapshot / "preprocessor_config.json").unlink()
+    find_folder("owner/name")
+    assert len(answers) == 3
+
+
+def test_the_links_of_a_hub_cache_are_followed(tmp_path, monkeypatch):
+    _, snapshot = cached_model(tmp_path, monkeypatch)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     folder = find_folder("owner/name")
     assert folder.resolve() == snapshot.resolve()
     assert read_weights(folder)[0].keys() == TENSORS.keys()
