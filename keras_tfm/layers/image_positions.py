@@ -9,44 +9,22 @@ from keras import ops
 
 from keras_tfm.layers.base import SameShape, copy_of
 from keras_tfm.layers.positions import sines
+from keras_tfm.layers.resizing import resize_bicubic
 from keras_tfm.layers.signatures import Initializer, Sides
 from keras_tfm.registry import register
 
 
-def interpolate_positions(table, grid, new_grid):
+def interpolate_positions(table, grid, new_grid, smooths=True):
     """Learned positions (M + N, D) resized from a `grid` of N = rows x columns to another: (M + N', D).
 
     The first M rows, of class tokens, stay as they are. The others are resized bicubically as an image, for
-    fine-tuning at a higher resolution (Dosovitskiy et al. 2021, section 3.2).
+    fine-tuning at a higher resolution (Dosovitskiy et al. 2021, section 3.2); `resize_bicubic` says what
+    `smooths` changes.
     """
     num_special = table.shape[0] - grid[0] * grid[1]
-    plane = ops.reshape(table[num_special:], (*grid, table.shape[1]))  # (rows, columns, D)
-    plane = resize_plane(plane, new_grid)
+    plane = ops.reshape(table[num_special:], (1, *grid, table.shape[1]))  # (1, rows, columns, D)
+    plane = resize_bicubic(plane, new_grid, smooths)
     return ops.concatenate([table[:num_special], ops.reshape(plane, (-1, table.shape[1]))], axis=0)
-
-
-def resize_plane(plane, grid):
-    """A plane of vectors (rows, columns, D), resized bicubically to another `grid`.
-
-    The result equals what `keras.ops.image.resize` gives with `antialias`, which XLA cannot compile.
-    """
-    sides = zip(plane.shape[:2], grid, strict=True)
-    vertical, horizontal = (ops.cast(cubic_weights(*pair), plane.dtype) for pair in sides)
-    return ops.einsum("yr,xc,rcd->yxd", vertical, horizontal, plane)
-
-
-def cubic_weights(length, new_length):
-    """The weights (new_length, length) by which a line of `length` points is resized to `new_length` points.
-
-    Keys 1981, "Cubic Convolution Interpolation for Digital Image Processing", with a = -1/2. The kernel is
-    stretched if there are fewer new points, and cut off at the ends of the line.
-    """
-    scale = length / new_length
-    places = (np.arange(new_length) + 0.5) * scale - 0.5
-    x = np.abs(np.arange(length) - places[:, None]) / max(scale, 1.0)
-    near, far = 1.5 * x**3 - 2.5 * x**2 + 1, -0.5 * x**3 + 2.5 * x**2 - 4 * x + 2
-    weights = np.where(x < 1, near, np.where(x < 2, far, 0.0))
-    return weights / weights.sum(axis=1, keepdims=True)
 
 
 class GridPositionEmbedding(SameShape):
@@ -76,7 +54,7 @@ class GridPositionEmbedding(SameShape):
         """(B, rows, columns, D) -> (B, rows, columns, D); rows and columns must be known."""
         table, grid = self.table, tuple(x.shape[1:3])
         if grid != tuple(self.table.shape[:2]):
-            table = resize_plane(ops.cast(table, "float32"), grid)
+            table = resize_bicubic(ops.cast(table, "float32")[None], grid, smooths=True)[0]
         return x + ops.cast(table, x.dtype)
 
 

@@ -65,6 +65,7 @@ class PatchEncoder(Layer):
         class_token: whether there is one.
         position_initializer: the initial values of the positions.
         use_bias: whether the projection has a bias.
+        smooths: whether positions for fewer patches are averages of those near, rather than samples.
 
     >>> keras_tfm.layers.PatchEncoder(dim=8, patch_size=4)(np.ones((1, 16, 16, 3))).shape
     TensorShape([1, 17, 8])
@@ -77,6 +78,7 @@ class PatchEncoder(Layer):
         class_token: bool = True,
         position_initializer: Initializer = NORMAL,
         use_bias: bool = True,
+        smooths: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -85,6 +87,7 @@ class PatchEncoder(Layer):
         self.class_token = class_token
         self.position_initializer = position_initializer
         self.use_bias = use_bias
+        self.smooths = smooths
         self.patches = PatchEmbedding(dim, patch_size, use_bias=use_bias)
         self.tokens = PrependedTokens(name="class_token") if class_token else None
 
@@ -105,7 +108,7 @@ class PatchEncoder(Layer):
         if grid == self.grid:
             return self.position(x)
         table = ops.cast(self.position.embedding.embeddings, "float32")
-        return x + ops.cast(interpolate_positions(table, self.grid, grid), x.dtype)
+        return x + ops.cast(interpolate_positions(table, self.grid, grid, self.smooths), x.dtype)
 
     def compute_output_shape(self, images_shape):
         rows, columns = patch_grid(images_shape[1:3], self.patch_size)

@@ -5,8 +5,6 @@ cell.
 import numpy as np
 from keras import ops
 
-from keras_tfm.layers.image_positions import cubic_weights
-
 
 def resize_bilinear(x, size):
     """`x` (B, height, width, D) in the `size` (rows, columns): (B, rows, columns, D).
@@ -25,12 +23,27 @@ def resize_bicubic(x, size, smooths=False):
 
     As `torch.nn.functional.interpolate` does, with a = -3/4 and the outermost cells repeated beyond the ends.
     With `smooths`, as Pillow resizes images: with a = -1/2, averaged over more cells where there are fewer
-    new ones, and cut off at the ends.
+    new ones, and cut off at the ends; `keras.ops.image.resize` does so with `antialias`, which XLA cannot
+    compile.
     """
-    weights = cubic_weights if smooths else _sampled_weights
+    weights = _smoothing_weights if smooths else _sampled_weights
     rows, columns = (ops.cast(weights(*sides), x.dtype) for sides in zip(x.shape[1:3], size, strict=True))
     x = ops.einsum("rh,bhwd->brwd", rows, x)  # (B, rows, width, D)
     return ops.einsum("cw,brwd->brcd", columns, x)  # (B, rows, columns, D)
+
+
+def _smoothing_weights(length, new_length):
+    """The weights (new_length, length) by which a line of `length` points is resized to `new_length` points.
+
+    Keys 1981, "Cubic Convolution Interpolation for Digital Image Processing", with a = -1/2. The kernel is
+    stretched if there are fewer new points, and cut off at the ends of the line.
+    """
+    scale = length / new_length
+    places = (np.arange(new_length) + 0.5) * scale - 0.5
+    x = np.abs(np.arange(length) - places[:, None]) / max(scale, 1.0)
+    near, far = 1.5 * x**3 - 2.5 * x**2 + 1, -0.5 * x**3 + 2.5 * x**2 - 4 * x + 2
+    weights = np.where(x < 1, near, np.where(x < 2, far, 0.0))
+    return weights / weights.sum(axis=1, keepdims=True)
 
 
 def _sampled_weights(length, new_length, a=-0.75):

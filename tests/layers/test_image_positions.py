@@ -4,12 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from keras import ops
 
 from keras_tfm.layers import GridPositionEmbedding, SineGridPositionEncoding, SinePositionEncoding
-from keras_tfm.layers.image_positions import interpolate_positions, resize_plane
+from keras_tfm.layers.image_positions import interpolate_positions
 from tests import contract
 from tests.contract import Case, floats, mask
 
@@ -39,14 +37,6 @@ def test_positions_over_another_grid():
     np.testing.assert_array_equal(larger[0], table[0])
     constant = interpolate_positions(np.ones((6, 2), "float32"), (2, 3), (5, 5))
     np.testing.assert_allclose(constant, np.ones((25, 2)), rtol=1e-6)
-
-
-@given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 9), st.integers(1, 9))
-def test_resizing_is_that_of_keras(rows, columns, new_rows, new_columns):
-    plane = np.random.default_rng(0).normal(size=(rows, columns, 3)).astype("float32")
-    grid = (new_rows, new_columns)
-    expected = ops.image.resize(plane, grid, interpolation="bicubic", antialias=True)
-    np.testing.assert_allclose(resize_plane(plane, grid), expected, atol=1e-5)
 
 
 def test_a_learned_vector_for_each_cell():

@@ -1,7 +1,10 @@
-"""Bicubic resizing: values of PyTorch by hand, constants and lines that stay, Pillow's smoothing."""
+"""Bicubic resizing: values of PyTorch by hand, constants that stay, Keras's and Pillow's smoothing."""
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from keras import ops
 from PIL import Image
 
 from keras_tfm.layers.resizing import resize_bicubic
@@ -34,3 +37,11 @@ def test_smoothing_is_that_of_pillow(size):
     expected = np.asarray(Image.fromarray(x).resize(size[::-1], Image.Resampling.BICUBIC))
     y = np.asarray(resize_bicubic(x[None, :, :, None], size, smooths=True))
     np.testing.assert_allclose(y[0, :, :, 0], expected, atol=1e-5)
+
+
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 9), st.integers(1, 9))
+def test_smoothing_is_that_of_keras(rows, columns, new_rows, new_columns):
+    x = np.random.default_rng(0).normal(size=(2, rows, columns, 3)).astype("float32")
+    grid = (new_rows, new_columns)
+    expected = ops.image.resize(x, grid, interpolation="bicubic", antialias=True)
+    np.testing.assert_allclose(resize_bicubic(x, grid, smooths=True), expected, atol=1e-5)

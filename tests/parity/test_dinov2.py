@@ -58,3 +58,20 @@ def test_both_directions(kind, seed, tmp_path):
         assert_close(outputs["sequence_output"], expected.last_hidden_state)
         assert_close(outputs["pooled_output"], expected.pooler_output)
     check_way_back(theirs, ours, tmp_path, without="mask_token")
+
+
+@pytest.mark.parametrize("seed", CONFIGS)
+@pytest.mark.parametrize("kind", KINDS[::2])
+def test_positions_of_another_size(kind, seed, tmp_path):
+    """The published models are for 518 pixels, and their preprocessing gives 224."""
+    rng = np.random.default_rng(seed)
+    theirs = kind(draw_config(rng, kind)).eval()
+    draw_weights(rng, theirs)
+    theirs.save_pretrained(tmp_path)
+    ours = convert.from_huggingface(tmp_path)
+    patch_size, config = ours.config.patch_size[0], theirs.config
+    for side in (2, 7):
+        images = rng.normal(size=(2, *[side * patch_size] * 2, config.num_channels)).astype("float32")
+        expected = answer(theirs, images).last_hidden_state
+        for model in (ours.with_image_size(side * patch_size), ours.reading(side * patch_size)):
+            assert_close(model({"images": images})["sequence_output"], expected)

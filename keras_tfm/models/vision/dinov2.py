@@ -61,14 +61,17 @@ class DINOv2(ViT):
 
     @classmethod
     def embed(cls, config, images):
-        encoder = PatchEncoder(
-            config.dim, config.patch_size, position_initializer=TRUNCATED, name="patch_encoder"
-        )
+        options = {"position_initializer": TRUNCATED, "smooths": cls.smooths(config)}
+        encoder = PatchEncoder(config.dim, config.patch_size, **options, name="patch_encoder")
         x = encoder(images)
         if config.num_registers:
             patches = PrependedTokens(config.num_registers, name="register_tokens")(x[:, 1:])
             x = ops.concatenate([x[:, :1], patches], axis=1)  # (B, 1 + R + N, D)
         return encoder.position, x
+
+    @classmethod
+    def smooths(cls, config):
+        return config.num_registers > 0  # as in the authors' code and in transformers
 
     @classmethod
     def block(cls, config, index):

@@ -116,6 +116,11 @@ class ViT(ConfiguredModel):
         return {"pooled_output": y}
 
     @classmethod
+    def smooths(cls, config):
+        """What `interpolate_positions` is to do for images of another size."""
+        return True
+
+    @classmethod
     def grid_of(cls, config):
         """The (rows, columns) of patches."""
         return patch_grid(height_and_width(config.image_size), config.patch_size)
@@ -123,10 +128,11 @@ class ViT(ConfiguredModel):
     def with_image_size(self, image_size):
         """A copy for images of another size, with interpolated positions, for fine-tuning."""
         model = self.with_fresh_weights(image_size=image_size)
-        grids = [self.grid_of(each.config) for each in (self, model)]
+        grid, new_grid = (self.grid_of(each.config) for each in (self, model))
+        smooths = self.smooths(self.config)
         positions = None if self.position is None else self.position.embedding.embeddings
         for new, old in zip(model.weights, self.weights, strict=True):
-            new.assign(interpolate_positions(old, *grids) if old is positions else old)
+            new.assign(interpolate_positions(old, grid, new_grid, smooths) if old is positions else old)
         return model
 
     def reading(self, image_size):
