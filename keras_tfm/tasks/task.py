@@ -449,6 +449,12 @@ def check_length(max_length: int, model_config: Any) -> None:
         raise Refusal("max_length", f"at most the model's, {most}", max_length)
 
 
+def encodes_texts(model: Any) -> bool:
+    """Whether `model` is a text encoder without a head: each of its states sees the whole text."""
+    is_bare = isinstance(model.output, dict) and "sequence_output" in model.output
+    return is_bare and "token_ids" in model.input and not hasattr(model, "step")
+
+
 def check_vocabulary(model_config: Any, tokenizer: Tokenizer) -> None:
     """Raise ValueError if the tokenizer has more tokens than the model has embeddings."""
     if model_config.vocabulary_size < tokenizer.vocabulary_size:

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.configs import Between, Config, Option, Rate, Size, checked
+from keras_tfm.configs import Between, Config, Option, Rate, Refusal, Size, checked
 from keras_tfm.data.batches.encoding import EncodedBatches, ragged_rows
 from keras_tfm.data.tokenizers.bert import BERTTokenizer
 from keras_tfm.data.tokenizers.huggingface import read_huggingface_tokenizer, refuse_other_pairs
@@ -26,7 +26,7 @@ from keras_tfm.tasks.asking import AskedTask
 from keras_tfm.tasks.columns import columns_of, rows_of
 from keras_tfm.tasks.learning import VOCABULARY, ModelOptions, Vocabulary, family_among
 from keras_tfm.tasks.signatures import Signature
-from keras_tfm.tasks.task import Task, check_length, check_vocabulary, label_entries
+from keras_tfm.tasks.task import Task, check_length, check_vocabulary, encodes_texts, label_entries
 from keras_tfm.tasks.text.text_signature import text_signature
 from keras_tfm.tasks.trainable import FineTunedTask
 from keras_tfm.training.folder import Path
@@ -91,8 +91,8 @@ class EncoderTask(AskedTask, FineTunedTask):
     `head_class`, and defines its `signature` and how answers are measured.
 
     Raises:
-        ValueError: if the tokenizer has more tokens than the model, or `config.max_length` exceeds the
-            model's.
+        ValueError: for a decoder, whose first state sees no text; if the tokenizer has more tokens than the
+            model, or `config.max_length` exceeds the model's.
     """
 
     training = FineTuning(epochs=15, batch_tokens=1_024)
@@ -109,6 +109,9 @@ class EncoderTask(AskedTask, FineTunedTask):
         self.tokenizer, self.config = tokenizer, config
         self.has_given_weights = True
         check_head(config.head)
+        encoder = getattr(backbone, "backbone", backbone)
+        if not reads_texts(encoder):
+            raise Refusal("backbone", "an encoder of texts, or BART", type(encoder).__name__)
         self.model = backbone if hasattr(backbone, "backbone") else self._add_head(backbone)
         check_length(config.max_length, self.model.backbone.config)
         check_vocabulary(self.model.backbone.config, tokenizer)
@@ -196,22 +199,21 @@ class EncoderTask(AskedTask, FineTunedTask):
             kept = {name: x for name, x in vars(task.config).items() if name not in cls.of_examples}
             fields = kept | fields
         backbone = getattr(task.model, "backbone", task.model)
-        if task.tokenizer is None or "sequence_output" not in backbone.output:
+        if task.tokenizer is None or not reads_texts(backbone):
             raise ValueError(f"--from: a {task.name!r} task has no encoder of texts")
-        most = getattr(backbone.config, "max_length", cls.default_length)
-        fields = {"max_length": min(cls.default_length, most), **fields}
         return cls.from_backbone(backbone, task.tokenizer, examples, **fields)
 
     @classmethod
     def takes(cls, model: Any) -> bool:
-        inputs = model.input
-        return isinstance(model, cls.head_class) and "token_ids" in inputs
+        return isinstance(model, cls.head_class) and reads_texts(model.backbone)
 
     @classmethod
     def from_backbone(
         cls, backbone: keras.Model, tokenizer: Tokenizer, examples: Sequence[Sequence], **options: Any
     ) -> Self:
         """A task with a new head on an existing encoder, with the labels of `examples`."""
+        most = getattr(backbone.config, "max_length", cls.default_length)
+        options = {"max_length": min(cls.default_length, most), **options}
         return cls(backbone, tokenizer, cls.config_for(cls.as_examples(examples), **options))
 
     @classmethod
@@ -255,7 +257,7 @@ class EncoderTask(AskedTask, FineTunedTask):
             raise CheckpointError(name, "architectures", f"one for {cls.name!r}", type(model).__name__)
         backbone = from_huggingface(folder, with_head=False)
         head, parts = head_arguments(backbone, cls.head_class, entries)
-        return cls(with_parts(backbone, **parts), tokenizer, cls.config_for(examples, **options, head=head))
+        return cls.from_backbone(with_parts(backbone, **parts), tokenizer, examples, **options, head=head)
 
     @classmethod
     def config_of(
@@ -358,6 +360,11 @@ class EncoderTask(AskedTask, FineTunedTask):
     def _run(self, inputs: dict[str, tf.Tensor]) -> Any:
         """The model's output for its inputs, (B, T) each."""
         return self.model(inputs, training=False)
+
+
+def reads_texts(backbone: Any) -> bool:
+    """Whether a head on `backbone` sees the whole text: on an encoder, or where both sides read it."""
+    return encodes_texts(backbone) or hasattr(backbone, "read")
 
 
 def check_head(arguments: Mapping[str, Any]) -> None:

@@ -8,14 +8,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from keras_tfm.configs import Config, Length
+from keras_tfm.configs import Config, Length, Refusal
 from keras_tfm.data.sources.lines import DataError
 from keras_tfm.data.tokenizers.huggingface import read_huggingface_tokenizer
 from keras_tfm.data.tokenizers.tokenizer import Tokenizer
 from keras_tfm.heads.pooling import pooled_tokens
 from keras_tfm.tasks.asking import AskedTask
 from keras_tfm.tasks.signatures import Signature
-from keras_tfm.tasks.task import check_vocabulary
+from keras_tfm.tasks.task import check_vocabulary, encodes_texts
 from keras_tfm.tasks.text.text_signature import text_signature
 from keras_tfm.training.folder import Path
 
@@ -70,6 +70,8 @@ class SentenceEncoder(AskedTask):
     ):
         self.model, self.tokenizer = backbone, tokenizer
         self.config = config or SentenceEncoderConfig()
+        if not self.takes(backbone):
+            raise Refusal("backbone", "an encoder of texts", type(backbone).__name__)
         if not 3 <= self.config.max_length <= backbone.config.max_length:
             raise ValueError(
                 f"`max_length` must lie in [3, {backbone.config.max_length}]; it is {self.config.max_length}."
@@ -78,9 +80,7 @@ class SentenceEncoder(AskedTask):
 
     @classmethod
     def takes(cls, model: keras.Model) -> bool:
-        """Whether `model` is a text encoder without a head."""
-        is_bare = isinstance(model.output, dict) and "sequence_output" in model.output
-        return is_bare and "token_ids" in model.input and not hasattr(model, "step")
+        return encodes_texts(model)
 
     @classmethod
     def from_huggingface(
@@ -105,7 +105,7 @@ class SentenceEncoder(AskedTask):
         if fields.pop("lowercase", False) and not getattr(tokenizer, "lowercase", False):
             problem = "do_lower_case is true, and its tokenizer distinguishes case"
             raise DataError(folder, None, f"{problem}: set it to false, and give texts in lower case")
-        most = backbone.config.max_length
+        most = getattr(backbone.config, "max_length", 128)  # T5, which is no encoder, has no limit
         length = max_length or min(fields.get("max_length") or (most if fields else 128), most)
         fields = {"normalize": True, **fields, "max_length": length}
         if normalize is not None:

@@ -12,11 +12,11 @@ import pytest
 import tensorflow as tf
 
 from keras_tfm import tasks
-from keras_tfm.convert import CheckpointError
+from keras_tfm.convert import CheckpointError, save_huggingface
 from keras_tfm.data.tokenizers.huggingface import refuse_other_pairs
-from keras_tfm.heads import ClassificationHead
-from keras_tfm.models import BERT
-from keras_tfm.tasks import TextClassifier, TextClassifierConfig
+from keras_tfm.heads import ClassificationHead, Classifier, LanguageModel
+from keras_tfm.models import BART, BERT, GPT2, T5, ImageGPT
+from keras_tfm.tasks import SentenceEncoder, TextClassifier, TextClassifierConfig, TextGenerator
 from keras_tfm.tasks.text.encoder_task import HEAD_ARGUMENTS
 from keras_tfm.tasks.text.text_classifier import PAIRS as PAIRS_ENTRY
 from keras_tfm.training.low_rank import adapted_layers
@@ -352,6 +352,28 @@ def test_folders_of_hugging_face(learnt, tmp_path):
     learnt.tokenizer.save(tmp_path / "encoder")
     with pytest.raises(CheckpointError, match="one for 'classify'"):
         TextClassifier.from_huggingface(tmp_path / "encoder")
+
+
+def test_a_head_needs_a_model_that_reads_the_whole_text(learnt, tmp_path):
+    """The first state of a decoder sees its own token alone; the two sides of BART read a text."""
+    tokenizer = learnt.tokenizer
+    sizes = {"vocabulary_size": tokenizer.vocabulary_size, "num_layers": 1, "dim": 16, "num_heads": 2}
+    refused = "`backbone` must be an encoder of texts, or BART; it is {}"
+    for model in (GPT2.from_size("tiny", **sizes), T5.from_size("tiny", **sizes)):
+        name = type(model).__name__
+        save_huggingface(model, tmp_path / name, tokenizer=tokenizer)
+        with pytest.raises(ValueError, match=refused.format(name)):
+            TextClassifier.from_huggingface(tmp_path / name, EXAMPLES)
+        with pytest.raises(ValueError, match=f"`backbone` must be an encoder of texts; it is {name}"):
+            SentenceEncoder.from_huggingface(tmp_path / name)
+    written = TextGenerator(LanguageModel(GPT2.from_size("tiny", **sizes)), tokenizer)
+    with pytest.raises(ValueError, match="--from: a 'generate' task has no encoder of texts"):
+        TextClassifier.adopt(written, EXAMPLES)
+    bart = BART.from_size("tiny", **sizes, num_decoder_layers=1, max_length=20, end_id=tokenizer.end_id)
+    save_huggingface(bart, tmp_path / "bart", tokenizer=tokenizer)
+    task = TextClassifier.from_huggingface(tmp_path / "bart", EXAMPLES)
+    assert task.config.max_length == 20 and np.isfinite(task.predict(TEXTS, probabilities=True)).all()
+    assert not TextClassifier.takes(Classifier(ImageGPT.from_size("tiny", num_layers=1), 2, pooling="mean"))
 
 
 def test_bad_input(learnt):
