@@ -1,4 +1,4 @@
-"""The preprocessing of images for published models: preprocessor_config.json, read and written.
+"""The preprocessing of images and videos for published models: preprocessor_config.json, read and written.
 
 Entries that a file does not have are the defaults of its class; `processors` has the classes.
 """
@@ -12,11 +12,17 @@ from keras_tfm.convert.huggingface import from_huggingface
 from keras_tfm.convert.processors import CLASSES, IMAGENET, MODELS, UNCUT, class_in, size_in
 from keras_tfm.convert.timm import from_timm, is_timm
 from keras_tfm.convert.timm_preprocessing import timm_names, timm_preprocessing_of
+from keras_tfm.log import LOG
 from keras_tfm.training.safetensors import CheckpointError, read_json
 
 NAME = "preprocessor_config.json"
-IN_PROCESSOR = (
-    "processor_config.json"  # in transformers 5, for models with a tokenizer: it contains the other
+# Where preprocessing may stand: (file, the entry that holds it or None). The first one that is there counts,
+# as in transformers 5.
+PLACES = (
+    ("processor_config.json", "video_processor"),
+    ("video_preprocessor_config.json", None),
+    ("processor_config.json", "image_processor"),
+    (NAME, None),
 )
 # Models whose images are prepared as their class does it where a folder has no such file.
 WITHOUT_FILE = ("clip", "mask2former", "maskformer", "rt_detr", "segformer", "siglip")
@@ -46,14 +52,17 @@ def label_names(folder, count):
 
 
 def preprocessing_of(folder, model=None):
-    """The fields of `Preprocessing` in a folder's preprocessor_config.json or processor_config.json.
+    """The fields of `Preprocessing` in a folder's file, the first one of `PLACES`.
 
-    They are {} if there is no such file and the model has no defaults here. Raises CheckpointError for
-    preprocessing that this package does not have, and for images that are not square and of another size
-    than the `model` reads.
+    They are {}, and a warning says so, if there is no such file and the model has no defaults here. Raises
+    CheckpointError for preprocessing that this package does not have, and for images that are not square and
+    of another size than the `model` reads.
     """
     entries, kind, path = _read_entries(folder)
-    return _fields(entries, path) | _placing(entries, kind, path, model) if entries else {}
+    if not entries:
+        LOG.warning("%s: no %s: images are stretched, with a mean and deviation of 0.5", folder, NAME)
+        return {}
+    return _fields(entries, path) | _placing(entries, kind, path, model)
 
 
 def canvas_fields_of(folder, model=None):
@@ -84,26 +93,34 @@ def _read_entries(folder):
     """(The entries about preprocessing, with the defaults of the class; its name in `CLASSES`, or None; the
     file).
     """
-    name = next((name for name in (NAME, IN_PROCESSOR) if (folder / name).exists()), None)
-    path = folder / "config.json"
-    model_type = str(read_config(folder).get("model_type")) if path.exists() else ""
-    if name is None:
+    config = folder / "config.json"
+    model_type = str(read_config(folder).get("model_type")) if config.exists() else ""
+    path, entries = next(_in_places(folder), (config, {}))
+    if path == config:
         kind = MODELS[model_type] if model_type in WITHOUT_FILE else None
         return CLASSES[kind] if kind else {}, kind, path
-    path = inside(folder, name)
-    content = read_json(path)
-    entries = content.get("image_processor") if name == IN_PROCESSOR else content
-    if not isinstance(entries, dict):
-        raise CheckpointError(path, "image_processor", "an object", brief(entries))
     entries = {name: value for name, value in entries.items() if value is not None}
     kind = class_in(entries, model_type, path)
     if kind is None and "crop_pct" in entries:  # no other class has this entry
         kind = "ConvNext"
     if kind in UNCUT:
         entries.pop("do_center_crop", None)
-    if kind != "Vivit":
+    if kind != "Vivit" or "video_processor_type" in entries:  # the class for videos always has it
         entries.pop("offset", None)
     return CLASSES.get(kind, {}) | entries, kind, path
+
+
+def _in_places(folder):
+    """Each (file, entries about preprocessing) in a `folder`, the one that counts first."""
+    for name, entry in PLACES:
+        if (folder / name).exists():
+            path = inside(folder, name)
+            content = read_json(path)
+            entries = content if entry is None else content.get(entry)
+            if not isinstance(entries, dict | None):
+                raise CheckpointError(path, entry, "an object", brief(entries))
+            if entries is not None:
+                yield path, entries
 
 
 def _fields(entries, path):

@@ -1,4 +1,4 @@
-"""The classes of transformers' image processors that are computed here: the table of their defaults.
+"""The classes of transformers' processors of images and videos that are computed here: their defaults.
 
 An entry that a preprocessor's file does not have is its class's. All other classes do what
 `data.Preprocessing` does not (patches, padding to multiples, other orders of channels), and are refused by
@@ -58,6 +58,7 @@ CLASSES = {
     "RTDetr": _stretched(IMAGENET, 640, BILINEAR) | {"default_to_square": False, "do_normalize": False},
     "Segformer": _stretched(IMAGENET, 512, BILINEAR),
     "Siglip": _stretched(HALVES, 224, BICUBIC) | {"default_to_square": False},
+    "Timesformer": _cut(IMAGENET, 224, 224, BILINEAR),
     "VideoMAE": _cut(HALVES, 224, 224, BILINEAR),
     "ViT": _stretched(HALVES, 224, BILINEAR),
     "Vivit": _cut(HALVES, 256, 224, BILINEAR) | {"rescale_factor": 1 / 127.5, "offset": True},
@@ -77,7 +78,9 @@ MODELS = {
     "vit": "ViT", "vit_mae": "ViT", "vivit": "Vivit",
 }  # fmt: skip
 MAX_SIDE = 4_096
-ENDINGS = ("Fast", "Pil", "ImageProcessor", "FeatureExtractor")  # the last before transformers 4.26
+# The entries that name the class, and the endings of its name: the last of both before transformers 4.26
+TYPES = ("video_processor_type", "image_processor_type", "feature_extractor_type")
+ENDINGS = ("Fast", "Pil", "ImageProcessor", "VideoProcessor", "FeatureExtractor")
 
 
 def class_in(entries, model_type, path):
@@ -85,7 +88,7 @@ def class_in(entries, model_type, path):
 
     It is None where neither says anything. Raises CheckpointError for a class that is not computed here.
     """
-    field = "image_processor_type" if entries.get("image_processor_type") else "feature_extractor_type"
+    field = next((name for name in TYPES if entries.get(name)), TYPES[-1])
     given = entries.get(field)
     if given is None:
         if "AutoImageProcessor" in (entries.get("auto_map") or ()):

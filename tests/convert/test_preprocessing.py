@@ -149,8 +149,9 @@ def test_whole_images(entries, expected, tmp_path):
         preprocessing_of(written(tmp_path, entries))
 
 
-def test_nothing_is_said_where_there_is_no_file(tmp_path):
+def test_nothing_is_said_where_there_is_no_file(tmp_path, caplog):
     assert preprocessing_of(tmp_path) == {}
+    assert f"{tmp_path}: no preprocessor_config.json: images are stretched" in caplog.text
     (tmp_path / "config.json").write_text('{"model_type": "vit"}')
     assert preprocessing_of(tmp_path) == {}
     (tmp_path / "config.json").write_text('{"model_type": "clip"}')
@@ -167,6 +168,31 @@ def test_a_processor_holds_that_of_images(tmp_path):
     path.write_text('{"image_processor": 3}')
     with pytest.raises(CheckpointError, match="image_processor"):
         preprocessing_of(tmp_path)
+
+
+def test_which_file_counts(tmp_path):
+    """As in transformers 5: what a processor holds, then videos' file, then images'."""
+    inner = {"image_processor_type": "SiglipImageProcessor", "size": SQUARE}
+    videos = {"video_processor_type": "TimesformerVideoProcessor", "crop_size": {"height": 112, "width": 112}}
+    written(tmp_path, {"image_processor_type": "CLIPImageProcessor"})
+    assert preprocessing_of(tmp_path) == CLIP_WAY | SMALL
+    path = tmp_path / "processor_config.json"
+    path.write_text('{"processor_class": "CLIPProcessor", "image_processor": null}')  # of older versions
+    assert preprocessing_of(tmp_path) == CLIP_WAY | SMALL
+    path.write_text(json.dumps({"image_processor": inner}))
+    assert preprocessing_of(tmp_path) == READ | SMALL | BICUBIC
+    (tmp_path / "video_preprocessor_config.json").write_text(json.dumps(videos))
+    found = IMAGENET | {"interpolation": "bilinear"} | cut(0.5, image_size=112)
+    assert preprocessing_of(tmp_path) == found
+    path.write_text(json.dumps({"video_processor": {"video_processor_type": "VideoMAEVideoProcessor"}}))
+    assert preprocessing_of(tmp_path) == READ | cut(1.0)
+
+
+def test_vivit_s_class_for_videos_always_takes_one_away(tmp_path):
+    entries = {"video_processor_type": "VivitVideoProcessor", "offset": False}
+    (tmp_path / "video_preprocessor_config.json").write_text(json.dumps(entries))
+    fields = preprocessing_of(tmp_path)
+    assert fields["mean"] == (0.75,) * 3 and fields["std"] == (0.25,) * 3
 
 
 @pytest.mark.parametrize(

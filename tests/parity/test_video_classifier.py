@@ -25,6 +25,7 @@ PROCESSORS = {
     ),
     "Vivit": transformers.VivitImageProcessor(size={"shortest_edge": 15}, crop_size=12),
 }
+CUT = {"size": {"shortest_edge": 15}, "crop_size": {"height": 12, "width": 12}}
 
 
 def published(kind, folder, suffix="ForVideoClassification"):
@@ -68,6 +69,20 @@ def test_a_folder_with_classes_and_back(kind, tmp_path):
     assert again.config.id2label == {0: "up", 1: "down", 2: "still"}
     expected = probabilities(again.eval(), tmp_path / "back", videos(40))
     np.testing.assert_allclose(ours.probabilities(videos(40)), expected, atol=0.02)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_folder_of_a_video_processor(kind, tmp_path):
+    """Its file alone, as `AutoVideoProcessor` writes it."""
+    theirs = published(kind, tmp_path)
+    (tmp_path / "preprocessor_config.json").unlink()
+    getattr(transformers, f"{kind}VideoProcessor")(**CUT).save_pretrained(tmp_path)
+    processor = transformers.AutoVideoProcessor.from_pretrained(tmp_path)
+    pixels = processor(list(videos(15).transpose(0, 1, 4, 2, 3)), return_tensors="pt")["pixel_values"]
+    with torch.no_grad():
+        expected = theirs(pixel_values=pixels).logits.softmax(-1).numpy()
+    ours = tasks.from_huggingface(tmp_path)
+    np.testing.assert_allclose(ours.probabilities(videos(15)), expected, atol=1e-5)
 
 
 def test_a_folder_without_classes_gets_a_head(tmp_path):
