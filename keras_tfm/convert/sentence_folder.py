@@ -48,19 +48,30 @@ def read_sentence_folder(folder: pathlib.Path) -> tuple[pathlib.Path, dict[str, 
     """
     if not (folder / MODULES).exists():
         return folder, {}
-    path, modules = inside(folder, MODULES), []
+    kinds, places = _modules(folder)
+    if kinds[:2] != ["Transformer", "Pooling"] or set(kinds[2:]) - AFTER_POOLING:
+        expected = f"Transformer, Pooling, then none or some of {', '.join(sorted(AFTER_POOLING))}"
+        raise CheckpointError(folder / MODULES, None, f"the modules {expected}", ", ".join(kinds) or "none")
+    _refuse_options(folder)
+    fields = {"pooling": _pooling(places[1]), "normalize": "Normalize" in kinds, **_length(places[0])}
+    return places[0], fields
+
+
+def makes_vectors(folder: pathlib.Path) -> bool:
+    """Whether `folder` is of sentence-transformers, for vectors of texts: its modules pool."""
+    return (folder / MODULES).exists() and "Pooling" in _modules(folder)[0]
+
+
+def _modules(folder):
+    """The kinds of the modules in modules.json, and their folders."""
+    path, kinds, places = inside(folder, MODULES), [], []
     for module in read_json(path, list):
         name, place = (module.get(key) for key in ("type", "path")) if isinstance(module, dict) else (0, 0)
         if not isinstance(name, str) or not isinstance(place, str):
             raise CheckpointError(path, None, "modules with a type and a path", brief(module))
-        modules.append((name, inside(folder, place) if place else folder))
-    kinds = [name.rpartition(".")[2] if name.startswith(PACKAGE) else name for name, _ in modules]
-    if kinds[:2] != ["Transformer", "Pooling"] or set(kinds[2:]) - AFTER_POOLING:
-        expected = f"Transformer, Pooling, then none or some of {', '.join(sorted(AFTER_POOLING))}"
-        raise CheckpointError(path, None, f"the modules {expected}", ", ".join(kinds) or "none")
-    _refuse_options(folder)
-    fields = {"pooling": _pooling(modules[1][1]), "normalize": "Normalize" in kinds, **_length(modules[0][1])}
-    return modules[0][1], fields
+        kinds.append(name.rpartition(".")[2] if name.startswith(PACKAGE) else name)
+        places.append(inside(folder, place) if place else folder)
+    return kinds, places
 
 
 def _pooling(folder):

@@ -135,9 +135,14 @@ def from_huggingface(name: str | os.PathLike[str]) -> Any:
     """
     from keras_tfm.convert import CheckpointError, find_folder
     from keras_tfm.convert import from_huggingface as read_model
+    from keras_tfm.convert.sentence_folder import makes_vectors
     from keras_tfm.tasks.task import each_task
+    from keras_tfm.tasks.text.sentence_encoder import SentenceEncoder
 
-    model = read_model(find_folder(name))
+    folder = find_folder(name)
+    if makes_vectors(folder):  # whatever head its config.json names
+        return SentenceEncoder.from_huggingface(folder)
+    model = read_model(folder)
     kind, task = (
         type(model).__name__,
         next((task for task in each_task() if task.takes(model) and hasattr(task, "from_huggingface")), None),
@@ -145,4 +150,4 @@ def from_huggingface(name: str | os.PathLike[str]) -> Any:
     if task is None:
         raise CheckpointError(name, "architectures", "one with the head of a task", kind)
     del model  # the task reads its own
-    return task.from_huggingface(name)
+    return task.from_huggingface(folder)

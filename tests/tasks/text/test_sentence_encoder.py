@@ -1,5 +1,7 @@
 """Sentences as vectors: means by hand, alone as in a batch, kept, exported, given away."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
@@ -51,6 +53,23 @@ def test_kept_exported_and_given_away(encoder, tmp_path):
     assert encoder.tokenizer.in_graphs in (tmp_path / "served" / "README.md").read_text("utf-8")
     served = ask(tmp_path / "served", text=["the cat sat", "cat"])["vector"]
     np.testing.assert_allclose(served, expected, atol=1e-6)
+
+
+def test_modules_count_more_than_the_head_of_the_training(encoder, tmp_path):
+    """all-distilroberta-v1 names a masked language model; older folders have the encoder in an inner one."""
+    folder, inner = tmp_path / "folder", tmp_path / "folder" / "0_Transformer"
+    encoder.save_huggingface(folder)
+    entries = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(entries | {"architectures": ["BertForMaskedLM"]}))
+    expected = encoder.predict(TEXTS)
+    np.testing.assert_allclose(tasks.from_huggingface(folder).predict(TEXTS), expected, atol=1e-6)
+    inner.mkdir()
+    for file in list(folder.glob("*.*")):
+        if file.name != "modules.json":
+            file.rename(inner / file.name)
+    modules = (folder / "modules.json").read_text()
+    (folder / "modules.json").write_text(modules.replace('"path": ""', '"path": "0_Transformer"', 1))
+    np.testing.assert_allclose(tasks.from_huggingface(folder).predict(TEXTS), expected, atol=1e-6)
 
 
 POOLINGS = {
