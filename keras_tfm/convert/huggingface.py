@@ -85,13 +85,14 @@ def families_of(backbone):
     return [family for family in families if type(backbone) is family.model]
 
 
-def from_huggingface(name: Path, with_head: bool = True) -> Any:
+def from_huggingface(name: Path, with_head: bool | type = True) -> Any:
     """Read the model in a folder of transformers; a folder of timm is passed on to `from_timm`.
 
     Args:
         name: a folder, or a hub id, which is looked up in the local cache first.
         with_head: whether to return the model with the head that `architectures` in config.json names, or
-            only the backbone.
+            only the backbone. If it is a class of models, one of it comes around a backbone for which no head
+            is named; BART's `LanguageModel`, for example, has no weight that the folder must have for it.
 
     Raises:
         CheckpointError: if anything in the folder is missing or not as expected; it names file and entry.
@@ -106,12 +107,14 @@ def from_huggingface(name: Path, with_head: bool = True) -> Any:
     path = folder / "config.json"
     entries = read_config(folder)
     if timm.is_timm(entries):
-        return timm.from_timm(folder, with_head)
+        return timm.from_timm(folder, bool(with_head))
     family = family_of_entries(entries)
     if family is None:
         known = ", ".join(TABLES)
         raise CheckpointError(path, "model_type", f"one of {known}", repr(entries.get("model_type"))[:80])
     head = family.heads.get(_architecture(entries, family, path)) if with_head else None
+    if head is None and isinstance(with_head, type):
+        head = next((head for head in family.heads.values() if head.model is with_head), None)
     tensors, file = read_weights(folder)
     tensors = _with_modern_names(tensors, family, file)
     prefix = family.prefix_in(tensors)

@@ -54,6 +54,23 @@ def test_round_trip(model, tmp_path):
     assert kind == [f"{prefix}ForConditionalGeneration"]
 
 
+def test_a_head_without_weights_of_its_own_comes_around_a_bare_model(tmp_path):
+    """facebook/bart-base names BartModel."""
+    for name in ("bart", "mbart", "t5"):
+        backbone = MODELS[name]()
+        convert.save_huggingface(backbone, tmp_path / name)
+        model = convert.from_huggingface(tmp_path / name, LanguageModel)
+        assert_equal(model, LanguageModel(backbone, use_bias=name != "t5"))
+
+
+def test_mbart_s_folders_may_have_no_start(tmp_path):
+    """As transformers 5 writes them, where a target begins with the token of its language."""
+    convert.save_huggingface(MODELS["mbart"](), tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    path.write_text(json.dumps(entries_of(tmp_path / "model") | {"decoder_start_token_id": None}))
+    assert convert.from_huggingface(tmp_path / "model").config.start_id == 2
+
+
 def test_older_files(model, tmp_path):
     """The tied table under its other names, without the bias that is zero."""
     convert.save_huggingface(model, tmp_path / "model")

@@ -215,7 +215,8 @@ class MaskedLanguageModel(AskedTask, TrainableTask):
         from keras_tfm.convert import CheckpointError, find_folder, from_huggingface
         from keras_tfm.convert.folder import read_max_length
 
-        model, folder = from_huggingface(name), find_folder(name)
+        folder = find_folder(name)
+        model = from_huggingface(folder)
         if not cls.takes(model):
             raise CheckpointError(name, "architectures", "one for masked language modelling", model.name)
         tokenizer = read_huggingface_tokenizer(folder, encloses=True)

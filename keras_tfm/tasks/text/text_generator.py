@@ -200,7 +200,8 @@ class TextGenerator(WritingTask, TrainableTask):
         """
         from keras_tfm.convert import CheckpointError, find_folder, from_huggingface, read_decoding
 
-        model, folder = from_huggingface(name), find_folder(name)
+        folder = find_folder(name)
+        model = from_huggingface(folder, LanguageModel)
         if not cls.takes(model):
             raise CheckpointError(name, "architectures", "one of a language model", model.name)
         decoding, tokenizer, around = read_decoding(folder, False), None, SpecialTokens([], [])

@@ -199,7 +199,8 @@ class Translator(WritingTask, TrainableTask):
         from keras_tfm.convert import CheckpointError, find_folder, from_huggingface, read_decoding
         from keras_tfm.convert.folder import read_max_length
 
-        model, folder = from_huggingface(name), find_folder(name)
+        folder = find_folder(name)
+        model = from_huggingface(folder, LanguageModel)
         if not cls.takes(model):
             raise CheckpointError(name, "architectures", "T5, BART or mBART that generates", model.name)
         config, tokenizer = model.backbone.config, read_huggingface_tokenizer(folder)
