@@ -89,6 +89,11 @@ def default_tensors(tensors):
     return filled
 
 
+def start_of(value, _):
+    """The token before a target; mBART's folders may say null, as its targets begin with a language."""
+    return BART.config_class.start_id if value is None else value
+
+
 HEAD = "classification_head"
 HEADS = {
     "ForConditionalGeneration": Head(
@@ -120,7 +125,7 @@ FAMILY = Family(
         **STACKS,
         "scale_embedding": "scale_embedding",
         "pad_id": "pad_token_id",
-        "start_id": "decoder_start_token_id",
+        "start_id": Entry("decoder_start_token_id", start_of, lambda config: config.start_id),
         "end_id": Entry("eos_token_id", first_of, lambda config: config.end_id),
     },
     default_entries={
