@@ -251,7 +251,7 @@ class Captioner(ImageTextTask):
         try:
             return cls(model, tokenizer, CaptionerConfig(**published | fields))
         except ValueError as error:
-            raise CheckpointError(name, None, "tokens of the vocabulary", str(error)) from None
+            raise CheckpointError(name, None, "files that go together", str(error)) from None
 
     def save_huggingface(self, folder: Path, overwrite: bool = False) -> None:
         """Write a new `folder` for `transformers`: the configurations of model, images and decoding, the
