@@ -8,6 +8,7 @@ import pytest
 import torch
 import transformers
 
+from keras_tfm.data.tokenizers.huggingface import read_huggingface_special_tokens, read_huggingface_tokenizer
 from keras_tfm.tasks import Summarizer, TextGenerator, Translator
 from tests.parity.gpt2_reference import draw_gpt2
 from tests.parity.seq2seq import REFERENCES
@@ -196,6 +197,12 @@ def test_mbart_begins_with_the_target_language(seed, tmp_path):
     ours.save_huggingface(tmp_path / "ours")
     again = transformers.AutoTokenizer.from_pretrained(tmp_path / "ours")
     assert again(TEXTS, padding=True)["input_ids"] == batch["input_ids"].tolist()
+    theirs.save_pretrained(tmp_path / "kept")  # with a tokenizer.json for German
+    path = tmp_path / "kept" / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"src_lang": "ro_RO"}))
+    again = transformers.AutoTokenizer.from_pretrained(tmp_path / "kept")
+    around = read_huggingface_special_tokens(path.parent, read_huggingface_tokenizer(path.parent))
+    assert [*around.prefix, *around.suffix] == again("")["input_ids"] and codes[2] in again("")["input_ids"]
 
 
 @SEEDS

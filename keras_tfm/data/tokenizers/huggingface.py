@@ -41,7 +41,7 @@ def read_huggingface_tokenizer(folder: Path, encloses: bool = False) -> Tokenize
     'BERTTokenizer'
     """
     tokenizer, published = _kind(folder).from_huggingface(folder), Published(folder)
-    if encloses and (side := _options(folder).get("truncation_side", "right")) != "right":
+    if (side := published.options.get("truncation_side", "right")) != "right":
         wanted = '"right", as texts are cut at their end'
         raise CheckpointError(published.folder / "tokenizer_config.json", "truncation_side", wanted, side)
     if encloses and published.is_general and published.content:
@@ -78,15 +78,17 @@ def _kind(folder: Path) -> Any:
 def read_huggingface_special_tokens(folder, tokenizer) -> SpecialTokens:
     """The ids that `transformers` adds before and after a text.
 
-    They are in the folder's tokenizer.json. Without that file they follow from the kind: <s> and </s> for
-    byte-level tokenizers other than GPT-2's, </s> for SentencePiece, and a language token too for mBART.
+    They are in the folder's tokenizer.json. Without that file, and for the classes of T5 and mBART, they
+    follow from the kind: <s> and </s> for byte-level tokenizers other than GPT-2's, </s> for SentencePiece,
+    and a language token too for mBART.
     Raises CheckpointError for rules that are not supported.
     """
-    path, options = pathlib.Path(folder, "tokenizer.json"), _options(folder)
-    if options.get("add_bos_token") is True and not path.is_file():
+    published = Published(folder)
+    options, has_file = published.options, bool(published.content)
+    if options.get("add_bos_token") is True and not has_file:
         return SpecialTokens([tokenizer.start_id], [])
-    if path.is_file():
-        return Published(folder).post_processor.around
+    if has_file and not published.ends_texts():
+        return published.post_processor.around
     if isinstance(tokenizer, ByteLevelTokenizer) and tokenizer.mask_id is None:
         return SpecialTokens([], [])
     if not isinstance(tokenizer, SentencePieceTokenizer):
@@ -96,11 +98,6 @@ def read_huggingface_special_tokens(folder, tokenizer) -> SpecialTokens:
     if "50" in str(options.get("tokenizer_class")):
         return SpecialTokens(language, [tokenizer.end_id])
     return SpecialTokens([], [tokenizer.end_id, *language])
-
-
-def _options(folder):
-    path = pathlib.Path(folder, "tokenizer_config.json")
-    return read_json(path) if path.is_file() else {}
 
 
 def refuse_other_pairs(folder: Path, tokenizer: Tokenizer, has_segments: bool) -> None:

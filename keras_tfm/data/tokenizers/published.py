@@ -37,7 +37,7 @@ class Published:
     """The class, the options and the added tokens of the tokenizer in a `folder` of `transformers`.
 
     Raises DataError for a class that is not one of `GENERAL` and `FAMILIES`, and CheckpointError for a
-    damaged file.
+    damaged file, and where special tokens that a text spells are to be split.
 
     >>> import json, pathlib
     >>> from keras_tfm.data.tokenizers.published import Published
@@ -63,6 +63,9 @@ class Published:
                 f"tokenizer_class: expected one of {', '.join(FAMILIES)}, or {GENERAL[1]} with a "
                 f"tokenizer.json, got {brief(name)}: its rules are not known here",
             )
+        if self.options.get("split_special_tokens"):
+            path = self.folder / "tokenizer_config.json"
+            raise CheckpointError(path, "split_special_tokens", "false", "true")
         self._family = str(name or config.get("model_type"))
         self._config = config
         has_file = (self.folder / "tokenizer.json").is_file()
@@ -131,6 +134,10 @@ class Published:
         """Whether decoded texts lose spaces before punctuation; ValueError for anything but true or false."""
         option = "clean_up_tokenization_spaces"
         return bool(checked(self.options.get(option), bool | None, option))
+
+    def ends_texts(self) -> bool:
+        """Whether a class puts its own tokens after texts, whatever tokenizer.json says: T5's and mBART's."""
+        return not self.is_general and self._family.lower().startswith(("t5", "mbart"))
 
     def joins_as_xlm_roberta(self) -> bool:
         """Whether a class joins two texts by two end tokens, as XLM-RoBERTa's does, in one segment."""

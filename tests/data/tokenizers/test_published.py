@@ -190,7 +190,10 @@ def test_an_encoder_must_put_its_tokens_around_a_text(rule, folder):
     assert read_huggingface_tokenizer(folder, encloses=True).start_id == 2
     write(folder, tokenizer_config=OPTIONS | {"truncation_side": "left"})
     with pytest.raises(CheckpointError, match='truncation_side: expected "right", as texts are cut at their'):
-        read_huggingface_tokenizer(folder, encloses=True)
+        read_huggingface_tokenizer(folder)
+    write(folder, tokenizer_config=OPTIONS | {"split_special_tokens": True})
+    with pytest.raises(CheckpointError, match="split_special_tokens: expected false, got true"):
+        read_huggingface_tokenizer(folder)
 
 
 LINES = [f"hello the world {i}" for i in range(30)]
