@@ -50,7 +50,6 @@ FOR_EVERYBODY = {
     "training.replicas",
     "training.safetensors",
     "training.weights",
-    "added_losses",
     "asking",
     "configs",
     "inputs",
@@ -60,6 +59,7 @@ FOR_EVERYBODY = {
     "precision",
     "private",
     "registry",
+    "replaced",
     "version",
 }
 

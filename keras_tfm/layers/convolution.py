@@ -16,39 +16,50 @@ from keras_tfm.layers.base import Layer, require_sizes
 from keras_tfm.layers.chain import Chain
 from keras_tfm.layers.compiler.unfused import unfused, unfused_leaky_relu
 from keras_tfm.layers.dense import Dense
-from keras_tfm.layers.empty_batch import is_empty, never_empty
+from keras_tfm.layers.empty_batch import never_empty
 from keras_tfm.layers.feedforward import activation_of
 from keras_tfm.layers.patches import for_axes, grid_of_windows, require_axes, same_grid
 from keras_tfm.layers.signatures import Activation, Axes, Sides
 from keras_tfm.registry import register
-from keras_tfm.training.replicas import is_one_of_several
+from keras_tfm.training.replicas import is_one_of_several, sum_over_replicas
 
 
 @register
 class BatchNormalization(keras.layers.BatchNormalization):
     """`keras.layers.BatchNormalization` with the defaults of vision models: epsilon 1e-5, momentum 0.9.
 
-    Ioffe and Szegedy 2015. PyTorch counts the other way: its `momentum` of 0.1 is this 0.9.
+    Ioffe and Szegedy 2015. PyTorch counts the other way: its `momentum` of 0.1 is this 0.9. In training under
+    `tf.distribute` it normalises by the mean and variance of the whole batch, not of a replica's part.
 
     >>> keras_tfm.layers.BatchNormalization()(np.ones((1, 8, 8, 3))).shape
     TensorShape([1, 8, 8, 3])
     """
 
-    momentum: float
-
     def __init__(self, epsilon: float = 1e-5, momentum: float = 0.9, **kwargs: Any) -> None:
         super().__init__(epsilon=epsilon, momentum=momentum, **kwargs)
 
-    def call(self, inputs, training=None, mask=None):
-        """The shape stays. A replica that has no examples leaves its moving averages as they are."""
-        if mask is not None or not (training and is_one_of_several()):
-            return super().call(inputs, training=training, mask=mask)
-        momentum = self.momentum
-        self.momentum = ops.where(is_empty(inputs), 1.0, momentum)
-        try:
-            return never_empty(lambda x: super(BatchNormalization, self).call(x, training=True), inputs)
-        finally:
-            self.momentum = momentum
+    @property
+    def communicates(self) -> bool:
+        """Whether a call in training sums over the replicas: see `ExactTrainer._forward`."""
+        return self.trainable
+
+    def _moments(self, inputs, mask):
+        """The mean and the variance (C,) of the whole batch, of which each replica has a part."""
+        if not is_one_of_several():
+            return super()._moments(inputs, mask)
+
+        def total(x):
+            x = x if mask is None else ops.where(ops.cast(ops.expand_dims(mask, -1), "bool"), x, 0)
+            return ops.sum(x, self._reduction_axes, keepdims=True)
+
+        count = ops.cast(ops.size(inputs) // inputs.shape[self.axis], inputs.dtype)
+        count = count if mask is None else total(ops.ones_like(inputs))
+        sums, counts = sum_over_replicas([total(inputs), count])
+        counts = ops.maximum(counts, 1)
+        mean = sums / counts
+        # As in TensorFlow's own moments: the gradient by this mean is zero but for roundings.
+        (squares,) = sum_over_replicas([total(ops.square(inputs - ops.stop_gradient(mean)))])
+        return ops.reshape(mean, (-1,)), ops.reshape(squares / counts, (-1,))
 
 
 class Convolution(Layer):

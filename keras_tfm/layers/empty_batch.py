@@ -1,8 +1,7 @@
 """Batches without examples: what a replica gets where a batch has fewer examples than there are replicas.
 
 By oneDNN, TensorFlow 2.21 on CPUs returns an empty batch from a convolution as it is, with the channels and
-sides of the input, and is aborted by the gradient of a maximum over windows. An empty batch has no mean
-either.
+sides of the input, and is aborted by the gradient of a maximum over windows.
 """
 
 from keras import ops
@@ -19,15 +18,10 @@ def never_empty(function, x):
     if not is_one_of_several():
         return function(x)
     size, *sides = ops.shape(x)
-    added = ops.cast(is_empty(x), "int32")
+    added = ops.cast(ops.equal(size, 0), "int32")
     if is_cpu_alone():
         # oneDNN takes a padding into the convolution after it, and then leaves it out for an empty batch.
         x = ops.concatenate([x, ops.zeros((added, *sides), x.dtype)])
     else:
         x = ops.pad(x, [(0, added), *[(0, 0)] * len(sides)])  # copies nothing where nothing is added
     return function(x)[:size]
-
-
-def is_empty(x):
-    """Whether `x` has no rows: a boolean scalar."""
-    return ops.equal(ops.shape(x)[0], 0)

@@ -46,6 +46,7 @@ ATTRIBUTES: dict = {
         "_untrack_variable",
     ),
     keras.Variable: ("_deferred_initialize", "_initialize"),
+    keras.layers.BatchNormalization: ("_moments", "_reduction_axes"),
     keras.layers.Dense: ("_kernel",),
     keras.layers.EinsumDense: ("_kernel",),
     keras.Model: (
@@ -95,6 +96,8 @@ READ: dict = {
     ObjectSharingScope.__enter__: "50f284a0ecfd7596",
     # layers/base.py
     keras.layers.Layer.rematerialized_call: "2041dbcd5212fc52",
+    # layers/convolution.py
+    keras.layers.BatchNormalization._moments: "57bcee05bce8a713",
     # layers/dense.py
     keras.layers.Layer.__delattr__: "560ebc7709f4df75",
     keras.layers.Dense.call: "f249c1c483ab4ee4",

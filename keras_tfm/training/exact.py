@@ -14,9 +14,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from keras_tfm.added_losses import added_losses
 from keras_tfm.jit import fuses
 from keras_tfm.private import keras as private
+from keras_tfm.replaced import added_losses
 from keras_tfm.training.compiled import compiled_for, has_one_shape, in_parts
 from keras_tfm.training.global_loss import GlobalCompileLoss
 from keras_tfm.training.optimizers import as_dense

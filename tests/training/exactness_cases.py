@@ -7,6 +7,7 @@ from tests.training.exactness_models import (
     T,
     V,
     adding_loss,
+    batch_normalized,
     blocks,
     classifier,
     clip,
@@ -127,6 +128,9 @@ CASES = {
         lambda: of_sets(2, 4, 7), batch_size=13, loss=loss_of("SetPredictionLoss"), targets=objects
     ),
     "convolutions": Case(convolutional, lambda: sgd(global_clipnorm=0.1), batch_size=13),
+    "batch normalisation, jit": Case(
+        batch_normalized, lambda: sgd(global_clipnorm=0.1), batch_size=13, compile={"jit_compile": True}
+    ),
     "set of objects, varifocal": Case(
         lambda: of_sets(2, 4, 7), batch_size=13, loss=loss_of("VarifocalSetPredictionLoss"), targets=objects
     ),
@@ -182,7 +186,14 @@ CASES = {
     "rates, jit": Case(optimizer=by_path, batch_size=12, compile={"jit_compile": True}),
 }  # fmt: skip
 # What each of these ends with depends on another part of training.
-QUICK = ("mean by sample weights", "softmax contrast", "convolutions", "quantized, jit", "drawn, jit")
+QUICK = (
+    "mean by sample weights",
+    "softmax contrast",
+    "convolutions",
+    "batch normalisation, jit",
+    "quantized, jit",
+    "drawn, jit",
+)
 QUICK_OF_PROCESSES = ("mean by sample weights", "convolutions")
 # Not as on one device: each replica drops other values. Both of them drop the same.
 DRAWING = {

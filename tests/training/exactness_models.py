@@ -186,6 +186,24 @@ def convolutional():
     return keras_tfm.Model(inputs, x)
 
 
+def batch_normalized():
+    """Moments over maps, over tokens without their padding, and over rows of blocks that recompute them."""
+    import keras
+
+    import keras_tfm
+    from keras_tfm import layers
+
+    inputs = keras.Input((T,), dtype="int32")
+    embedding = keras.layers.Embedding(V, 64, keras.initializers.RandomNormal(stddev=1.0), mask_zero=True)
+    x = layers.BatchNormalization()(embedding(inputs))
+    x = keras.layers.Reshape((16, 24, 1))(x)
+    x = layers.Convolution(8, stride=2, norm=layers.BatchNormalization(), activation="gelu")(x)
+    x = layers.BatchNormalization(axis=1)(x)
+    x = keras.layers.Reshape((T, 128))(x)
+    x = layers.Block({"part": layers.Residual(layers.NormalizedDense(128, activation="gelu"))})(x)
+    return layers.rematerialize(keras_tfm.Model(inputs, keras.layers.Dense(V)(x)))
+
+
 def objects(ids, labels):
     """Objects in the place of every third token or so, of class 0 or 1, and padding: (B, T, 5)."""
     is_object = (ids % 3 == 1)[..., None]

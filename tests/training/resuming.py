@@ -77,7 +77,8 @@ def train(folder, plan, strategy="none"):
     keras.utils.set_random_seed(1)
     with devices.scope():
         inputs = keras.Input((4,))
-        x = keras.layers.Dropout(0.4)(keras.layers.Dense(16, activation="tanh")(inputs))
+        x = keras_tfm.layers.BatchNormalization()(keras.layers.Dense(16, activation="tanh")(inputs))
+        x = keras.layers.Dropout(0.4)(x)
         model = keras_tfm.Model(inputs, keras.layers.Dense(3)(x))
         model.compile(
             keras.optimizers.AdamW(0.02, use_ema=True),
