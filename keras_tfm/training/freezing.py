@@ -43,8 +43,9 @@ def trainable_kept(model: keras.Model) -> Iterator[None]:
 def freeze(model: keras.Model, num_blocks: int | None = None, name: str = "num_blocks") -> None:
     """Freeze the embeddings and the lowest `num_blocks` blocks of each stack; None freezes all blocks.
 
-    Compile the model afterwards; `trainable_kept` undoes it. ValueError for more blocks than there are, with
-    the `name` of the option.
+    Batch normalisation in them computes as at inference, and keeps its statistics. Compile the model
+    afterwards; `trainable_kept` undoes it. ValueError for more blocks than there are, with the `name` of the
+    option.
 
     >>> model = keras_tfm.models.BERT.from_size("tiny", vocabulary_size=100)
     >>> before = len(model.trainable_variables)
@@ -57,7 +58,13 @@ def freeze(model: keras.Model, num_blocks: int | None = None, name: str = "num_b
     if not 0 <= num_blocks <= most:
         raise FieldError("{} must lie in [0, {}]; it is {}.", Field(name), most, num_blocks)
     places, embeddings = places_of(model), embeddings_of(model)
-    for variable in model.trainable_variables:
+
+    def is_frozen(variable: keras.Variable) -> bool:
         _, index = places.get(variable.path, ("", -1 if variable.path in embeddings else most))
-        if index < num_blocks:
-            variable.trainable = False
+        return index < num_blocks
+
+    for variable in filter(is_frozen, model.trainable_variables):
+        variable.trainable = False
+    for layer in layers_in(model):
+        if isinstance(layer, keras.layers.BatchNormalization) and is_frozen(layer.moving_mean):
+            set_trainable_alone(layer, False)  # by which Keras's computes with its statistics, and keeps them

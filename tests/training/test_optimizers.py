@@ -8,7 +8,7 @@ import tensorflow as tf
 import keras_tfm
 from keras_tfm import layers
 from keras_tfm.heads import Classifier, LanguageModel
-from keras_tfm.models import T5, RecurrentSeq2Seq, Transformer, ViT
+from keras_tfm.models import T5, RecurrentSeq2Seq, ResNet, ResNetConfig, Transformer, ViT
 from keras_tfm.training import SGD, Adam, AdamW, WarmupLinearSchedule, freeze, layer_rates, trainable_kept
 
 TINY = {"dim": 8, "intermediate_dim": 16, "num_heads": 2}
@@ -274,6 +274,20 @@ def test_freezing_trains_what_is_above():
     for variable in model.weights:
         changed = not np.array_equal(variable.numpy(), before[variable.path])
         assert changed == (variable.path in trained), variable.path
+
+
+def test_frozen_blocks_keep_their_statistics():
+    config = ResNetConfig(image_size=8, stem_dim=4, dims=(4, 8), depths=(1, 1), block="basic")
+    model = Classifier(ResNet(config), num_classes=3)
+    before = {variable.path: variable.numpy() for variable in model.weights}
+    with trainable_kept(model):
+        freeze(model, 1)
+        model.compile("sgd", "mse")
+        model.train_on_batch(np.random.default_rng(0).normal(size=(4, 8, 8, 3)), np.ones((4, 3)))
+    moving = [variable for variable in model.weights if "/moving_" in variable.path]
+    moved = {x.path for x in moving if not np.array_equal(x.numpy(), before[x.path])}
+    assert moved == {x.path for x in moving if x.path.startswith("stage_1")}
+    assert moved and not any(layer.trainable is False for layer in model._flatten_layers())
 
 
 def test_mistakes_are_named():
