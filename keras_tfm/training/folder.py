@@ -110,6 +110,8 @@ def refuse_existing(
     BlockingIOError.
     """
     path = pathlib.Path(path)
+    if path.name in ("", ".."):
+        raise FileExistsError(f"{path} is a folder to work in, and is not replaced: choose another name.")
     if path.is_symlink() or (path.exists() and not path.is_dir()):
         kind = "link" if path.is_symlink() else "file"
         raise FileExistsError(f"{path} is a {kind}, and a folder is to be written: choose another name.")

@@ -152,6 +152,13 @@ def test_links_and_files_are_never_replaced_and_an_empty_folder_is_filled(tmp_pa
     )
 
 
+@pytest.mark.parametrize("name", [".", "", ".."])
+def test_the_current_folder_is_not_replaced(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileExistsError, match="to work in, and is not replaced"), new_folder(name):
+        pass
+
+
 def test_the_umask_alone_says_who_may_read(tmp_path):
     before = os.umask(0o027)
     try:
