@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import pathlib
+import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -51,6 +52,17 @@ def seed_draws(model: keras.Model, seed: int) -> None:
     seeds = np.random.SeedSequence(seed).generate_state(len(generators)) % 2**31
     for generator, own in zip(generators.values(), seeds, strict=True):
         generator.state.assign([int(own), 0])
+
+
+@contextlib.contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """A scope in which Keras's initializers draw by `seed`; Python's random numbers then go on as before."""
+    state = random.getstate()
+    random.seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(state)
 
 
 @contextlib.contextmanager

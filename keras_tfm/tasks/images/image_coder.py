@@ -36,6 +36,7 @@ from keras_tfm.tasks.signatures import ColumnNames, Endpoints, Signature
 from keras_tfm.tasks.task import make_backbone
 from keras_tfm.tasks.trainable import TrainableTask
 from keras_tfm.training.adversarial_codec import AdversarialCodec
+from keras_tfm.training.fit import seeded
 from keras_tfm.training.folder import Path
 from keras_tfm.training.optimizers import AdamW
 
@@ -87,7 +88,6 @@ class ImageCoder(ImageTask, TrainableTask):
         self.config = dataclasses.replace(config, mean=(-low / (high - low),), std=(1 / (high - low),))
         self.model = with_image_size(model, config.image_size)
         self.take_images(self.model)
-        self.is_adversarial = False
         self._functions: dict[tuple, Any] = {}
 
     @classmethod
@@ -142,7 +142,7 @@ class ImageCoder(ImageTask, TrainableTask):
     def learner(self, training: CoderTraining) -> keras.Model:
         if training.adversarial_after is None:
             return self.model
-        with self.model.distribute_strategy.scope():
+        with self.model.distribute_strategy.scope(), seeded(training.seed):
             discriminator = patch_discriminator(self.image_shape, training.patches)
             after, weight = training.adversarial_after, training.adversarial_weight
             return AdversarialCodec(self.model, discriminator, self.model.last_kernel, after, weight)

@@ -1,6 +1,8 @@
 """Pictures as codes: what is learnt, with a discriminator too, what is measured, files, exports, refusals."""
 
+import dataclasses
 import json
+import random
 
 import keras
 import numpy as np
@@ -145,6 +147,17 @@ def test_the_adversarial_loss_by_hand():
     assert float(logs["adversarial_loss"]) == pytest.approx(float(scores), abs=1e-5)
     assert np.abs(before[0] - codec.get_weights()[0]).max() > 0
     assert {weight.path for weight in model.weights} == {weight.path for weight in codec.weights}
+
+
+def test_the_seed_of_a_training_draws_its_discriminator():
+    task, state = fresh(), random.getstate()
+    training = dataclasses.replace(task.training, adversarial_after=0, patches=8)
+    first, again, other = (
+        task.learner(dataclasses.replace(training, seed=seed)).discriminator.get_weights()[0]
+        for seed in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert np.abs(first - other).max() > 0 and random.getstate() == state
 
 
 @pytest.mark.slow
