@@ -25,11 +25,11 @@ LOGGED = 1.0  # compiling for this many seconds or more is logged
 class TimeLimit(keras.callbacks.Callback):
     """Stops training after `minutes`, also within an epoch; None never stops it.
 
-    Compilation does not count: a step that takes `FAR` times as long as usual has compiled, and counts as a
-    usual one. A `schedule`, a `TimedSchedule`, is given the elapsed share of the time. Only steps count for
-    it: the share is the time that steps took, divided by the limit without validation and checkpoints, so
-    that it grows evenly and reaches 1 at the end. It stays 0 until `SETTLED` steps, or a quarter of the
-    limit, have shown what is usual.
+    A `schedule`, a `TimedSchedule`, is given the elapsed share of the time. With it, compilation does not
+    count: a step that takes `FAR` times as long as usual has compiled, and counts as a usual one. Only steps
+    count for the share: it is the time that steps took, divided by the limit without validation and
+    checkpoints, so that it grows evenly and reaches 1 at the end. It stays 0 until `SETTLED` steps, or a
+    quarter of the limit, have shown what is usual.
 
     Its state, which a `Checkpoint` saves that tracks it, continues in a resumed training: `elapsed` seconds
     since training first began, the seconds of `compiling`, the seconds `in_steps` without compiling, and the
