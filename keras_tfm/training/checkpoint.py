@@ -183,11 +183,14 @@ class Checkpoint(keras.callbacks.Callback):
             self._check_losses()
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        self._check_losses()  # before the next epoch's place is set, from which an error counts
         steps = self.params.get("steps")
         if steps is None or self._batch >= steps:  # unless a time limit cut the epoch short
             self._epoch, self._batch = epoch + 1, 0
             for name, value in (logs or {}).items():
                 self.history.setdefault(name, []).append(float(value))
+        else:
+            self._saved = None  # a checkpoint that was saved at this step lacks the epoch's score
         if self.monitor is not None:
             score = self.monitor.score(logs)
             if self.monitor.is_best(score, self._best["score"]):

@@ -274,6 +274,12 @@ def test_a_loss_that_is_not_finite_stops_and_is_not_kept(tmp_path):
     assert CheckpointFolder(tmp_path).newest() == 40
 
 
+def test_a_loss_that_is_not_finite_is_named_by_its_own_epoch(tmp_path):
+    where = "loss is inf at step 3, 3 of epoch 1; the newest checkpoint is from step 0"
+    with pytest.raises(FloatingPointError, match=where):
+        small_model().fit(ones(5, at=2), verbose=0, shuffle=False, callbacks=[Checkpoint(tmp_path)])
+
+
 def test_weights_that_are_not_finite_are_not_kept(tmp_path):
     """The last step's loss is fine, what it makes of the weights is not."""
     model, checkpoint = small_model(keras.optimizers.SGD(float("inf"))), Checkpoint(tmp_path)
@@ -308,6 +314,18 @@ def test_a_measure_that_does_not_tell_its_direction_is_refused(tmp_path):
         Checkpoint(tmp_path, monitor="val_loss", mode="best")
     with pytest.raises(ValueError, match="`monitor` must be one of loss; it is 'val_loss'"):
         small_model().fit(ones(1), verbose=0, callbacks=[Checkpoint(tmp_path, monitor="val_loss")])
+
+
+def test_the_score_of_an_epoch_that_was_cut_at_a_checkpoint_is_kept(tmp_path):
+    model, best = small_model(), BestWeights("loss")
+    checkpoint = Checkpoint(tmp_path, every_steps=1, tracked=[best])
+    stop = keras.callbacks.LambdaCallback(
+        on_train_batch_end=lambda batch, logs: setattr(model, "stop_training", batch == 1)
+    )
+    model.fit(ones(4), verbose=0, shuffle=False, callbacks=[best, stop, checkpoint])
+    state = read_state(CheckpointFolder(tmp_path).folder(2), KINDS)
+    assert (state["epoch"], state["batch"]) == (0, 2)
+    assert state["tracked"]["0.BestWeights"]["score"] == best.score < float("inf")
 
 
 def test_minutes_decide_too(tmp_path):
