@@ -101,13 +101,10 @@ def run(task_class: Any, arguments: argparse.Namespace) -> None:
     kept = dataclasses.replace(plan.run, overwrite=True) if is_written else plan.run
     kinds = type(plan.training), task_class.config_class, task_class.model_options
     with in_flags(*kinds), _saying_how_to_resume(task_class, plan):  # of bounds of the model and the data
-        history = task.fit(examples, validation, run=kept, **dataclasses.asdict(plan.training))
+        task.fit(examples, validation, run=kept, **dataclasses.asdict(plan.training))
     name, mode = task.judged_by
-    values = history.get(name)
-    best = ""
-    if values:
-        value = values[-1] if mode == "last" else max(values) if mode == "max" else min(values)
-        best = f"{'last' if mode == 'last' else 'best'} {name} {value:.4f}; "
+    results = task.record["results"]
+    best = f"{'last' if mode == 'last' else 'best'} {name} {results[name]:.4f}; " if name in results else ""
     report(f"{best}the model is in {plan.run.folder}")
 
 

@@ -306,8 +306,10 @@ class LearningTask(Task):
         keeping: dict[str, Any] = {"run": run, "save": self.save, "settings": settings}
         keeping["keep_record"] = lambda folder: write_record(folder, dict(self.record))
         history = self.learn(examples, validation, training, callbacks, **keeping)
-        seconds = {"seconds": round(time.perf_counter() - began, 1)}
-        record = {**self.record, "results": results(history, self.judged_by) | seconds}
+        before = self.record.get("results", {})
+        seconds = before.get("seconds", 0) + time.perf_counter() - began
+        best = results(history, self.judged_by, before) | {"seconds": round(seconds, 1)}
+        record, self.is_trained = {**self.record, "results": best}, True
         if self.is_chief and (remark := self._remark(history, baselines, validation)):
             LOG.warning("%s", remark)
             record["remark"] = remark._asdict()
@@ -375,14 +377,15 @@ class LearningTask(Task):
         return self.hold_out(examples, validation, seed)
 
     def record_of(self, training: Learning, run: Kept | None, data: dict[str, str]) -> dict[str, Any]:
-        """The content of RUN/training.json; a resumed training keeps the command that began it,
-        whether XLA compiles, and where it has other epochs, with how many it began."""
+        """The content of RUN/training.json; a resumed training keeps the command that began it, its results
+        so far, whether XLA compiles, and where it has other epochs, with how many it began.
+        """
         before = read_record(run.folder) if run is not None and run.resume else {}
         if before.get("options", {}).get("seed") == training.seed:  # which chooses what is held out
             refuse_other_data(before, data)
         planned = before.get(PLANNED) or before.get("options", {}).get("epochs") or training.epochs
         return {
-            **{name: before[name] for name in before.keys() & {"jit"}},
+            **{name: before[name] for name in before.keys() & {"jit", "results"}},
             **({} if planned == training.epochs else {PLANNED: planned}),
             "task": self.name,
             "versions": versions(),

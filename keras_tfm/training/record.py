@@ -4,6 +4,9 @@ import importlib.metadata
 import json
 import math
 import pathlib
+import types
+from collections.abc import Mapping
+from typing import Any
 
 from keras_tfm.training.folder import Path, new_file
 from keras_tfm.training.monitor import Mode, Monitor
@@ -24,9 +27,14 @@ def versions() -> dict[str, str]:
     return installed
 
 
-def results(history: dict[str, list], monitor: tuple[str, Mode]) -> dict:
+def results(
+    history: dict[str, list],
+    monitor: tuple[str, Mode],
+    before: Mapping[str, Any] = types.MappingProxyType({}),
+) -> dict:
     """The best epoch, counted from 1, its metrics, and the number of epochs; {} if no epoch has a value of
-    the `monitor`, a name and a mode, that is a number.
+    the `monitor`, a name and a mode, that is a number. A resumed training has results from `before`: its best
+    epoch may be one that a time limit cut, which the `history` holds as it was when it had ended.
     """
     name, _ = monitor
     judge = Monitor(*monitor)
@@ -35,6 +43,8 @@ def results(history: dict[str, list], monitor: tuple[str, Mode]) -> dict:
     for epoch, score in enumerate(scores):
         if judge.is_best(score, least):
             best, least = epoch, score
+    if name in before and not judge.is_best(least, judge.score(before)):
+        return {**before, "epochs": len(scores)}
     if best is None:
         return {}
     measures = {name: values[best] for name, values in history.items() if len(values) > best}

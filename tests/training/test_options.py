@@ -128,6 +128,15 @@ def test_the_results_are_those_of_the_best_epoch():
     assert results({"loss": [1.0, NAN]}, ("loss", "last"))["best_epoch"] == 2
 
 
+def test_the_best_epoch_may_be_one_that_a_time_limit_cut():
+    cut = {"best_epoch": 3, "epochs": 3, "loss": 1.0, "val_loss": 1.25, "seconds": 9.0}
+    history = {"loss": [3.0, 2.0, 2.5, 2.5], "val_loss": [2.0, 1.5, 1.75, 1.75]}
+    assert results(history, ("val_loss", "min"), cut) == {**cut, "epochs": 4}
+    assert results({}, ("val_loss", "min"), cut) == {**cut, "epochs": 0}
+    history["val_loss"][3] = 1.25
+    assert results(history, ("val_loss", "min"), cut)["best_epoch"] == 4
+
+
 def test_a_record_is_whole_or_not_there(tmp_path):
     assert read_record(tmp_path) == {}
     write_record(tmp_path, {"task": "tagging – Ünïcode"})
