@@ -359,7 +359,7 @@ def run_quantize(arguments: argparse.Namespace) -> None:
     """quantize: a RUN with weights in 8 bits."""
     refuse_folder(arguments.out, [arguments.task_folder], arguments.overwrite, as_run=True)
     task = loaded(arguments.task_folder, quantization="int8")
-    task.save(arguments.out, arguments.overwrite, task.is_trained)
+    task.save(arguments.out, arguments.overwrite)
     say(f"the task with weights in 8 bits is in {arguments.out}")
 
 

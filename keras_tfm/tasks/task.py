@@ -101,7 +101,7 @@ class Task(abc.ABC):
         """
         with tempfile.TemporaryDirectory() as parent:
             folder = pathlib.Path(parent, "task")
-            self.save(folder, trained=self.is_trained)
+            self.save(folder)
             files = {file.relative_to(folder): file for file in folder.rglob("*") if file.is_file()}
             contents = {str(name): file.read_bytes() for name, file in files.items()}
         state = {name: value for name, value in vars(self).items() if name in OF_TRAINING}
@@ -226,13 +226,13 @@ class Task(abc.ABC):
         """One answer of `predict` as a line of text."""
         return str(answer).replace("\n", " ")
 
-    def save(self, folder: Path, overwrite: bool = False, trained: bool = True) -> None:
+    def save(self, folder: Path, overwrite: bool = False, trained: bool | None = None) -> None:
         """Write the task to the new folder `folder`; it appears complete or not at all.
 
         Args:
             folder: where to write.
             overwrite: replace the folder if it exists; otherwise that is a FileExistsError.
-            trained: False records that no epoch of the training has ended yet.
+            trained: False records that no epoch of the training has ended yet; by default `is_trained`.
         """
         with new_folder(folder, overwrite, as_run=True) as work:
             self.save_parts(work)
@@ -250,7 +250,7 @@ class Task(abc.ABC):
             text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
             # A name of a folder or file may be no UTF-8: JSON has an escape for what stands for its bytes.
             (work / "config.json").write_text(text, "utf-8", "backslashreplace")
-            self.save_weights(work / WEIGHTS, trained)
+            self.save_weights(work / WEIGHTS, self.is_trained if trained is None else trained)
             if self.record:
                 write_record(work, dict(self.record))
                 write_card(work, self.card())
