@@ -134,6 +134,17 @@ def test_cached_left_padded_batch_equals_recomputed_prompts_alone(family, config
     assert len(np.unique(rows)) > 5
 
 
+def test_a_graph_of_unknown_lengths_takes_a_prompt_of_one_token():
+    """The step that reads all but the last token then has no token, for heads that share their keys."""
+    model = randomised()
+    specs = [tf.TensorSpec((None, None), "int32")]
+    decode = tf.function(Decoder(model, 4), input_signature=specs, autograph=False)
+    for prompts in ([[5]], [[5], [6]], [[5, 6, 7]]):
+        rows = decode(tf.constant(prompts)).numpy()
+        for row, prompt in zip(rows, prompts, strict=True):
+            np.testing.assert_array_equal(row, recomputed(model, np.array(prompt), 4))
+
+
 def test_too_long_is_refused():
     with pytest.raises(ValueError, match="has positions for 40 tokens; 44 are asked for"):
         Decoder(randomised(), 40)(PROMPTS)

@@ -93,9 +93,10 @@ def product(x, y, transpose=False, heads_per_key=1):
     """
     if heads_per_key > 1 or len(x.shape) != len(y.shape):
         *rows, length, width = ops.shape(x)
-        heads = ops.shape(y)[1:-2] if len(y.shape) == len(x.shape) else ()
+        sizes = ops.shape(y)[:-2]  # (B, G) or (B G,): with T = 0 a reshape could not infer them
+        sizes = (rows[0], *sizes[1:]) if len(y.shape) == len(x.shape) else sizes  # y may be for all rows
         # Heads that share a key stand one after the other, so their queries are more rows of one product.
-        x = ops.reshape(x, (-1, *heads, heads_per_key * length, width))  # (B G, H/G T, K), (B, G, H/G T, K)
+        x = ops.reshape(x, (*sizes, heads_per_key * length, width))  # (B G, H/G T, K), (B, G, H/G T, K)
         y = product(x, y, transpose)
         return ops.reshape(y, (*rows, length, ops.shape(y)[-1]))  # (B, H, T, S)
     if isinstance(x, keras.KerasTensor) or isinstance(y, keras.KerasTensor):
