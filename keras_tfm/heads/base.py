@@ -66,6 +66,7 @@ class ModelWithHead(FunctionalModel):
             return self
         make: Any = type(self)
         made = make(backbone, **self.head_arguments, name=self.name)
+        quantize_parts(made, quantized_parts_of(self))
         for new, old in zip(made.head_weights, self.head_weights, strict=True):
             new.assign(old)
         return made

@@ -107,7 +107,8 @@ class PatchEncoder(Layer):
         grid = patch_grid(images.shape[1:3], self.patch_size)
         if grid == self.grid:
             return self.position(x)
-        table = ops.cast(self.position.embedding.embeddings, "float32")
+        table = self.position.embedding(ops.arange(self.position.max_length))  # also of weights in 8 bits
+        table = ops.cast(table, "float32")
         return x + ops.cast(interpolate_positions(table, self.grid, grid, self.smooths), x.dtype)
 
     def compute_output_shape(self, images_shape):

@@ -112,9 +112,13 @@ class ConfiguredModel(FunctionalModel):
         return cls.config_class.from_json(dataclasses.asdict(cls.sizes[size]) | changes)
 
     def with_fresh_weights(self, **changes: Any) -> Any:
-        """A model like this one, with fresh weights; `changes` replace fields of its configuration."""
+        """A model like this one, with fresh weights, in 8 bits where its are; `changes` replace fields of its
+        configuration.
+        """
         make: Callable = type(self)
-        return make(dataclasses.replace(self.config, **changes), name=self.name, dtype=self.dtype_policy)
+        model = make(dataclasses.replace(self.config, **changes), name=self.name, dtype=self.dtype_policy)
+        quantize_parts(model, quantized_parts_of(self))
+        return model
 
     def get_config(self):
         dtype = keras.dtype_policies.serialize(self.dtype_policy)

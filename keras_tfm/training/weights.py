@@ -127,10 +127,19 @@ def by_path(model: keras.Model) -> dict[str, keras.Variable]:
 
 
 def assign_by_path(model: keras.Model, given: Mapping[str, Any]) -> None:
-    """Set the weights of `model` for whose path `given` has a variable or an array; the others stay."""
+    """Set the weights of `model` for whose path `given` has a variable or an array; the others stay.
+    ValueError for weights in 8 bits where the model has floats, and for floats where it has 8 bits.
+    """
     for path, weight in by_path(model).items():
-        if path in given:
-            weight.assign(given[path])
+        if path not in given:
+            continue
+        kinds = (keras.backend.standardize_dtype(x.dtype) for x in (weight, given[path]))
+        if len(set(map(keras.backend.is_float_dtype, kinds))) > 1:
+            raise ValueError(
+                "Weights in 8 bits cannot be part of a model in floats, nor be resized: take the model that "
+                "they come from, and quantise the result."
+            )
+        weight.assign(given[path])
 
 
 def _plain(model: keras.Model) -> dict[str, keras.Variable]:

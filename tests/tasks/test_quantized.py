@@ -6,11 +6,15 @@ import keras
 import numpy as np
 import pytest
 
-from keras_tfm import tasks
+from keras_tfm import models, tasks
 from keras_tfm.cli import main
 from keras_tfm.convert import CheckpointError
 from keras_tfm.tasks import TaskError, TextClassifier, TextGenerator
+from keras_tfm.tasks.text.encoder_task import with_parts
+from keras_tfm.training.quantization import quantization_of, quantize
 from keras_tfm.training.safetensors import read_tensors
+from keras_tfm.training.weights import by_path
+from tests import contract
 
 TEXTS = ["So long and thanks for all the fish.", "The green witch arrived."]
 
@@ -53,6 +57,56 @@ def test_a_folder_keeps_weights_in_eight_bits(make, tmp_path, capsys):
     if make is make_generator:
         with pytest.raises(ValueError, match="transformers does not read weights in 8 bits"):
             kept.save_huggingface(tmp_path / "theirs")
+
+
+def close_to(found, expected):
+    """Whether the vectors differ by what 8 bits leave out, of vectors that differ among each other."""
+    scale = np.abs(np.ptp(expected, axis=0)).max()
+    return np.abs(np.subtract(found, expected)).max() < 0.05 * scale
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (lambda: models.ViTMAE.from_size("tiny", num_layers=1), "images"),
+        (lambda: models.VideoMAE(models.tiny_config(models.VideoMAE)), "videos"),
+    ],
+)
+def test_an_encoder_of_weights_in_eight_bits_has_their_scales(make, name):
+    model = make()
+    contract.randomise(model, 1)
+    inputs = {name: np.random.default_rng(0).random((4, *model.input[name].shape[1:]), "float32")}
+    expected = model.encoder()(inputs)["pooled_output"]
+    quantize(model)
+    encoder = model.encoder()
+    assert close_to(encoder(inputs)["pooled_output"], expected)
+    assert quantization_of(encoder) == "int8"  # which no training takes
+
+
+def test_positions_in_eight_bits_are_resized_with_their_scales():
+    vit = models.ViT.from_size("tiny", num_layers=1)
+    contract.randomise(vit, 1)
+    images = {"images": np.random.default_rng(0).random((4, 24, 24, 3), "float32")}
+    expected = vit.reading((24, 24))(images)["pooled_output"]
+    quantize(vit)
+    assert close_to(vit.reading((24, 24))(images)["pooled_output"], expected)
+    with pytest.raises(ValueError, match="8 bits cannot be part of a model in floats, nor be resized"):
+        vit.with_image_size(24)
+
+
+def test_weights_in_eight_bits_do_not_become_floats():
+    swin = models.Swin(models.tiny_config(models.Swin))
+    bert = models.BERT.from_size("tiny", vocabulary_size=20, num_layers=1)
+    for model in (swin, bert):
+        quantize(model)
+    with pytest.raises(ValueError, match="8 bits cannot be part of a model in floats"):
+        models.DETR.around(swin, num_queries=3, dim=8, num_layers=1, num_heads=2)
+    other = with_parts(bert, pooler=False)
+    assert {x.path for x in bert.weights} - {x.path for x in other.weights} == {
+        "pooler/kernel", "pooler/bias", "pooler/kernel_scale"
+    }  # fmt: skip
+    for weight in other.weights:
+        np.testing.assert_array_equal(weight, by_path(bert)[weight.path])
 
 
 def test_what_cannot_be_is_refused(tmp_path):

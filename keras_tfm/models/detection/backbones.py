@@ -24,6 +24,7 @@ from keras_tfm.models.vision.swin_v2 import SwinV2
 from keras_tfm.models.vision.twins import Twins
 from keras_tfm.models.vision.visformer import Visformer
 from keras_tfm.private.keras import layers_in
+from keras_tfm.training.weights import assign_by_path, by_path
 
 BACKBONES = {
     family.__name__: family
@@ -123,14 +124,12 @@ class ModelAroundBackbone(ConfiguredModel):
         model = make(
             cls.config_class(**{**image, **fields}, backbone=type(backbone).__name__, backbone_config=config)
         )
-        weights = {weight.path: weight for weight in backbone.weights}
-        for weight in model.weights:
-            if (value := weights.get(weight.path)) is None:
-                continue
-            if value.shape != weight.shape:
+        given = by_path(backbone)
+        for path, weight in by_path(model).items():
+            if path in given and given[path].shape != weight.shape:
                 size = model.config.image_size
                 raise Refusal("image_size", f"the backbone's, {image['image_size']}", size)
-            weight.assign(value)
+        assign_by_path(model, given)
         return model
 
 

@@ -17,6 +17,7 @@ from keras_tfm.layers.attention.multi_head import MultiHeadAttention
 from keras_tfm.layers.blocks import block_of, residuals
 from keras_tfm.layers.feedforward import FeedForward
 from keras_tfm.layers.image_positions import interpolate_positions
+from keras_tfm.layers.masks import in_float32
 from keras_tfm.layers.normalization import LayerNormalization
 from keras_tfm.layers.patch_encoder import PatchEncoder
 from keras_tfm.layers.patches import height_and_width, patch_grid
@@ -25,6 +26,7 @@ from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel, Trace, growing_rates
 from keras_tfm.models.vision.images import PatchedImageConfig, image_input
 from keras_tfm.training.model import Model
+from keras_tfm.training.weights import assign_by_path, by_path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,11 +130,12 @@ class ViT(ConfiguredModel):
     def with_image_size(self, image_size):
         """A copy for images of another size, with interpolated positions, for fine-tuning."""
         model = self.with_fresh_weights(image_size=image_size)
-        grid, new_grid = (self.grid_of(each.config) for each in (self, model))
-        smooths = self.smooths(self.config)
-        positions = None if self.position is None else self.position.embedding.embeddings
-        for new, old in zip(model.weights, self.weights, strict=True):
-            new.assign(interpolate_positions(old, grid, new_grid, smooths) if old is positions else old)
+        grids, smooths = [self.grid_of(each.config) for each in (self, model)], self.smooths(self.config)
+        given: dict[str, Any] = by_path(self)
+        if self.position is not None:
+            positions = self.position.embedding.embeddings
+            given[positions.path] = interpolate_positions(in_float32(positions), *grids, smooths)
+        assign_by_path(model, given)
         return model
 
     def reading(self, image_size):

@@ -22,6 +22,7 @@ from keras_tfm.layers.regularization import Dropout
 from keras_tfm.models.base import ConfiguredModel, Trace
 from keras_tfm.models.vision.images import image_input
 from keras_tfm.models.vision.vit import PatchesConfig, ViT, ViTConfig
+from keras_tfm.precision import quantize_parts, quantized_parts_of
 from keras_tfm.training.weights import assign_by_path, by_path
 
 
@@ -86,6 +87,7 @@ class ViTMAE(ConfiguredModel):
         fields = dataclasses.asdict(self.config)
         del fields["mask_ratio"]
         vit = ViT(ViTConfig.from_json(fields | changes), dtype=self.dtype_policy)
+        quantize_parts(vit, quantized_parts_of(self))
         given, shapes = by_path(self), {path: weight.shape for path, weight in by_path(vit).items()}
         # A ViT without class token has one position less.
         shorter = {path: x[1:] for path, x in given.items() if x.shape != shapes.get(path, x.shape)}

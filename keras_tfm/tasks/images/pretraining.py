@@ -20,8 +20,10 @@ from keras_tfm.heads.patch_detector import PatchDetector
 from keras_tfm.heads.self_distillation import SelfDistillation, SelfDistillationLoss
 from keras_tfm.models import DETR, ViTMAE
 from keras_tfm.models.detection.backbones import BACKBONES
+from keras_tfm.precision import quantize_parts, quantized_parts_of
 from keras_tfm.training.moving_average import MovingAverage
 from keras_tfm.training.options import ImagesInBatch, ShareOfArea, Training
+from keras_tfm.training.weights import assign_by_path, by_path
 
 PATCH_SHARE = 128 / 480  # side of a patch divided by the image's, as in Dai et al. 2021
 LOCAL_SHARE = 96 / 224  # side of a local crop divided by the image's, as in Caron et al. 2021
@@ -265,10 +267,9 @@ class FoundPatches(Method):
     @staticmethod
     def encoder(model: Any) -> keras.Model:
         config = model.backbone.config
-        copied = config.backbone_class(config.of_backbone)
-        weights = {weight.path: weight for weight in model.backbone.weights}
-        for weight in copied.weights:
-            weight.assign(weights[weight.path])
+        copied = config.backbone_class(config.of_backbone, dtype=model.backbone.dtype_policy)
+        quantize_parts(copied, quantized_parts_of(model.backbone))
+        assign_by_path(copied, by_path(model.backbone))
         return copied
 
     @classmethod

@@ -15,6 +15,7 @@ from keras_tfm.tasks.images.generator_options import GeneratorOptions
 from keras_tfm.tasks.task import load_any
 from keras_tfm.tasks.task_folder import is_task_folder
 from keras_tfm.tasks.text.sentence_encoder import SentenceEncoder
+from keras_tfm.training.weights import assign_by_path, by_path
 
 
 class TextReader(NamedTuple):
@@ -28,8 +29,8 @@ class TextReader(NamedTuple):
 
     def teach(self, encoder: keras.Model) -> None:
         """Give an `encoder` these weights; it may have no pooler, and fewer positions."""
-        given = {weight.path: weight.numpy() for weight in self.encoder.weights}
-        encoder.set_weights([given[wanted.path][: wanted.shape[0]] for wanted in encoder.weights])
+        given = by_path(self.encoder)
+        assign_by_path(encoder, {path: given[path][: x.shape[0]] for path, x in by_path(encoder).items()})
 
 
 def given_encoder(options: GeneratorOptions, changes: Mapping[str, Any]) -> TextReader | None:

@@ -124,6 +124,9 @@ def test_what_does_not_fit_is_refused(folder, tmp_path):
         make(options_for(folder, tokenizer="sentencepiece"))
     with pytest.raises(ValueError, match="`encoder_config` must be left out, as the encoder is that of"):
         make(options_for(folder), encoder_config=ENCODER)
+    tasks.load(folder, quantization="int8").save(tmp_path / "small")
+    with pytest.raises(ValueError, match="8 bits cannot be part of a model in floats"):
+        make(options_for(tmp_path / "small"))
     with pytest.raises(ValueError, match="`text_encoder` must be left out for the family dit; it is x"):
         GeneratorOptions("dit", text_encoder="x").base()
     Translator.from_pairs((TEXTS, TEXTS), vocabulary_size=300).save(tmp_path / "translator")
