@@ -49,16 +49,15 @@ class AskedTask(Task):
         """The first entry of the answer to each example, in the answer's own order."""
         return [next(iter(answer.values())) for answer in self.ask(examples, batch_size)]
 
-    _at_work: tuple[Any, Answerer] | None = None  # the configuration that the answerer was made for, and it
-
     @property
     def answerer(self) -> Answerer:
         """The signature at work: a reader and an answer on the host, and the function in TensorFlow."""
-        if self._at_work is None or self._at_work[0] is not self.config:
-            signature = self.signature_at_work()
+        config, answerer = self.graphs.get("answerer", (None, None))
+        if config is not self.config:
             own = self.own_reader, self.own_answer
-            self._at_work = self.config, answerer_of(signature, *own, self.as_arrays)
-        return self._at_work[1]
+            answerer = answerer_of(self.signature_at_work(), *own, self.as_arrays)
+            self.graphs["answerer"] = self.config, answerer
+        return answerer
 
     def signature_at_work(self) -> Signature:
         """The `signature` by which `ask` reads and answers."""
@@ -115,10 +114,6 @@ class AskedTask(Task):
         refusals, num_cut, _ = self.inspect(listed(examples))
         refuse_rows(refusals)
         return num_cut
-
-    def quantize(self, mode: str) -> None:
-        super().quantize(mode)
-        self._at_work = None  # whose function was traced with other weights
 
 
 def answerer_of(

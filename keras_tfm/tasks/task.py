@@ -3,13 +3,14 @@
 import abc
 import contextlib
 import dataclasses
+import functools
 import inspect
 import json
 import math
 import pathlib
 import tempfile
 import types
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import keras
@@ -332,6 +333,24 @@ class Task(abc.ABC):
     def quantize(self, mode: str) -> None:
         """Store the weights in fewer bits from now on; ValueError for an unknown `mode`."""
         quantize(self.model, mode)
+        self.forget_graphs()
+
+    @functools.cached_property
+    def graphs(self) -> dict[Any, Any]:
+        """What `traced` has made."""
+        return {}
+
+    def traced(self, key: Any, make: Callable[[], Any]) -> Any:
+        """What `make()` gives, made once for a `key`: a function of TensorFlow that is traced of the model as
+        it is.
+        """
+        if key not in self.graphs:
+            self.graphs[key] = make()
+        return self.graphs[key]
+
+    def forget_graphs(self) -> None:
+        """Let functions be traced anew, as the model has other weights, or computes in other numbers."""
+        self.graphs.clear()
 
     def export(
         self,

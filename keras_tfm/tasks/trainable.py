@@ -107,7 +107,8 @@ class TrainableTask(LearningTask):
         """Fit the model and give it the weights of its best epoch; see `fit_best`."""
         num_epochs, training = training.epochs, self.planned(training)
         seed_draws(self.model, training.seed)
-        with trainable_kept(self.model), in_precision(self.model, training.precision):
+        precision = in_precision(self.model, training.precision)
+        with self._graphs_apart(), trainable_kept(self.model), precision:
             batches = self.batches(examples, training)
             validation_batches = self.batches(validation, training, is_validation=True)
             if batches.num_dropped:
@@ -138,6 +139,18 @@ class TrainableTask(LearningTask):
             warmup_steps = training.warmup(epochs.num_batches) if training.minutes is None else 0
             self.reached = Reached(done.steps, epochs.num_batches, warmup_steps) if done.steps else None
             return history
+
+    @contextlib.contextmanager
+    def _graphs_apart(self) -> Iterator[None]:
+        """A scope of which no graph is left, nor was one before: it has its precision and low-rank updates.
+
+        Callbacks may ask the task.
+        """
+        self.forget_graphs()
+        try:
+            yield
+        finally:
+            self.forget_graphs()
 
     def planned(self, training: Any) -> Any:
         """The `training` with the epochs with which it began. The warm-up and whatever else follows from

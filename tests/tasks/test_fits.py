@@ -1,5 +1,6 @@
 """What the `fit` of every task has in common: what an epoch is, what is refused, and what is left alone."""
 
+import copy
 import csv
 import dataclasses
 import random
@@ -278,6 +279,29 @@ def test_weights_in_eight_bits_are_not_trained(tmp_path):
     backbone = TextClassifier.from_backbone(small.model.backbone, small.tokenizer, data[0], max_length=16)
     with pytest.raises(ValueError, match="8 bits cannot be trained"):
         backbone.fit(*data, **options)
+
+
+@pytest.mark.parametrize(
+    ("is_asked_before", "how"),
+    [(False, {"lora_rank": 2}), (True, {"lora_rank": 2}), (False, {"precision": "mixed_bfloat16"})],
+)
+def test_a_graph_is_of_the_training_in_which_it_is_traced(is_asked_before, how):
+    """Low-rank updates would be missing, or in the kernels and in the graph too; 16 bits would stay."""
+    keras.utils.set_random_seed(0)
+    task, (labelled,), options = text_classifier()
+
+    def check(tolerance):
+        answers, expected = (each.predict(LINES, probabilities=True) for each in (task, copy.deepcopy(task)))
+        np.testing.assert_allclose(answers, expected, atol=tolerance)
+
+    class Ask(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            check(1e-5 if "lora_rank" in how else 0.1)
+
+    if is_asked_before:
+        check(1e-5)
+    task.fit(labelled, 0.1, epochs=1, learning_rate=0.1, callbacks=[Ask()], **options, **how)
+    check(1e-5)
 
 
 def test_columns_of_objects_are_recognised_by_their_content():

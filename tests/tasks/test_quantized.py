@@ -109,6 +109,18 @@ def test_weights_in_eight_bits_do_not_become_floats():
         np.testing.assert_array_equal(weight, by_path(bert)[weight.path])
 
 
+def test_what_decoding_has_compiled_is_of_the_weights_at_work():
+    task = make_generator()
+    contract.randomise(task.model, 2)
+    before = task.generate_ids([[5, 6, 7]], max_new_tokens=8)
+    task.quantize("int8")
+    for weight in task.model.weights:
+        if weight.dtype == "int8":
+            weight.assign(np.zeros(weight.shape))
+    after = task.generate_ids([[5, 6, 7]], max_new_tokens=8)
+    assert before[0, 3:].any() and not after[0, 3:].any()
+
+
 def test_what_cannot_be_is_refused(tmp_path):
     task = make_generator()
     task.save(tmp_path / "whole")

@@ -210,10 +210,6 @@ class Captioner(ImageTextTask):
         self._start_id = tokenizer.start_id if defaults.start_id is None else defaults.start_id
         self._pad_id = tokenizer.pad_id if defaults.pad_id is None else defaults.pad_id
         self._stop = EndTokens(*defaults.end_ids or (tokenizer.end_id,))
-        self._decodings = {
-            pad_id: CompiledDecoding(self.model, self._stop, pad_id, self.max_length)
-            for pad_id in {tokenizer.pad_id, self._pad_id}
-        }
 
     # Where it comes from -------------------------------------------------------------------------------
 
@@ -359,8 +355,10 @@ class Captioner(ImageTextTask):
     ) -> Iterator[tf.Tensor]:
         """Start token and continuation of the images, batch by batch, with `pad_id` behind their ends."""
         chosen, first = self._options(max_new_tokens, **options), 0
+        limits = self.model, self._stop, pad_id, self.max_length
+        decode = self.traced(("decoding", pad_id), lambda: CompiledDecoding(*limits))
         for part in self.image_parts(images, batch_size):
-            yield self._decodings[pad_id](chosen.reseeded(first), **self._inputs(part))
+            yield decode(chosen.reseeded(first), **self._inputs(part))
             first += len(part)
 
     def _inputs(self, images: np.ndarray | tf.Tensor) -> dict[str, Any]:

@@ -189,7 +189,6 @@ class ImageTextMatcher(ImageTextTask):
             raise ValueError(
                 f"The model ends texts with the token {end}, the tokenizer with {tokenizer.end_id}."
             )
-        self._encode_texts = tf.function(self.encode_strings, autograph=False, reduce_retracing=True)
 
     # Where it comes from -------------------------------------------------------------------------------
 
@@ -327,8 +326,11 @@ class ImageTextMatcher(ImageTextTask):
         strings: list[str] = listed(texts, "texts")
         refuse_rows(reasons(strings, not_text))
         vectors = np.zeros((len(strings), self.width), "float32")
+        encode = self.traced(
+            "texts", lambda: tf.function(self.encode_strings, autograph=False, reduce_retracing=True)
+        )
         for rows in rows_by_length(map(len, strings), batch_size, "text"):
-            vectors[rows] = self._encode_texts(tf.constant([strings[row] for row in rows]))
+            vectors[rows] = encode(tf.constant([strings[row] for row in rows]))
         return vectors
 
     def encode_labels(self, labels: Sequence[str], templates: Sequence[str] = ("{}",)) -> np.ndarray:

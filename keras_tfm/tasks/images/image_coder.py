@@ -88,7 +88,6 @@ class ImageCoder(ImageTask, TrainableTask):
         self.config = dataclasses.replace(config, mean=(-low / (high - low),), std=(1 / (high - low),))
         self.model = with_image_size(model, config.image_size)
         self.take_images(self.model)
-        self._functions: dict[tuple, Any] = {}
 
     @classmethod
     def make(cls, examples: Any, options: CoderOptions, changes: Mapping[str, Any], **fields: Any) -> Self:
@@ -224,17 +223,14 @@ class ImageCoder(ImageTask, TrainableTask):
 
     def _function(self, kind: str) -> Any:
         """The compiled form of what turns images into codes and pictures, codes into pictures, or judges."""
-        key = kind, self.quantization()
-        if key not in self._functions:
-            images = tf.TensorSpec([None, *self.image_shape], tf.float32)
-            codes = tf.TensorSpec([None, *self.model.grid], tf.int32)
-            function, specs = {
-                "answer": (self._answer, [images]),
-                "picture": (self._picture, [codes]),
-                "judge": (self._judge, [images, tf.TensorSpec(self.image_shape, tf.float32)]),
-            }[kind]
-            self._functions[key] = tf.function(function, input_signature=specs, autograph=False)
-        return self._functions[key]
+        images = tf.TensorSpec([None, *self.image_shape], tf.float32)
+        codes = tf.TensorSpec([None, *self.model.grid], tf.int32)
+        function, specs = {
+            "answer": (self._answer, [images]),
+            "picture": (self._picture, [codes]),
+            "judge": (self._judge, [images, tf.TensorSpec(self.image_shape, tf.float32)]),
+        }[kind]
+        return self.traced(kind, lambda: tf.function(function, input_signature=specs, autograph=False))
 
     def codes_of(self, images: Any, batch_size: int = 64) -> np.ndarray:
         """The codes of pictures, as `predict` takes them: integers (N, rows, columns)."""

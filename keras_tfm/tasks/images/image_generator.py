@@ -118,7 +118,6 @@ class ImageGenerator(TrainableTask):
             self.model.small = self.small.model  # so that its weights are kept with the model's
         self.image_shape: tuple[int, int, int] = tuple(resized.input["images"].shape[1:])
         check_channels(config, self.image_shape[-1])
-        self._makers: dict[tuple, Any] = {}
 
     def _set_condition(self, condition: Condition, tokenizer: Tokenizer | None) -> None:
         """Keep what pictures are made of; ValueError for a configuration that needs more."""
@@ -443,17 +442,14 @@ class ImageGenerator(TrainableTask):
     def _maker(self, steps: int | None, guidance: float | None) -> Any:
         """A compiled function of seeds (B,) and the condition's inputs to pictures (B, H, W, C), 8-bit."""
         self._scale(guidance)  # It refuses what has no use.
-        key = steps, guidance, self.quantization()
-        if key not in self._makers:
-            specs = [tf.TensorSpec([None], tf.int32, "seed"), dict(self.condition.specs)]
+        specs = [tf.TensorSpec([None], tf.int32, "seed"), dict(self.condition.specs)]
 
-            @tf.function(input_signature=specs, autograph=False)
-            def make(seeds: tf.Tensor, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
-                images = self._images(seeds, inputs, steps, guidance)
-                return tf.cast(tf.round((images + 1) * 127.5), tf.uint8)
+        @tf.function(input_signature=specs, autograph=False)
+        def make(seeds: tf.Tensor, inputs: dict[str, tf.Tensor]) -> tf.Tensor:
+            images = self._images(seeds, inputs, steps, guidance)
+            return tf.cast(tf.round((images + 1) * 127.5), tf.uint8)
 
-            self._makers[key] = make
-        return self._makers[key]
+        return self.traced((steps, guidance), lambda: make)
 
     def _images(
         self, seeds: tf.Tensor, inputs: Mapping[str, tf.Tensor], steps: int | None, guidance: float | None

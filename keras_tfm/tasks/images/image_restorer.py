@@ -118,7 +118,6 @@ class ImageRestorer(TrainableTask):
         self.model = model
         self.image_shape: tuple[int, int, int] = (crop, crop, channels)
         self.tile = height or max(crop, LARGE_TILE)
-        self._functions: dict[tuple, Any] = {}
 
     @staticmethod
     def tasks_of(model: keras.Model) -> dict[str, int]:
@@ -373,16 +372,12 @@ class ImageRestorer(TrainableTask):
 
     def _function(self, kind: str, name: str) -> Any:
         """The compiled form of `_mend` or `_judge`."""
-        key = kind, name, self.quantization()
-        if key not in self._functions:
-            pixels = tf.TensorSpec([None, None, self.image_shape[-1]], tf.uint8)
-            function: Any = self._mend if kind == "mend" else self._judge
-            row, data = tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.string)
-            count = self.num_pictures
-            specs = [data] * count if kind == "mend" else [row, *[pixels] * count]
-            call = functools.partial(function, name)
-            self._functions[key] = tf.function(call, input_signature=specs, autograph=False)
-        return self._functions[key]
+        pixels = tf.TensorSpec([None, None, self.image_shape[-1]], tf.uint8)
+        row, data = tf.TensorSpec([], tf.int32), tf.TensorSpec([], tf.string)
+        count = self.num_pictures
+        specs = [data] * count if kind == "mend" else [row, *[pixels] * count]
+        call = functools.partial(self._mend if kind == "mend" else self._judge, name)
+        return self.traced((kind, name), lambda: tf.function(call, input_signature=specs, autograph=False))
 
     def _chosen(self, restore: str | None) -> str:
         """What is mended; `Refusal` for what the model was not trained for."""

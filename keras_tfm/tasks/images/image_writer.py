@@ -1,6 +1,7 @@
 """Pictures written token by token: codes, colours or values, after a class or a text."""
 
 import dataclasses
+import functools
 import logging
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -91,7 +92,6 @@ class ImageWriter(ImageGenerator):
             raise Refusal(
                 "image_size", f"{self.image_shape[0]}, the side of the tokens' images", config.image_size
             )
-        self._makers: dict[Any, Any] = {}
 
     @classmethod
     def make(
@@ -178,7 +178,7 @@ class ImageWriter(ImageGenerator):
 
     def tokens_of(self, images: Any, flip: bool = False) -> np.ndarray:
         """The tokens (N, L) of checked images, of mirrored ones with `flip`."""
-        encode, parts = self._encoder(), []
+        encode, parts = self._encoder, []
         with Bar(total=len(images), desc="encoding", unit="image") as bar:
             for inputs, _ in ReconstructionBatches(images, self._fitted, ["images"], 64).dataset():
                 part = inputs["images"]
@@ -186,17 +186,16 @@ class ImageWriter(ImageGenerator):
                 bar.update(len(parts[-1]))
         return np.concatenate(parts)
 
+    @functools.cached_property
     def _encoder(self) -> Any:
         """A compiled function of images (B, H, W, C) from 0 to 1 to tokens (B, L)."""
-        if "encode" not in self._makers:
-            specs = [tf.TensorSpec([None, *self.image_shape], tf.float32)]
-            self._makers["encode"] = tf.function(self.alphabet.encode, input_signature=specs, autograph=False)
-        return self._makers["encode"]
+        specs = [tf.TensorSpec([None, *self.image_shape], tf.float32)]
+        return tf.function(self.alphabet.encode, input_signature=specs, autograph=False)
 
     def learn(
         self, examples: Any, validation: Any, training: Any, callbacks: Iterable[Any], **keeping: Any
     ) -> dict[str, list[float]]:
-        self._encoder().get_concrete_function()  # before --precision lets the codec compute in another one
+        self._encoder.get_concrete_function()  # before --precision lets the codec compute in another one
         return super().learn(examples, validation, training, callbacks, **keeping)
 
     def _fitted(self, images: tf.Tensor) -> tf.Tensor:
@@ -354,9 +353,8 @@ class ImageWriter(ImageGenerator):
             top_k or config.top_k,
             top_p or config.top_p,
             length,
-            self.quantization(),
         )
-        if key not in self._makers:
+        if key not in self.graphs:
             more = self.alphabet.length - length
             model = self.model if scale == 1 else Guided(self.model, scale, self._forget)
             others = range(self.alphabet.count, self._first_token or self.num_outputs)
@@ -374,10 +372,10 @@ class ImageWriter(ImageGenerator):
 
             specs: list[Any] = [tf.TensorSpec([None], tf.int32, "seed"), dict(self.condition.specs)]
             specs.append(tf.TensorSpec([None, length], tf.int32, "begun"))
-            self._makers[key] = tf.function(
+            self.graphs[key] = tf.function(
                 make, input_signature=specs, autograph=False, jit_compile=jit_compile()
             )
-        made = self._makers[key]
+        made = self.graphs[key]
 
         def from_the_first(seeds: tf.Tensor, inputs: Mapping[str, tf.Tensor], begun: Any = None) -> tf.Tensor:
             return made(

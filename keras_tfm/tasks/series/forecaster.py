@@ -95,7 +95,6 @@ class Forecaster(TrainableTask):
     def __init__(self, model: keras.Model, config: ForecasterConfig | None = None):
         self.model, self.config = model, config or ForecasterConfig()
         self.window = model.config.window
-        self._compiled = tf.function(self._ahead, autograph=False, reduce_retracing=True)
 
     @classmethod
     def from_series(
@@ -189,7 +188,8 @@ class Forecaster(TrainableTask):
         if not histories:
             return []
         values = np.stack([numbers_of(history)[-self.window :] for history in histories])
-        ahead = self._compiled(tf.constant(self._normalise(values), tf.float32), tf.constant(steps)).numpy()
+        run = self.traced("ahead", lambda: tf.function(self._ahead, autograph=False, reduce_retracing=True))
+        ahead = run(tf.constant(self._normalise(values), tf.float32), tf.constant(steps)).numpy()
         return list(ahead.astype("float64") * self.config.scale + self.config.mean)
 
     def refusal(self, example: Any) -> str | None:

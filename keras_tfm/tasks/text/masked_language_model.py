@@ -115,7 +115,6 @@ class MaskedLanguageModel(AskedTask, TrainableTask):
     model_options = MaskedOptions
     head_classes = MODELS
     config_class = MaskedLanguageModelConfig
-    _candidates: Any = None  # the answerer at whose time the function was traced that finds them, and it
 
     def __init__(
         self, backbone: keras.Model, tokenizer: Tokenizer, config: MaskedLanguageModelConfig | None = None
@@ -355,12 +354,12 @@ class MaskedLanguageModel(AskedTask, TrainableTask):
                     found.append(list(zip(pieces, output["probabilities"][place].tolist(), strict=True)))
             return found
 
-        if self._candidates is None or self._candidates[0] is not self.answerer:
+        def function() -> Any:
             signature = self.signature()
             inputs = {**signature.inputs, "count": tf.TensorSpec([], tf.int32)}
-            function = self._blanks.candidates
-            self._candidates = self.answerer, by_keras(signature._replace(function=function, inputs=inputs))
-        find = self._candidates[1]
+            return by_keras(signature._replace(function=self._blanks.candidates, inputs=inputs))
+
+        find = self.traced("candidates", function)
         reader, number = self.answerer.reader, np.array(count, "int32")
         asked = Answerer(reader, lambda inputs: find({**inputs, "count": number}), finish)
         return asked.ask(listed(texts), batch_size)

@@ -138,7 +138,6 @@ class TextGenerator(WritingTask, TrainableTask):
         self._pad_id: int = self._end_ids[0] if tokenizer is None else tokenizer.pad_id
         if defaults.pad_id is not None:
             self._pad_id = defaults.pad_id
-        self._decoding = functools.lru_cache(maxsize=STOPS)(self._compiled_decoding)
 
     @classmethod
     def from_texts(
@@ -417,8 +416,12 @@ class TextGenerator(WritingTask, TrainableTask):
             raise FieldError("{draft} must hold {} tokens; it holds {}.", self.max_length, draft.max_length)
         return draft.model
 
-    def _compiled_decoding(self, stop: tuple[str, ...], pad_id: int) -> CompiledDecoding:
-        return CompiledDecoding(self.model, self._stop(stop), pad_id, max_length=self.max_length)
+    def _decoding(self, stop: tuple[str, ...], pad_id: int) -> CompiledDecoding:
+        @functools.lru_cache(maxsize=STOPS)
+        def compiled(stop: tuple[str, ...], pad_id: int) -> CompiledDecoding:
+            return CompiledDecoding(self.model, self._stop(stop), pad_id, max_length=self.max_length)
+
+        return self.traced("decoding", lambda: compiled)(stop, pad_id)
 
     def _stop(self, strings: Sequence[str]) -> EndTokens | StopSequences:
         return ending(strings, self.tokenizer, self._end_ids)

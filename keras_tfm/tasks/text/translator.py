@@ -108,11 +108,7 @@ class Translator(WritingTask, TrainableTask):
         self._pad_id = tokenizer.pad_id if defaults.pad_id is None else defaults.pad_id
         ends = defaults.end_ids or (tokenizer.end_id,)
         self._stop = ending(defaults.stop, tokenizer, ends)
-        by_pad = {
-            pad_id: CompiledDecoding(model, self._stop, pad_id, limit, self.config.max_length)
-            for pad_id in {tokenizer.pad_id, self._pad_id}
-        }
-        self._decoding, self._decoding_of_ids = by_pad[tokenizer.pad_id], by_pad[self._pad_id]
+        self._limits = limit, self.config.max_length
 
     @classmethod
     def from_pairs(
@@ -291,7 +287,8 @@ class Translator(WritingTask, TrainableTask):
         order = np.argsort([len(text) for text in asked], kind="stable")[::-1].tolist()  # the longest first
         parts = [order[first : first + batch_size] for first in range(0, len(order), batch_size)]
         batches = [(rows, chosen.reseeded(min(rows))) for rows in parts]
-        return self.write(asked, self._writing(chosen), self._decoding, batches)
+        decoding = self._decoding(self.target_tokenizer.pad_id)
+        return self.write(asked, self._writing(chosen), decoding, batches)
 
     predict = generate
     measures_texts = True
@@ -320,8 +317,12 @@ class Translator(WritingTask, TrainableTask):
             width = token_ids.shape[1] + 1
             inputs = {"token_ids": tf.concat([context["token_ids"], self._starts(context)], axis=1)}
             inputs["padding_mask"] = tf.pad(context["padding_mask"], [[0, 0], [0, 1]], constant_values=True)
-            return self._decoding_of_ids(chosen, **inputs)[:, width - 1 :].numpy()
-        return self._decoding_of_ids(chosen, self._starts(context), context=context).numpy()
+            return self._decoding(self._pad_id)(chosen, **inputs)[:, width - 1 :].numpy()
+        return self._decoding(self._pad_id)(chosen, self._starts(context), context=context).numpy()
+
+    def _decoding(self, pad_id: int) -> CompiledDecoding:
+        made_of = self.model, self._stop, pad_id, *self._limits
+        return self.traced(("decoding", pad_id), lambda: CompiledDecoding(*made_of))
 
     def measure(self, pairs: Pairs, **options: Any) -> dict[str, Any]:
         """sacreBLEU (cased, 13a), chrF and the share of exact matches, in percent; `options` are arguments of

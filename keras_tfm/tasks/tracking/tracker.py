@@ -93,6 +93,10 @@ class Tracker(FineTunedTask):
         kind: type[TrackingKind] = ManyObjects if isinstance(self.model, TrackDetector) else OneObject
         self.kind = kind(self.model, self.preprocessing, self.config)
 
+    def forget_graphs(self) -> None:
+        super().forget_graphs()
+        self.kind = type(self.kind)(self.model, self.preprocessing, self.config)
+
     @property
     def preprocessing(self) -> Canvas:
         """How frames become the model's input."""

@@ -104,7 +104,6 @@ class FrameTask(VideoTask, TrainableTask):
         if min(height, width) < WINDOW:
             least = f"one of frames of at least {WINDOW} x {WINDOW} pixels"
             raise Refusal("model", least, f"one of {width} x {height}")
-        self._functions: dict[Any, Any] = {}
 
     # What a subclass defines -----------------------------------------------------------------------------
 
@@ -216,11 +215,8 @@ class FrameTask(VideoTask, TrainableTask):
 
     def _function(self, kind: str) -> Any:
         """The compiled form of `answered` or `_judge`."""
-        key = kind, self.quantization()
-        if key not in self._functions:
-            function = self._judge if kind == "judge" else self.answered
-            self._functions[key] = tf.function(function, autograph=False, reduce_retracing=True)
-        return self._functions[key]
+        function = self._judge if kind == "judge" else self.answered
+        return self.traced(kind, lambda: tf.function(function, autograph=False, reduce_retracing=True))
 
     def _written(
         self, videos: Sequence[Any], made: Iterator[tuple[np.ndarray, np.ndarray]], draw: Pictures | None

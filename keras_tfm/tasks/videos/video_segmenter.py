@@ -150,7 +150,6 @@ class VideoSegmenter(VideoTask, FineTunedTask):
             raise Refusal("class_names", f"{self.model.num_classes}, as the head has", len(self.class_names))
         self.take_videos(self.model.backbone)
         self.most = self.model.backbone.config.num_queries // self.video_shape[0]  # objects of a clip
-        self._answer = tf.function(self.answered, autograph=False, reduce_retracing=True)
 
     @classmethod
     def make(
@@ -259,9 +258,12 @@ class VideoSegmenter(VideoTask, FineTunedTask):
         return answers
 
     def _found(self, videos: VideoFiles, threshold: float) -> Iterator[dict[str, Any]]:
+        answer = self.traced(
+            "clip", lambda: tf.function(self.answered, autograph=False, reduce_retracing=True)
+        )
         for video in videos.videos:
             places = self.sampling.places(video.times, video.end, self.video_shape[0])
-            found = self._answer(tf.constant(clip_of(video, places, videos.fitted)[None]))
+            found = answer(tf.constant(clip_of(video, places, videos.fitted)[None]))
             height, width = frame_size(video)
             scores, masks = found["scores"][0], found["masks"][0]  # (n, C), (n, F, rows, columns)
             flat = tf.reshape(masks, (-1, *self.model.grid, 1))
