@@ -119,15 +119,21 @@ def test_an_expert_that_says_nothing_is_as_none(model):
     np.testing.assert_allclose(found["embeddings"][:, :1], alone, atol=1e-6)
 
 
-def test_a_video_without_any_feature_has_finite_gradients():
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_a_video_without_any_feature_has_finite_gradients(jit_compile):
     """With fresh weights, so that projections of zeros are zeros."""
     model, inputs = MMT(SMALL).video, draw()
     inputs |= {name: np.zeros_like(x) for name, x in inputs.items() if x.dtype == bool}
-    with tf.GradientTape() as tape:
-        found = model(inputs, training=True)
-        loss = tf.reduce_sum(found["embeddings"] * np.arange(8, dtype="float32"))
+
+    @tf.function(autograph=False, jit_compile=jit_compile)
+    def learnt(inputs):
+        with tf.GradientTape() as tape:
+            found = model(inputs, training=True)
+            loss = tf.reduce_sum(found["embeddings"] * np.arange(8, dtype="float32"))
+        return found, loss, tape.gradient(loss, model.trainable_weights)
+
+    found, loss, gradients = learnt(inputs)
     np.testing.assert_array_equal(found["experts"], np.zeros((3, 2)))
-    gradients = tape.gradient(loss, model.trainable_weights)
     assert np.isfinite(loss) and all(
         np.isfinite(tf.convert_to_tensor(gradient)).all() for gradient in gradients
     )
