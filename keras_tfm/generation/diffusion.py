@@ -418,8 +418,8 @@ def generate_images(
         without.setdefault("classes", ops.full((count,), denoiser.backbone.config.num_classes, "int32"))
     network: Any = denoiser.backbone
     if hasattr(network, "encode"):  # texts are read once, not in each step
-        tokens = {name: inputs.pop(name) for name in ("token_ids", "padding_mask")}
-        network, inputs, without = network.unet, {**inputs, **network.encode(**tokens)}, {}
+        inputs, without = (_read(network, x) for x in (inputs, without))
+        network = network.unet
     if "text_mask" in inputs:  # a text without any token is none
         without = {**inputs, "text_mask": ops.zeros_like(inputs["text_mask"]), **without}
     sampler = DDIM(follows_clean=True) if sampler is None else sampler
@@ -430,6 +430,13 @@ def generate_images(
         steps = steps._replace(times=denoiser.log_snr[steps.times])
     noise = normal_noise((count, *denoiser.input["images"].shape[1:]), seed)
     return denoise(predict, noise, steps, sampler, denoiser.prediction, clip, seed)
+
+
+def _read(network, inputs):
+    """The `inputs`, of texts what the `network` reads in them."""
+    tokens = {name: inputs[name] for name in ("token_ids", "padding_mask") if name in inputs}
+    rest = {name: x for name, x in inputs.items() if name not in tokens}
+    return {**rest, **network.encode(**tokens)} if tokens else rest
 
 
 def _joined(x, y):

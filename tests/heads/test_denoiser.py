@@ -174,6 +174,9 @@ def test_a_backbone_of_ratios_and_texts():
     none = generation.generate_images(model, 2, nothing, num_steps=2).numpy()
     np.testing.assert_allclose(without, none, atol=1e-4)
     assert np.abs(none - with_texts).max() > 1e-3
+    others = {"token_ids": np.array([[8, 7, 2], [5, 1, 3]])}
+    led_from = generation.generate_images(model, 2, texts, others, num_steps=2, guidance=0.0)
+    np.testing.assert_allclose(led_from, generation.generate_images(model, 2, others, num_steps=2), atol=1e-4)
 
 
 def compiled():

@@ -115,8 +115,10 @@ class Imagen(ConfiguredModel):
         self.encoder = encoder
         self.unet = unet
 
-    def encode(self, token_ids, padding_mask):
+    def encode(self, token_ids, padding_mask=None):
         """The inputs of the U-Net, `text` (B, S, D) and `text_mask` (B, S), for tokens (B, S)."""
+        if padding_mask is None:
+            padding_mask = ops.ones_like(token_ids, dtype="bool")
         return _encode(self.encoder, *map(ops.convert_to_tensor, (token_ids, padding_mask)))
 
 
