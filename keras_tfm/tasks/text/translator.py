@@ -13,7 +13,7 @@ import sacrebleu
 import tensorflow as tf
 
 import keras_tfm.models
-from keras_tfm.configs import FieldError
+from keras_tfm.configs import FieldError, Refusal
 from keras_tfm.data.batches.epochs import Batches
 from keras_tfm.data.batches.packing import PackedPairs
 from keras_tfm.data.batches.pairs import PairBatches
@@ -356,7 +356,12 @@ class Translator(WritingTask, TrainableTask):
         most, size = self.config.max_length, self.model.head.vocabulary_size
         # What a folder states may be any number for T5, whose positions have no end.
         usual = min(most, PUBLISHED_LENGTH) if self.config.around else most
-        return self.config.decoding.within(most, usual, size, max_new_tokens, **options)
+        chosen = self.config.decoding.within(most, usual, size, max_new_tokens, **options)
+        for name in ("prompt_repetition_penalty", "prompt_no_repeat_ngram_size"):
+            value = getattr(chosen, name)
+            if self.tokenizer is not self.target_tokenizer and value != getattr(DecodingOptions, name):
+                raise Refusal(name, "left out, as sources have other tokens than targets", value)
+        return chosen
 
     def signature(self, max_new_tokens: int | None = None, **options: Any) -> Signature:
         length, around = self.config.max_length, SpecialTokens([], [self.tokenizer.end_id])

@@ -1,5 +1,6 @@
 """The translator whole: it learns pairs by heart, resumes, is kept, and answers from its SavedModel alone."""
 
+import contextlib
 import dataclasses
 import json
 
@@ -175,6 +176,18 @@ def test_separate_tokenizers_and_wordpiece(tmp_path):
     assert translator.tokenizer.vocabulary_size != translator.target_tokenizer.vocabulary_size
     translator.save(tmp_path / "task")
     assert Translator.load(tmp_path / "task").generate(["1 May 2000"]) == translator.generate(["1 May 2000"])
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("prompt_repetition_penalty", 1.5), ("prompt_no_repeat_ngram_size", 2)]
+)
+def test_ids_of_other_tokens_than_the_target_s_are_not_compared_with_its(name, value):
+    options = {"size": "tiny", "tokenizer": "characters", **SMALL}
+    for separate in (False, True):
+        translator = Translator.from_pairs(PAIRS, separate_tokenizers=separate, **options)
+        refused = pytest.raises(ValueError, match=f"`{name}` must be left out, as sources have other tokens")
+        with refused if separate else contextlib.nullcontext():
+            translator.signature(**{name: value})
 
 
 def test_digits_are_single_tokens_of_characters():
