@@ -87,8 +87,8 @@ def plan_of(task_class: Any, arguments: argparse.Namespace) -> Plan:
     options = _named(source, task_class.model_options.from_json, command.model)
     if not is_resumed:
         _check_model(task_class, options, command, given(arguments, Command).get("changes", source))
-    usual = dataclasses.asdict(task_class.training_of(is_given=command.start is not None))
-    training = _named(source, type(task_class.training).from_json, usual | record.get("options", {}))
+    is_given = command.start is not None
+    training = _named(source, task_class.training_of, is_given, record.get("options", {}))
     with in_flags(type(training)):
         training = dataclasses.replace(training, **_given(arguments, type(training)))
     once = {name: typed.pop(name, False) for name in ("resume", "overwrite")}

@@ -131,7 +131,6 @@ class LearningTask(Task):
     digits: ClassVar[int] = 4  # `evaluate` rounds its metrics to these
     held_out: ClassVar[HeldOut] = HeldOut(0.1, 1_000, least=100)  # how many examples are for validation
     reached: Reached | None = None  # how far the last training went; None if nobody has counted steps
-    has_given_weights: bool = False  # whether the weights are others than a training's first, fresh ones
     judged_by: Any = ("val_loss", "min")  # which metric chooses the best epoch, and its better end
 
     # What a subclass defines -----------------------------------------------------------------------------
@@ -200,10 +199,12 @@ class LearningTask(Task):
         return cls.examples_class(*parts)
 
     @classmethod
-    def training_of(cls, is_given: bool) -> Any:
-        """The default options of a training that starts from fresh weights, or from given ones."""
-        usual: Any = cls.training
-        return dataclasses.replace(usual, **cls.given_weights) if is_given else usual
+    def training_of(cls, is_given: bool, options: Mapping[str, Any] = types.MappingProxyType({})) -> Any:
+        """The default options of a training that starts from fresh weights, or from given ones, with the
+        `options` of a training.json in their place; ValueError if these are not the task's.
+        """
+        usual = dataclasses.asdict(cls.training) | (cls.given_weights if is_given else {})
+        return type(cls.training).from_json({**usual, **options})
 
     @classmethod
     def reading(cls, options: Any, changes: Mapping[str, Any], start: Path | None = None) -> dict[str, Any]:
@@ -278,7 +279,8 @@ class LearningTask(Task):
             run: a folder that receives the best task so far, checkpoints, metrics.csv and training.json.
             callbacks: further Keras callbacks.
             options: fields of `type(self).training`, which holds the defaults for fresh weights, and of
-                `type(self).kept`. `type(self).given_weights` holds other defaults for given weights.
+                `type(self).kept`. `type(self).given_weights` holds other defaults for given weights; a
+                resumed training has the options of its `run`.
 
         Raises:
             TypeError: for an unknown option.
@@ -353,17 +355,15 @@ class LearningTask(Task):
                 f"fit of {self.name!r} has no option {', '.join(names)}{meant(names[0], known)}; "
                 f"it has {', '.join(known)}."
             )
-        defaults = self.training_of(self.has_given_weights)
-        chosen = {name: value for name, value in options.items() if name in of_training}
-        training = dataclasses.replace(defaults, **chosen)
         kept = {name: value for name, value in options.items() if name in of_run}
-        if run is None:
-            if kept:
-                raise ValueError(f"`{'`, `'.join(kept)}` need a `run`, the folder to keep the training in.")
-            return training, None
-        if isinstance(run, Kept):
-            return training, dataclasses.replace(run, **kept)
-        return training, self.kept(os.fspath(run), **kept)
+        if run is not None:
+            run = dataclasses.replace(run if isinstance(run, Kept) else self.kept(os.fspath(run)), **kept)
+        elif kept:
+            raise ValueError(f"`{'`, `'.join(kept)}` need a `run`, the folder to keep the training in.")
+        before = read_record(run.folder) if run is not None and run.resume else {}
+        defaults = self.training_of(self.has_given_weights, before.get("options", {}))
+        chosen = {name: value for name, value in options.items() if name in of_training}
+        return dataclasses.replace(defaults, **chosen), run
 
     def _parts(self, examples: Any, validation: Any, seed: int) -> tuple[Any, Any]:
         """The checked examples to train on, and the examples for validation."""

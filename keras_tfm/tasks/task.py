@@ -41,6 +41,7 @@ from keras_tfm.version import __version__
 HERE = __name__.rpartition(".")[0]
 WEIGHTS = "model.safetensors"
 OF_TRAINING = ("is_trained", "record", "has_given_weights")  # attributes of a task that its training set
+GIVING = ("from_huggingface", "start_from")  # class methods that make a task of weights from elsewhere
 SMALL = 1_000  # values: smaller variables, such as dropout's seeds, need not be in the file of weights
 
 
@@ -68,6 +69,7 @@ class Task(abc.ABC):
     config: Any
     tokenizer: Any = None
     is_trained: bool = True
+    has_given_weights: bool = False  # whether it was loaded, read or adopted, and trains on more gently
     record: Mapping[str, Any] = types.MappingProxyType({})  # the content of training.json
     asking: ClassVar[Asking] = Asking()  # the options of `predict` on the command line
     input_files: ClassVar[str] = TEXTS  # what `read_inputs` reads, in one line
@@ -87,6 +89,9 @@ class Task(abc.ABC):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
+        for name in GIVING:
+            if isinstance(method := vars(cls).get(name), classmethod):
+                setattr(cls, name, classmethod(_of_given_weights(method.__func__)))
         if "name" in vars(cls):
             asked = ASKED.get(cls.name)
             known = _place(TASKS.get(cls.name, cls)) if asked is None else f"{HERE}.{asked.place}"
@@ -105,7 +110,7 @@ class Task(abc.ABC):
             self.save(folder)
             files = {file.relative_to(folder): file for file in folder.rglob("*") if file.is_file()}
             contents = {str(name): file.read_bytes() for name, file in files.items()}
-        state = {name: value for name, value in vars(self).items() if name in OF_TRAINING}
+        state = {name: getattr(self, name) for name in OF_TRAINING}
         return _of_files, (type(self), contents), state
 
     def __call__(self, batch: Any, training: bool = False) -> Any:
@@ -293,7 +298,7 @@ class Task(abc.ABC):
                 task.quantize(kept)
             except ValueError as error:
                 raise TaskError(f"{folder}/config.json: {error}") from None
-        task.is_trained = task.load_weights(folder / WEIGHTS)
+        task.is_trained, task.has_given_weights = task.load_weights(folder / WEIGHTS), True
         initialize(made)
         with contextlib.suppress(CheckpointError):  # a damaged record does not keep a task from answering
             task.record = read_record(folder)
@@ -404,6 +409,18 @@ def _of_files(cls: type[Task], files: Mapping[str, bytes]) -> Task:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
         return cls.load(folder)
+
+
+def _of_given_weights(make: Callable) -> Callable:
+    """The function `make` of a class, with a note in the task that it returns that its weights are given."""
+
+    @functools.wraps(make)
+    def made(cls: Any, *arguments: Any, **options: Any) -> Any:
+        task = make(cls, *arguments, **options)
+        task.has_given_weights = True
+        return task
+
+    return made
 
 
 def load_any(folder: Path, quantization: str | None = None) -> Any:

@@ -375,13 +375,33 @@ def test_files_are_read_for_a_start_as_for_what_is_made_of_it(name, tmp_path):
     assert type(task).reading(type(task).model_options(), {}, tmp_path / "run") == fields
 
 
-FINE_TUNED = "TextClassifier", "TokenClassifier", "QuestionAnswerer", "ChoiceAnswerer", "ImageClassifier"
+GENTLE = [
+    "generate", "masked-lm", "classify", "tag", "answer", "choose", "classify-images", "classify-videos",
+    "detect", "segment", "match-images", "caption",
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [*FINE_TUNED, "Detector", "Segmenter", "Captioner", "ImageTextMatcher"])
-def test_given_weights_are_changed_more_gently_than_fresh_ones(name):
-    fresh, given = map(getattr(tasks, name).training_of, (False, True))
+def test_these_tasks_have_options_of_their_own_for_given_weights():
+    learning = [task for task in base.each_task() if issubclass(task, tasks.LearningTask)]
+    assert {task.name for task in learning if task.given_weights} == set(GENTLE)
+
+
+@pytest.mark.parametrize("name", GENTLE)
+def test_weights_that_were_loaded_or_published_are_changed_more_gently(name, tmp_path):
+    task = copy.copy(made(name))
+    fresh, given = map(type(task).training_of, (False, True))
     assert given.learning_rate < (fresh.learning_rate or RATE_OF_SETS)  # the lower one of a Segmenter
+    task.has_given_weights = False  # as what `make` gives
+    assert task._told(None, {}) == (fresh, None)
+    task.save(tmp_path / "run")
+    examples = MAKERS[name][1]
+    twins = [tasks.load(tmp_path / "run"), type(task).start_from(tmp_path / "run", examples)]
+    if name != "generate":  # theirs have no tokenizer of characters
+        task.save_huggingface(tmp_path / "theirs")
+        twins.append(type(task).from_huggingface(tmp_path / "theirs"))
+    for twin in (*twins, copy.copy(twins[0])):
+        assert twin.has_given_weights and twin._told(None, {}) == (given, None)
+    assert copy.copy(task)._told(None, {}) == (fresh, None)
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda task: pickle.loads(pickle.dumps(task))])

@@ -83,6 +83,21 @@ def test_more_epochs_of_a_resumed_training_change_no_rate(tmp_path):
         assert [float(row["learning_rate"]) for row in csv.DictReader(file)] == [1e-3] * 3
 
 
+@pytest.mark.parametrize("make", ["image_classifier", "text_classifier"])
+def test_a_resumed_training_has_the_options_with_which_it_began(make, tmp_path):
+    """In another process too, where the weights are given ones, which have other defaults."""
+    task, data, options = FITS[make]()
+    run = tmp_path / "run"
+    began = task.fit(*data, epochs=1, run=run, schedule="constant", **options)
+    before = read_record(run)["options"]
+    history = tasks.load(run).fit(*data, epochs=2, run=run, resume=True)
+    assert history["loss"][:1] == began["loss"]
+    assert read_record(run)["options"] == before | {"epochs": 2}
+    write_record(run, {**read_record(run), "options": {**before, "velocity": 3}})
+    with pytest.raises(ValueError, match="has no velocity; it has"):
+        tasks.load(run).fit(*data, run=run, resume=True)
+
+
 def test_a_training_goes_on_whose_first_record_was_not_settled(tmp_path):
     """As that of a launched training, which is written before the data are read."""
     run, data = tmp_path / "run", examples(16)

@@ -1,6 +1,7 @@
 """Masked language modelling: pre-train an encoder on documents, and fill in blanks."""
 
 import dataclasses
+import types
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
@@ -111,6 +112,7 @@ class MaskedLanguageModel(AskedTask, TrainableTask):
     unit = "documents"
     held_out = HeldOut(0.02, 500)
     training = MaskedTraining(epochs=40, epoch_batches=500, schedule="inverse-root")
+    given_weights = types.MappingProxyType({"learning_rate": 1e-4})
     optimizer_options = {"beta_1": 0.9, "beta_2": 0.98, "epsilon": 1e-6, "clipnorm": 1.0}
     model_options = MaskedOptions
     head_classes = MODELS

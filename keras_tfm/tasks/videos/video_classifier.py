@@ -1,6 +1,7 @@
 """Video classification: a model of videos, a head, and the sampling and preprocessing of raw videos."""
 
 import dataclasses
+import types
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Self
 
@@ -76,6 +77,7 @@ class VideoClassifier(VideoTask, VisualClassifyingTask):
     unit = "videos"
     top = 5
     training = VideoTraining(epochs=30, patience=None, schedule="cosine", weight_decay=0.05)
+    given_weights = types.MappingProxyType({"learning_rate": 1e-4})
     model_options = VideoOptions
     config_class = VideoClassifierConfig
     make_batches = ClipBatches
