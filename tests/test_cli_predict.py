@@ -417,6 +417,37 @@ def test_positions_and_quotes_of_the_training_are_those_of_tables_like_its_own(f
     assert json.loads(capsys.readouterr().out)["examples"] == 2
 
 
+def test_a_header_of_the_training_is_one_in_tables_like_its_own(folder, tmp_path, capsys):
+    shutil.copytree(folder / "classes", tmp_path / "run")
+    tables = {
+        "a.csv": "remark,mood\ngood film,x\nbad,y\n",
+        "a.tsv": "remark\ngood film\nbad\n",
+        "a.jsonl": '{"text": "good film"}\n{"text": "bad"}\n',
+        "a.txt": "good film\nbad\n",
+        "known.csv": "text,label\ngood film,x\nbad,y\n",
+    }
+    for name, table in tables.items():
+        (tmp_path / name).write_text(table)
+
+    def answers(name, *options):
+        assert run("predict", tmp_path / "run", "--data", tmp_path / name, *options) == 0
+        output = capsys.readouterr()
+        return len(output.out.splitlines()), output.err
+
+    for columns in (None, "0,1"):
+        write_record(tmp_path / "run", {"command": {"columns": columns, "layout": {"header": True}}})
+        assert {answers(name) for name in tables} == {(2, "")}
+        assert answers("a.csv", "--no-header", "--columns", "0") == (3, "")
+        assert run("evaluate", tmp_path / "run", "--data", tmp_path / "a.csv") == 0
+        assert json.loads(capsys.readouterr().out)["examples"] == 2
+    write_record(tmp_path / "run", {"command": {"layout": {"header": False}}})
+    assert [answers(name) for name in ("a.csv", "known.csv")] == [(3, "")] * 2
+    write_record(tmp_path / "run", {"command": {"columns": "said,felt", "layout": {"header": True}}})
+    rows, said = answers("a.csv")
+    assert rows == 2 and "a.csv: the training read said, the first row has remark, mood" in said
+    assert "the first columns are read" in said and "as an example" not in said
+
+
 def test_tables_hold_what_stands_in_texts(folder, tmp_path):
     texts = ["a\rb", "a\nb", 'a "b", c', "a\tb", "plain"]
     (tmp_path / "asked.jsonl").write_text("".join(f"{json.dumps({'text': text})}\n" for text in texts))

@@ -57,8 +57,8 @@ def table_flag(options: argparse.Namespace) -> str | None:
 
 def as_trained(task: Any, options: argparse.Namespace, file: str, may_lack_label: bool = False) -> None:
     """Complete `options` by what the training of the `task` was told of its tables, where nothing else is
-    said: its columns, if the table `file` has them, whose last one, the label, may be missing, else with a
-    warning; and its quotes, if it is a .tsv file.
+    said: whether a .tsv or .csv file has a header, and a .tsv file quotes; and its columns, if the table
+    `file` has them, whose last one, the label, may be missing, else with a warning.
     """
     from keras_tfm.data.sources.lines import DataError, files_of
     from keras_tfm.data.sources.rows import Layout, has_names, kind_of, names_in_first_row, refuse_separator
@@ -68,12 +68,15 @@ def as_trained(task: Any, options: argparse.Namespace, file: str, may_lack_label
     if file == "-" or (may_lack_label and type(task).read_inputs is Task.read_inputs):  # which reads lines
         return
     layout, names = given(options, TableOptions), (command.get("columns") or "").split(",")
+    is_told = options.columns is not None or "header" in layout
     try:
         path = files_of(file)[0]
-        if command.get("layout", {}).get("quoted") and not layout and kind_of(path) == ".tsv":
-            layout = {"quoted": True}
-            setattr(options, f"{TableOptions.__name__}.quoted", True)
-        if options.columns is not None or "header" in layout or not names[0]:
+        if not layout and (kind := kind_of(path)) in (".tsv", ".csv"):
+            kept = command.get("layout", {})
+            layout = {name: kept[name] for name in kept if name == "header" or kind == ".tsv"}
+            for name, value in layout.items():
+                setattr(options, f"{TableOptions.__name__}.{name}", value)
+        if is_told or not names[0]:
             return
         row = names_in_first_row(path, Layout(**layout))
     except DataError:  # the task says what is wrong with the file, if it does not read it in another way
@@ -93,6 +96,8 @@ def as_trained(task: Any, options: argparse.Namespace, file: str, may_lack_label
     refuse_separator(path, 1, row, chosen_in)
     if has_names(path):
         got, how = "the columns are", "known ones such as text are read, else the first; or pass --columns"
+    elif layout.get("header"):
+        got, how = "the first row has", "the first columns are read, or known ones such as text; or pass --columns"
     else:
         got, how = "the first row has", "it is read as an example unless these are known names such as text"
         how += "; pass --columns, --header or --no-header"
