@@ -20,6 +20,7 @@ import time
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 STDERR = 2
+COUNT = "KERAS_TFM_WORKERS"  # how many there are: the environment variable by which a worker knows of `launch`
 
 
 def launch(command, workers, grace=120.0):
@@ -27,9 +28,9 @@ def launch(command, workers, grace=120.0):
 
     The chief, worker 0, writes to this process's output. The output of the others goes to standard error line
     by line, with their number in front. The exit code comes from the first worker that did not end with 0, or
-    is 128 + n if signal n ended it. When a worker fails the others get SIGTERM; SIGINT, SIGTERM and SIGHUP
-    are passed on to all. Workers that have not ended `grace` seconds later are killed. On Linux the workers
-    end with this process, however it ends.
+    is 128 + n if signal n ended it. When a worker fails the others get SIGTERM, at which a training saves;
+    the first SIGINT, SIGTERM or SIGHUP sends it to all, and further ones are passed on. Workers that have not
+    ended `grace` seconds later are killed. On Linux the workers end with this process, however it ends.
 
     Raises:
         ValueError: if the workers cannot be started; see `worker_environments`.
@@ -77,7 +78,7 @@ def worker_environments(workers):
     environments = []
     for index in range(workers):
         config = {"cluster": cluster, "task": {"type": "worker", "index": index}}
-        environment = {**os.environ, "TF_CONFIG": json.dumps(config)}
+        environment = {**os.environ, "TF_CONFIG": json.dumps(config), COUNT: str(workers)}
         if gpus:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus[index * share : (index + 1) * share])
         environments.append(environment)
@@ -146,7 +147,7 @@ def _end_with_parent():
 
 def _supervise(running, events, grace):
     """Wait for all workers and return the exit code."""
-    code, stopping, deadline = 0, False, None
+    code, stopping, deadline, asked = 0, False, None, None
     while running:
         try:
             worker, number = events.get(timeout=deadline and max(0.0, deadline - time.monotonic()))
@@ -157,12 +158,15 @@ def _supervise(running, events, grace):
             deadline = None
             continue
         if worker is None:
-            _send(running, number)
+            _send(running, number if asked else signal.SIGTERM)
+            asked = asked or number
         else:
             del running[worker]
             if number == 0 or code:
                 continue
             code = number if number > 0 else 128 - number
+            if asked and code == 128 + signal.SIGTERM:
+                code = 128 + asked
             if stopping:
                 continue
             how = f"exit code {number}" if number > 0 else signal.Signals(-number).name

@@ -7,6 +7,7 @@ import pytest
 
 from keras_tfm.cli import main
 from keras_tfm.data.worlds.dates import date_pairs
+from keras_tfm.tasks import Translator
 from tests.tasks.interrupting import interrupting_at
 
 
@@ -86,6 +87,28 @@ def test_resume_goes_on(data, trained, capsys):
     assert "epoch 2/2" in capsys.readouterr().err
     header, *rows = (trained / "metrics.csv").read_text().splitlines()
     assert [row.split(",")[0] for row in rows] == ["1", "2"] and "gradient_norm" in header.split(",")
+
+
+def test_who_interrupts_before_a_run_is_replaced_is_not_told_to_resume_the_old_one(
+    data, trained, capsys, monkeypatch
+):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Translator, "settled", interrupt)
+    assert run(*train(data, trained), "--overwrite") == 130
+    assert capsys.readouterr().err.splitlines()[-1] == "keras-tfm: interrupted"
+
+
+def test_a_launched_training_goes_on_by_launch(data, trained, capsys, monkeypatch):
+    def stop(*_):
+        raise SystemExit(143)
+
+    monkeypatch.setenv("KERAS_TFM_WORKERS", "2")
+    monkeypatch.setattr(Translator, "settled", stop)
+    assert run(*train(data, trained), "--resume") == 143
+    command = f"to go on: keras-tfm launch --workers 2 -- train translate --out {trained} --resume"
+    assert capsys.readouterr().err.splitlines()[-1] == command
 
 
 def test_resume_refuses_another_model_or_other_data(data, trained, tmp_path, capsys):

@@ -92,26 +92,41 @@ def test_when_one_dies_all_end_with_its_code(death, code, how):
     assert errors == [f"keras-tfm: worker 1 ended with {how}; the others are stopped"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signals_reach_each_worker_once_and_are_waited_for(number, tmp_path):
-    launcher = start(f"""
+SAVING = """
 count = 0
 def save(number, frame):
     global count
     count += 1
-for number in (signal.SIGTERM, signal.SIGINT): signal.signal(number, save)
-open(f"{tmp_path}/{{index}}", "w").close()
+signal.signal(signal.SIGTERM, save)
+open(f"{folder}/{{index}}", "w").close()
 while not count: time.sleep(0.05)
-time.sleep(0.5)
+time.sleep({seconds})
 print("saved", count, file=sys.stderr)
-sys.exit(128 + {int(number)})
-""")
+sys.exit(143)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_lets_each_worker_save_once_and_is_waited_for(number, tmp_path):
+    launcher = start(SAVING.format(folder=tmp_path, seconds=0.5))
     while len(list(tmp_path.iterdir())) < 3:
         time.sleep(0.05)
     launcher.send_signal(number)
     code, _, errors = finish(launcher)
     assert code == 128 + number
     assert errors == ["[worker 1] saved 1", "[worker 2] saved 1", "saved 1"]
+
+
+def test_a_second_interrupt_is_passed_on(tmp_path):
+    launcher = start(SAVING.format(folder=tmp_path, seconds=60))
+    while len(list(tmp_path.iterdir())) < 3:
+        time.sleep(0.05)
+    launcher.send_signal(signal.SIGINT)
+    time.sleep(1)
+    launcher.send_signal(signal.SIGINT)
+    code, _, errors = finish(launcher)
+    assert code in (1, 130) and any("KeyboardInterrupt" in line for line in errors)
+    assert not any("saved" in line.split() for line in errors)
 
 
 def test_who_ignores_sigterm_is_killed_with_its_children(tmp_path):

@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import dataclasses
 import functools
+import os
 import pathlib
 import shlex
 from collections.abc import Iterator
@@ -17,9 +18,10 @@ import tensorflow as tf
 
 from keras_tfm.cli.columns import add_table_options, layout_of
 from keras_tfm.cli.command import Command, Plan, plan_of
-from keras_tfm.cli.console import say, tell_untrained
+from keras_tfm.cli.console import say, tell_untrained, warn
 from keras_tfm.cli.generated import add_options, defaults_of, in_flags, paths_in
 from keras_tfm.cli.outputs import refuse_folder, refuse_inside
+from keras_tfm.launch import COUNT
 from keras_tfm.tasks import LearningTask, TrainableTask
 from keras_tfm.tasks.class_weights import refuse_unknown_classes
 from keras_tfm.tasks.task import task_called
@@ -90,8 +92,10 @@ def run(task_class: Any, arguments: argparse.Namespace) -> None:
     """train: a RUN folder from files."""
     plan = plan_of(task_class, arguments)
     files = [getattr(arguments, name, None) for name in ("options", "Command.changes")]  # of --config
+    old = None if plan.run.resume else _number_of(plan.run.folder)
     devices = _prepare(plan, files)
-    report = say if worker_index(devices) == 0 else (lambda text: None)
+    is_chief = worker_index(devices) == 0
+    report = say if is_chief else (lambda text: None)
     begin = _resume if plan.run.resume else _begin
     with in_flags(task_class.config_class, task_class.model_options):
         task, examples, validation = begin(task_class, plan, devices, report)
@@ -100,7 +104,8 @@ def run(task_class: Any, arguments: argparse.Namespace) -> None:
     is_written = num_workers(devices) > 1 and not plan.run.resume  # see `_begin`
     kept = dataclasses.replace(plan.run, overwrite=True) if is_written else plan.run
     kinds = type(plan.training), task_class.config_class, task_class.model_options
-    with in_flags(*kinds), _saying_how_to_resume(task_class, plan):  # of bounds of the model and the data
+    saying = _saying_how_to_resume(task_class, plan.run.folder, old) if is_chief else contextlib.nullcontext()
+    with in_flags(*kinds), saying:  # of bounds of the model and the data
         task.fit(examples, validation, run=kept, **dataclasses.asdict(plan.training))
     name, mode = task.judged_by
     results = task.record["results"]
@@ -109,15 +114,26 @@ def run(task_class: Any, arguments: argparse.Namespace) -> None:
 
 
 @contextlib.contextmanager
-def _saying_how_to_resume(task_class: Any, plan: Plan) -> Iterator[None]:
-    """A scope in which an interrupt says how the training goes on, once there is a RUN."""
+def _saying_how_to_resume(task_class: Any, run: str, old: int | None) -> Iterator[None]:
+    """A scope in which an interrupt, or SIGTERM, says how the training goes on, once there is its RUN, not
+    the `old` one that it replaces.
+    """
     try:
         yield
-    except KeyboardInterrupt:
-        if not is_run(pathlib.Path(plan.run.folder)):
+    except (KeyboardInterrupt, SystemExit) as end:
+        if not is_run(pathlib.Path(run)) or _number_of(run) == old:
             raise
-        command = f"keras-tfm train {task_class.name} --out {shlex.quote(plan.run.folder)} --resume"
-        raise KeyboardInterrupt(f"to go on: {command}") from None
+        launch = f"launch --workers {os.environ[COUNT]} -- " if COUNT in os.environ else ""
+        advice = f"to go on: keras-tfm {launch}train {task_class.name} --out {shlex.quote(run)} --resume"
+        if isinstance(end, KeyboardInterrupt):
+            raise KeyboardInterrupt(advice) from None
+        warn(advice)
+        raise
+
+
+def _number_of(folder: str) -> int | None:
+    """The number by which the disk knows a folder, whatever its name; None if there is none."""
+    return os.stat(folder).st_ino if os.path.isdir(folder) else None
 
 
 def _prepare(plan: Plan, files: list) -> Any:

@@ -92,12 +92,14 @@ def assert_gone_on_with(folder, run):
     assert epochs_of(folder / run) == epochs_of(folder / "whole")
 
 
-def test_sigterm_and_resume(folder):
+def test_an_interrupt_and_resume(folder):
     process = train(folder, "stopped")
     wait_for_epochs(folder / "stopped", 2, process)
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGINT)
     code, errors = finish(process)
-    assert code == 143 and "Stopped by SIGTERM after step" in errors
+    assert code == 130 and "Stopped by SIGTERM after step" in errors
+    command = "to go on: keras-tfm launch --workers 2 -- train translate --out stopped --resume"
+    assert errors.count("to go on") == 1 and command in errors
     assert_gone_on_with(folder, "stopped")
 
 
