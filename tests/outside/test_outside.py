@@ -3,6 +3,7 @@
 It is what docs/guides/outside.md shows.
 """
 
+import argparse
 import importlib
 import inspect
 import json
@@ -16,11 +17,13 @@ import pytest
 
 from keras_tfm import serving, tasks
 from keras_tfm.asking import TASKS
+from keras_tfm.cli.train import add_task_options
 from keras_tfm.models.base import OUTSIDE
 from keras_tfm.serving import plugins
 from keras_tfm.tasks.images.image_families import ImageOptions
 from keras_tfm.tasks.text.encoder_task import FamilyOptions
 from keras_tfm.tasks.text.translator_options import TranslatorOptions
+from keras_tfm.training.options import Training
 from tests.docs.pages import ROOT, blocks
 from tests.fresh_process import UNUSED, ask, run_fresh
 from tests.test_cli import run
@@ -124,6 +127,23 @@ def test_the_command_line_knows_it_without_importing_it(site, capsys):
     assert "mine" not in sys.modules
     assert run("train", "shapes", "--help") == 0
     assert "learn to name what points draw" in " ".join(capsys.readouterr().out.lower().split())
+
+
+def test_the_help_shows_how_a_plugin_clips_where_its_class_says_so(site):
+    shapes = importlib.import_module("mine.task").ShapeNamer
+    by_object = {"optimizer_options": property(lambda task: {"global_clipnorm": 0.5})}
+    alone = {name: vars(shapes)[name] for name in ("config_class", "files")}  # which no optimizer trains
+    kinds = {
+        "1.0": shapes,
+        "0.5 for each weight's gradient": type("Own", (shapes,), {"optimizer_options": {"clipnorm": 0.5}}),
+        "none": type("Unclipped", (shapes,), {"optimizer_options": {}}),
+        "the task's own": type("ByObject", (shapes,), by_object),
+        "the task's own ": type("Alone", (tasks.LearningTask,), {"training": Training(), **alone}),
+    }
+    for norm, kind in kinds.items():
+        parser = argparse.ArgumentParser()
+        add_task_options(parser, kind)
+        assert f"gradients to this value (default: {norm.strip()})" in " ".join(parser.format_help().split())
 
 
 def test_info_and_attention_show_it(made, site, capsys, tmp_path):
