@@ -20,7 +20,7 @@ import time
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 STDERR = 2
-COUNT = "KERAS_TFM_WORKERS"  # how many there are: the environment variable by which a worker knows of `launch`
+COUNT = "KERAS_TFM_WORKERS"  # the variable by which a worker knows of `launch`, and how many there are
 
 
 def launch(command, workers, grace=120.0):

@@ -445,7 +445,7 @@ def test_a_header_of_the_training_is_one_in_tables_like_its_own(folder, tmp_path
     write_record(tmp_path / "run", {"command": {"columns": "said,felt", "layout": {"header": True}}})
     rows, said = answers("a.csv")
     assert rows == 2 and "a.csv: the training read said, the first row has remark, mood" in said
-    assert "the first columns are read" in said and "as an example" not in said
+    assert "are read, else the first" in said and "as an example" not in said
 
 
 def test_tables_hold_what_stands_in_texts(folder, tmp_path):

@@ -97,7 +97,7 @@ def as_trained(task: Any, options: argparse.Namespace, file: str, may_lack_label
     if has_names(path):
         got, how = "the columns are", "known ones such as text are read, else the first; or pass --columns"
     elif layout.get("header"):
-        got, how = "the first row has", "the first columns are read, or known ones such as text; or pass --columns"
+        got, how = "the first row has", "known names such as text are read, else the first; or pass --columns"
     else:
         got, how = "the first row has", "it is read as an example unless these are known names such as text"
         how += "; pass --columns, --header or --no-header"

@@ -203,8 +203,8 @@ class LearningTask(Task):
         """The default options of a training that starts from fresh weights, or from given ones, with the
         `options` of a training.json in their place; ValueError if these are not the task's.
         """
-        usual = dataclasses.asdict(cls.training) | (cls.given_weights if is_given else {})
-        return type(cls.training).from_json({**usual, **options})
+        given = cls.given_weights if is_given else {}
+        return type(cls.training).from_json({**dataclasses.asdict(cls.training), **given, **options})
 
     @classmethod
     def reading(cls, options: Any, changes: Mapping[str, Any], start: Path | None = None) -> dict[str, Any]:
