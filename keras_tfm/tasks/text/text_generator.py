@@ -116,7 +116,7 @@ class TextGenerator(WritingTask, TrainableTask):
     training = LanguageModelTraining(
         epochs=20, epoch_batches=500, batch_tokens=8_192, schedule="inverse-root", weight_decay=0.1
     )
-    given_weights = types.MappingProxyType({"learning_rate": 1e-4})
+    given_weights = types.MappingProxyType({"learning_rate": 5e-5})
     optimizer_options = {"beta_1": 0.9, "beta_2": 0.99, "epsilon": 1e-8, "clipnorm": 1.0}
     held_out = HeldOut(0.02, 500)
     model_options = GeneratorOptions
