@@ -33,9 +33,8 @@ def find_folder(name: Path) -> pathlib.Path:
     """The folder `name` or, if there is none, the local cache's folder of the hub id `name` ("owner/model").
 
     A model of which the cache is not known to hold all files is downloaded, unless `HF_HUB_OFFLINE=1` is set;
-    where the hub cannot be asked, what is there is read. Raises
-    FileNotFoundError if there is neither, and for a path: a name that ends with a slash, has more than one
-    inside, or begins with a folder that is here.
+    where the hub cannot be asked, what is there is read. Raises FileNotFoundError if there is neither, and
+    for a path: a name that ends with a slash, has more than one inside, or begins with a folder that is here.
 
     >>> import os
     >>> os.mkdir("model")

@@ -60,7 +60,8 @@ def preprocessing_of(folder, model=None):
     """
     entries, kind, path = _read_entries(folder)
     if not entries:
-        LOG.warning("%s: no %s: images are stretched, with a mean and deviation of 0.5", folder, NAME)
+        if path.name == "config.json":
+            LOG.warning("%s: no %s: images are stretched, with a mean and deviation of 0.5", folder, NAME)
         return {}
     return _fields(entries, path) | _placing(entries, kind, path, model)
 

@@ -32,7 +32,7 @@ class OuterProductMean(Layer):
     TensorShape([1, 5, 5, 6])
     """
 
-    def __init__(self, pair_dim: int, hidden_dim: int, epsilon: float = 1e-5, **kwargs: Any) -> None:
+    def __init__(self, pair_dim: int, hidden_dim: int, *, epsilon: float = 1e-5, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         require_sizes(pair_dim=pair_dim, hidden_dim=hidden_dim)
         self.pair_dim = pair_dim

@@ -80,8 +80,7 @@ def read_huggingface_special_tokens(folder, tokenizer) -> SpecialTokens:
 
     They are in the folder's tokenizer.json. Without that file, and for the classes of T5 and mBART, they
     follow from the kind: <s> and </s> for byte-level tokenizers other than GPT-2's, </s> for SentencePiece,
-    and a language token too for mBART.
-    Raises CheckpointError for rules that are not supported.
+    and a language token too for mBART. Raises CheckpointError for rules that are not supported.
     """
     published = Published(folder)
     options, has_file = published.options, bool(published.content)
@@ -95,7 +94,7 @@ def read_huggingface_special_tokens(folder, tokenizer) -> SpecialTokens:
         return SpecialTokens([tokenizer.start_id], [tokenizer.end_id])
     languages = tokenizer.language_ids
     language = [languages[name] for name in [options.get("src_lang") or "en_XX"] if name in languages]
-    if "50" in str(options.get("tokenizer_class")):
+    if published.begins_with_language():
         return SpecialTokens(language, [tokenizer.end_id])
     return SpecialTokens([], [tokenizer.end_id, *language])
 

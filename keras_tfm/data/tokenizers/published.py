@@ -139,6 +139,10 @@ class Published:
         """Whether a class puts its own tokens after texts, whatever tokenizer.json says: T5's and mBART's."""
         return not self.is_general and self._family.lower().startswith(("t5", "mbart"))
 
+    def begins_with_language(self) -> bool:
+        """Whether a class puts the language before the text and not behind it: mBART-50's."""
+        return self._family.lower().startswith("mbart50")
+
     def joins_as_xlm_roberta(self) -> bool:
         """Whether a class joins two texts by two end tokens, as XLM-RoBERTa's does, in one segment."""
         return not self.is_general and self._family.lower().replace("-", "").startswith("xlmroberta")

@@ -28,7 +28,7 @@ from keras_tfm.layers.base import Layer
 from keras_tfm.layers.convolution import BatchNormalization
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.initializers import NORMAL
-from keras_tfm.layers.masks import masked_max
+from keras_tfm.layers.masks import in_float32, masked_max
 from keras_tfm.layers.normalization import LayerNormalization, unit
 from keras_tfm.layers.positions import PositionEmbedding
 from keras_tfm.layers.regularization import Dropout
@@ -176,7 +176,7 @@ class ExpertTokens(Layer):
         features = ops.where(mask[..., None], features, 0)  # NaN may stand for what is missing
         whole = ops.cast(masked_max(features, mask), features.dtype)[:, None]  # (B, 1, F)
         x = self.projection(ops.concatenate([whole, features], axis=1))
-        x = ops.cast(unit(x) + ops.cast(self.expert, "float32"), x.dtype)  # (B, 1 + S, D)
+        x = ops.cast(unit(x) + in_float32(self.expert), x.dtype)  # (B, 1 + S, D)
         mask = ops.concatenate([ops.any(mask, axis=1, keepdims=True), mask], axis=1)
         places = ops.pad(self._places(mask[:, 1:], times), ((0, 0), (1, 0)), constant_values=WHOLE_VIDEO)
         return x, mask, places

@@ -71,7 +71,8 @@ class DINOv2(ViT):
 
     @classmethod
     def smooths(cls, config):
-        return config.num_registers > 0  # as in the authors' code and in transformers
+        """With registers positions for another size are averages, as in the authors' code and transformers."""
+        return config.num_registers > 0
 
     @classmethod
     def block(cls, config, index):
