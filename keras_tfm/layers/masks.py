@@ -130,6 +130,11 @@ def in_float32(x):
     return ops.cast(x, dtype if dtype == "float64" else "float32")
 
 
+def out_of_float16(x):
+    """`x` in float32 if it is float16, beyond whose range a sum of products may be; others as they are."""
+    return in_float32(x) if keras.backend.standardize_dtype(x.dtype) == "float16" else x
+
+
 def masked_mean(x: Tensor, mask: Tensor) -> Tensor:
     """The mean of the tokens where `mask` (B, T) is True, in float32 or float64: (B, T, D) -> (B, D).
 

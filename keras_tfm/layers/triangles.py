@@ -15,6 +15,7 @@ from keras_tfm.layers.attention.gated import GatedAttention
 from keras_tfm.layers.base import Layer, SameShape, require_sizes
 from keras_tfm.layers.compiler.products import split
 from keras_tfm.layers.dense import Dense
+from keras_tfm.layers.masks import out_of_float16
 from keras_tfm.layers.normalization import LayerNormalization
 
 GATE = {"activation": "sigmoid", "kernel_initializer": "zeros", "bias_initializer": "ones"}
@@ -112,6 +113,7 @@ class TriangleMultiplication(SameShape):
         edges = self.edges(x) * self.edge_gates(x)
         if mask is not None:
             edges = edges * ops.cast(mask, edges.dtype)[..., None]
-        a, b = split(edges, (self.hidden_dim, self.hidden_dim))
+        a, b = split(out_of_float16(edges), (self.hidden_dim, self.hidden_dim))
         y = ops.einsum("bikc,bjkc->bijc" if self.outgoing else "bkic,bkjc->bijc", a, b)
-        return self.gate(x) * self.output_projection(self.norm(y))
+        y = self.norm.call(y)  # `__call__` would cast the sums to float16
+        return self.gate(x) * self.output_projection(y)

@@ -93,6 +93,18 @@ def test_by_hand(attention):
     np.testing.assert_allclose(attention(x, pair, *frames)[0], expected, rtol=1e-4, atol=1e-4)
 
 
+def test_products_beyond_float16():
+    rng = np.random.default_rng(0)
+    shapes = (1, 3, 4), (1, 3, 3, 5), (1, 3, 3)
+    x, pair, shifts = (rng.normal(size=shape).astype("float32") for shape in shapes)
+    turns = np.broadcast_to(np.eye(3, dtype="float32"), (1, 3, 3, 3))
+    layer = InvariantPointAttention(2, 8, 2, 2, dtype="mixed_float16")
+    layer(x, pair, turns, shifts)
+    randomise(layer, 1)
+    layer.query_key_value.bias.assign(np.full(layer.query_key_value.bias.shape, 120.0))
+    assert np.isfinite(layer(x, pair, turns, shifts)).all()
+
+
 def test_a_residue_alone_and_one_that_sees_none(attention):
     one = attention(drawn(1, 1, 8), drawn(1, 1, 1, 7), *random_frames(1, 1))
     hidden = attention(drawn(1, 3, 8), drawn(1, 3, 3, 7), *random_frames(1, 3), mask=np.zeros((1, 3), "bool"))

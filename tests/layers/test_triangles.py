@@ -85,6 +85,17 @@ def test_multiplication_by_hand(outgoing):
     np.testing.assert_allclose(layer(x, mask=seen), expected, rtol=1e-4, atol=1e-5)
 
 
+def test_sums_beyond_float16():
+    """Of 24 products of 100 and 100; transformers' ESMFold computes them in float32 then."""
+    x = np.random.default_rng(0).normal(size=(1, 24, 24, 4)).astype("float32")
+    layers = [TriangleMultiplication(5, dtype=dtype) for dtype in ("float32", "mixed_float16")]
+    for layer in layers:
+        layer(x)
+        randomise(layer, 1)
+        layer.edges.bias.assign(np.linspace(90, 120, 10))
+    np.testing.assert_allclose(layers[1](x), layers[0](x), atol=0.05)
+
+
 def test_the_bias_of_an_edge_is_the_third_side():
     """Edge ij attends to ik: a change of jk alone, of no edge at i, changes it."""
     layer, x = TriangleAttention(2, 3), drawn(1, 5, 5, 6)

@@ -13,7 +13,7 @@ from keras_tfm.layers.base import SameShape, require_sizes
 from keras_tfm.layers.compiler.products import split
 from keras_tfm.layers.dense import Dense
 from keras_tfm.layers.frames import Frames
-from keras_tfm.layers.masks import in_float32, masked_softmax
+from keras_tfm.layers.masks import in_float32, masked_softmax, out_of_float16
 
 POINT_SCALE = 4.5  # in the weight of squared distances, sqrt(1 / (4.5 P)), line 7
 
@@ -80,7 +80,9 @@ class InvariantPointAttention(SameShape):
         query, key, value = split(self.query_key_value(x), (self.num_heads * self.key_dim,) * 3)
         query, key, value = (self._heads(part) for part in (query, key, value))  # (B, N, H, K)
         query_points, key_points, value_points = self._points(x, frames)  # (B, N, H, P, 3)
-        scores = ops.einsum("bihk,bjhk->bhij", query, key) * (3 * self.key_dim) ** -0.5
+        scores = (
+            ops.einsum("bihk,bjhk->bhij", *map(out_of_float16, (query, key))) * (3 * self.key_dim) ** -0.5
+        )
         scores = in_float32(scores) + in_float32(ops.transpose(self.pair_bias(pair), (0, 3, 1, 2))) * 3**-0.5
         scores = scores - self._distances(query_points, key_points)
         if mask is not None:
