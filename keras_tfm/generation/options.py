@@ -130,6 +130,9 @@ class DecodingOptions:
             object.__setattr__(self, "length_decay", tuple(self.length_decay))
         if self.forced_first_id is not None:
             as_ids("forced_first_id", self.forced_first_id)
+            if self.forced_first_id in self.suppressed_ids:
+                expected = f"without {self.forced_first_id}, the `forced_first_id`"
+                raise Refusal("suppressed_ids", expected, self.suppressed_ids)
         object.__setattr__(self, "processors", tuple(self.processors))
         if not all(map(callable, self.processors)):
             raise ValueError(f"`processors` must be callables; they are {self.processors}.")

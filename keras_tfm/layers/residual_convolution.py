@@ -102,6 +102,8 @@ class ResidualConvolution(Layer):
         if (condition is None) != (self.projection is None):
             with_or_without = "without" if self.projection is None else "with"
             raise ValueError(f"{self.name!r} was built {with_or_without} a `condition`: call it so again.")
+        if context is not None and self.context_attention is None:
+            raise ValueError(f"{self.name!r} has no `context_attention`: call it without a `context`.")
         shift = scale = None
         if condition is not None:
             shift = self.projection(silu(condition))[:, None, None]  # (B, 1, 1, filters)

@@ -154,6 +154,8 @@ def test_each_field_refuses_what_it_cannot_be_by_its_name(field, values, rule):
 def test_fields_that_exclude_each_other_are_refused():
     with pytest.raises(ValueError, match="Beam search does not sample"):
         DecodingOptions(5, beam_size=2, seed=1)
+    with pytest.raises(ValueError, match=r"`suppressed_ids` must be without 5, the `forced_first_id`"):
+        DecodingOptions(5, forced_first_id=5, suppressed_ids=[4, 5])
     with pytest.raises(ValueError, match="`seed` must be at least 0"):
         Sample(-1)
     for right in ({"top_k": np.int64(3)}, {"temperature": np.float32(0.7)}, {"length_penalty": -1},

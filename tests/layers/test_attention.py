@@ -1,6 +1,7 @@
 """Attention: the contract, heads, and equality with Keras's own on copied weights."""
 
 import json
+import threading
 
 import keras
 import numpy as np
@@ -397,6 +398,17 @@ def test_the_recorded_keys_are_those_of_each_head():
         scores = scale * ops.matmul(query, ops.swapaxes(ops.reshape(key, (2, 6, 5, 2)), 2, 3))
         expected = ops.softmax(ops.where(np.tri(5, dtype=bool), scores, -1e9))
         np.testing.assert_allclose(recorded, expected, atol=1e-6)
+
+
+def test_what_another_thread_computes_is_not_recorded():
+    layer, x, weights = Attention(2), np.ones((1, 3, 4), "float32"), []
+    layer(x)
+    with recording(lambda *_: weights.append(threading.get_ident())):
+        other = threading.Thread(target=layer, args=(x,))
+        other.start()
+        other.join()
+        layer(x)
+    assert weights == [threading.get_ident()]
 
 
 def test_a_window_is_for_causal_attention():

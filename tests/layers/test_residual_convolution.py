@@ -87,6 +87,8 @@ def test_refusals():
     layer(draw(1, 3, 4, 6), draw(1, 5))
     with pytest.raises(ValueError, match="was built with a `condition`: call it so again"):
         layer(draw(1, 3, 4, 6))
+    with pytest.raises(ValueError, match="has no `context_attention`: call it without a `context`"):
+        layer(draw(1, 3, 4, 6), draw(1, 5), draw(1, 2, 7))
     with pytest.raises(ValueError, match=r"`dropout` must lie in \[0, 1\); it is 1"):
         ResidualConvolution(6, dropout=1)
     with pytest.raises(ValueError, match="`filters` must be at least 1; it is 0"):

@@ -171,6 +171,12 @@ def test_a_detector_around_a_backbone_that_has_learnt():
         np.testing.assert_allclose(x, y, atol=1e-6)
 
 
+def test_a_detector_computes_as_its_backbone():
+    backbone = models.ResNet(SMALL.of_backbone, dtype="mixed_bfloat16")
+    model = DETR.around(backbone, num_queries=3, dim=8, num_layers=1, num_heads=2, intermediate_dim=8)
+    assert {layer.compute_dtype for layer in model.blocks["decoder"]} == {"bfloat16"}
+
+
 def test_a_backbone_with_positions_for_another_size():
     backbone = models.PiT(models.tiny_config(models.PiT))
     side = backbone.config.image_size

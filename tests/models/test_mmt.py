@@ -141,9 +141,10 @@ def test_a_video_without_any_feature_has_finite_gradients(jit_compile):
 
 def test_a_start_from_bert():
     """One with a pooler, which is not needed."""
-    bert = BERT(dataclasses.replace(TEXT, pooler=True))
+    bert = BERT(dataclasses.replace(TEXT, pooler=True), dtype="mixed_bfloat16")
     randomise(bert, 3)
     made = MMT.around(bert, experts=("sound",), expert_dims=(3,), dim=8, num_heads=2, num_layers=1)
+    assert made.dtype_policy.name == "mixed_bfloat16"
     weights = {weight.path: weight for weight in made.weights}
     for weight in bert.weights:
         if "pooler" not in weight.path:

@@ -6,6 +6,7 @@ empty list, so compiled code does not change.
 """
 
 import contextlib
+import threading
 
 recorders: list = []
 
@@ -16,8 +17,8 @@ def tap(layer, value, stage="weights"):
     At the stage "weights" the value is (B, H, T, S). At "products" it is the queries (B, H, T, K), the keys
     (B, H, S, K), or (B H, S, K) while decoding, and the scale of their dot products.
     """
-    for record, recorded_stage in recorders:
-        if stage == recorded_stage:
+    for record, *recorded in recorders:
+        if recorded == [stage, threading.get_ident()]:
             record(layer, value)
 
 
@@ -28,11 +29,12 @@ def is_recorded():
 
 @contextlib.contextmanager
 def recording(record, stage="weights"):
-    """Within this context, call `record(layer, value)` for all that attention layers compute at this
-    `stage`.
+    """Within this context, call `record(layer, value)` for all that attention layers compute in this thread
+    at this `stage`.
     """
-    recorders.append((record, stage))
+    recorder = record, stage, threading.get_ident()
+    recorders.append(recorder)
     try:
         yield
     finally:
-        recorders.remove((record, stage))
+        recorders.remove(recorder)

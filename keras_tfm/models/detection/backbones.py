@@ -121,9 +121,8 @@ class ModelAroundBackbone(ConfiguredModel):
         config = dataclasses.asdict(backbone.config)
         image = {name: config.pop(name) for name in OF_DETECTOR}
         make: Callable = cls
-        model = make(
-            cls.config_class(**{**image, **fields}, backbone=type(backbone).__name__, backbone_config=config)
-        )
+        fields = {**image, **fields, "backbone": type(backbone).__name__, "backbone_config": config}
+        model = make(cls.config_class(**fields), dtype=backbone.dtype_policy)
         given = by_path(backbone)
         for path, weight in by_path(model).items():
             if path in given and given[path].shape != weight.shape:

@@ -104,7 +104,7 @@ class CLIP4Clip(DualEncoder):
         texts' first ones where these have the same shapes.
         """
         sizes = {"num_frames": num_frames, "num_frame_layers": num_frame_layers}
-        model = cls(cls.config_class(**dataclasses.asdict(clip.config) | sizes))
+        model = cls(cls.config_class(**dataclasses.asdict(clip.config) | sizes), dtype=clip.dtype_policy)
         given, shapes = by_path(clip), {path: weight.shape for path, weight in by_path(model).items()}
         of_frames = {
             path.replace("text_embedding/position", "frame_position").replace("text_", "frame_"): weight

@@ -117,7 +117,7 @@ class MMT(TwoTowers):
     @classmethod
     def around(cls, bert: BERT, **fields: Any) -> Self:
         """A model with the weights of `bert`, and fresh ones of all else; `fields` are a configuration's."""
-        model = cls(cls.config_class(bert.config, **fields))
+        model = cls(cls.config_class(bert.config, **fields), dtype=bert.dtype_policy)
         assign_by_path(model, by_path(bert))
         return model
 

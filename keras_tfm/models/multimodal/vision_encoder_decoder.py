@@ -171,7 +171,7 @@ class VisionEncoderDecoder(DecodingModel):
             config = dataclasses.asdict(model.config)
             fields |= {field: config.pop(field) for field in shared}
             fields |= {name: type(model).__name__, f"{name}_config": config}
-        whole = cls(VisionEncoderDecoderConfig(**fields))
+        whole = cls(VisionEncoderDecoderConfig(**fields), dtype=encoder.dtype_policy)
         of_decoder = {
             path if path.startswith("decoder_") else f"decoder_{path}": weight
             for path, weight in by_path(decoder).items()
