@@ -5,11 +5,10 @@
 
 from typing import Any
 
-import numpy as np
 from keras import ops
 
 from keras_tfm.generation.processors import Value, require
-from keras_tfm.layers.compiler.bits import bits_of_rows, uniform_bits
+from keras_tfm.layers.compiler.bits import bits_of_rows, gumbel_noise, uniform_bits
 from keras_tfm.layers.signatures import Tensor
 
 
@@ -43,13 +42,8 @@ class Sample(Value):
         if len(seed.shape):
             hashed = bits_of_rows(2, seed, seed)  # (R, 2)
             bits = bits_of_rows(logits.shape[-1], hashed[:, 0] * 64, number + hashed[:, 1])
-            return greedy(logits - ops.log(-ops.log(in_0_to_1(bits))), number)
+            return greedy(logits + gumbel_noise(bits), number)
         # Hash the seed first: the noise of neighbouring seeds would otherwise be permutations of each other.
         first = uniform_bits((2,), ops.stack([seed, seed]))
         bits = uniform_bits(ops.shape(logits), ops.stack([first[0] * 64, number + first[1]]))
-        return greedy(logits - ops.log(-ops.log(in_0_to_1(bits))), number)
-
-
-def in_0_to_1(bits):
-    """Integers in [0, 2^24) as numbers in (0, 1), float32."""
-    return (ops.cast(bits, "float32") + 1.0) * np.float32(1 / (2**24 + 1))
+        return greedy(logits + gumbel_noise(bits), number)

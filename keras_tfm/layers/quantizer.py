@@ -14,7 +14,7 @@ from keras import ops
 
 from keras_tfm.inputs import as_integers, refuse_outside
 from keras_tfm.layers.base import SameShape, require_sizes
-from keras_tfm.layers.compiler.bits import uniform_bits
+from keras_tfm.layers.compiler.bits import gumbel_noise, uniform_bits
 from keras_tfm.layers.compiler.gradients import custom_gradient
 from keras_tfm.layers.masks import in_float32
 from keras_tfm.layers.positions import outside_is_nan
@@ -168,7 +168,7 @@ class GumbelSoftmax(SameShape):
         )
         if is_schedule(self.divergence) or self.divergence:
             self.add_loss(weight * divergence_from_uniform(scores))
-        scores = scores + gumbel_noise(ops.shape(scores), self.seed_generator.next())
+        scores = scores + gumbel_noise(uniform_bits(ops.shape(scores), self.seed_generator.next()))
         return ops.cast(ops.softmax(scores / temperature), logits.dtype)
 
     def code_ids(self, logits):
@@ -222,14 +222,6 @@ def divergence_from_uniform(logits):
     """The mean of sum_k p_k log(p_k K) for the distributions p = softmax(`logits`), (..., K)."""
     logs = ops.log_softmax(logits)
     return ops.mean(ops.sum(ops.exp(logs) * logs, axis=-1)) + float(np.log(logits.shape[-1]))
-
-
-def gumbel_noise(shape, seed):
-    """-log(-log u) for uniform u, in float32; `seed` holds two integers (2,)."""
-    uniform = (ops.cast(uniform_bits(shape, seed), "float32") + 1.0) * np.float32(
-        1 / (2**24 + 1)
-    )  # in (0, 1)
-    return -ops.log(-ops.log(uniform))
 
 
 @custom_gradient

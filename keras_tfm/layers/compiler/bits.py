@@ -3,6 +3,7 @@
 A general random generator would take a sixth of the time of a Transformer's training step on a CPU.
 """
 
+import numpy as np
 from keras import ops
 
 
@@ -38,6 +39,12 @@ def bits_of_rows(width, first, second):
     x = ops.cast(ops.arange(width, dtype="int32"), "uint32")[None]
     x = _hash(_hash(ops.bitwise_xor(x, first)) + second)
     return ops.cast(ops.right_shift(x, _word(8)), "int32")
+
+
+def gumbel_noise(bits):
+    """-log(-log u) in float32, for u in (0, 1) by `bits`, integers in [0, 2^24)."""
+    uniform = (ops.cast(bits, "float32") + 1.0) * np.float32(1 / (2**24 + 1))
+    return -ops.log(-ops.log(uniform))
 
 
 def _hash(x):
