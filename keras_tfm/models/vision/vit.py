@@ -130,11 +130,11 @@ class ViT(ConfiguredModel):
     def with_image_size(self, image_size):
         """A copy for images of another size, with interpolated positions, for fine-tuning."""
         model = self.with_fresh_weights(image_size=image_size)
-        grids, smooths = [self.grid_of(each.config) for each in (self, model)], self.smooths(self.config)
+        grid, new_grid = (self.grid_of(each.config) for each in (self, model))
         given: dict[str, Any] = by_path(self)
         if self.position is not None:
-            positions = self.position.embedding.embeddings
-            given[positions.path] = interpolate_positions(in_float32(positions), *grids, smooths)
+            positions, smooths = self.position.embedding.embeddings, self.smooths(self.config)
+            given[positions.path] = interpolate_positions(in_float32(positions), grid, new_grid, smooths)
         assign_by_path(model, given)
         return model
 
