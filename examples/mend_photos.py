@@ -21,6 +21,8 @@ and of a small IPT of 1.06 million weights, three tasks at once, in as many minu
     denoise30   26.2  0.789
     derain      22.6  0.797
 
+An IPT that learns `inpaint` alone has 32.7 and 0.983 after 274 seconds of CPU time, in 82 epochs.
+
 The rows of x4, derain and IPT are of four minutes of CPU time, without compiling, on a core of an
 AMD EPYC that others used as well (November 2026). Holes are 3 % of a picture. The folder `mended` has the RUN
 and enlarged pictures.

@@ -71,7 +71,7 @@ class DINOv2(ViT):
 
     @classmethod
     def smooths(cls, config):
-        """With registers positions for another size are averages, as in the authors' code and transformers."""
+        """Whether positions for another size are averages: with registers, as transformers reads both."""
         return config.num_registers > 0
 
     @classmethod
