@@ -3,7 +3,7 @@
     python examples/caption_videos.py                   # 13 minutes of one core, 20 at most
     python examples/caption_videos.py --minutes 4       # as far as it comes; with 8 it goes on from there
 
-The videos are drawn by `keras_tfm.data.worlds`: one of 96 things does one of eight things, and
+The videos are drawn by `data.worlds.sentence_clips`: one of 96 things does one of eight things, and
 may cross others. The decoder attends to the tubelets of a ViViT (Arnab et al. 2021) behind six convolutions.
 It is asked about 400 videos of another seed. November 2026, 11.7 epochs, stopped once and resumed, 770 s of
 one core's time of an AMD EPYC with AVX-512: 84 % of the captions were exact, of 800 videos 82 %. The colour

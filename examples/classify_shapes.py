@@ -3,7 +3,7 @@
     python examples/classify_shapes.py                            # 4 minutes of two cores
     python examples/classify_shapes.py --family pointtransformer  # 5 minutes
 
-The clouds are drawn by `keras_tfm.data.worlds`: stretched, turned in any way, moved, with noise
+The clouds are drawn by `data.worlds.solid_clouds`: stretched, turned in any way, moved, with noise
 on each point. The test clouds are of another seed than the training's. A share of 0.1 is chance.
 Of 1,000 clouds the PCT named 98.9 % after 112 s of CPU time, the Point Transformer 95.8 % after 159 s; most
 often the one took a prism for a pyramid, the other a double cone for a cylinder.

@@ -2,7 +2,7 @@
 
     python examples/copy_textures.py
 
-The pictures are patchworks of squares, `keras_tfm.data.worlds`; the reference of each has the
+The pictures are patchworks of squares, `data.worlds.patchworks`; the reference of each has the
 same squares in another order. In the small picture it cannot be seen what a square is like, only which it is.
 PSNR in decibels and SSIM of 16 pictures of other squares, after four minutes of one core of an AMD EPYC that
 others used as well (285 steps; 274 s of CPU time with all compiling, November 2026):

@@ -39,7 +39,7 @@ pixels took 439 ms, 398 with TF_ENABLE_ONEDNN_OPTS=1, and 325 with TF_NUM_INTRAO
 the two gradients of a convolution computed side by side; the command ran with both.
 
 Sentences are like "a red disc above a blue square". A tenth of the scenes is kept for testing; what a picture
-shows is read from its pixels by `keras_tfm.data.worlds`, without a model. The folder has the RUNs, a
+shows is read from its pixels by `data.worlds.shows`, without a model. The folder has the RUNs, a
 SavedModel that answers sentences with PNG files, which draws what is measured, and drawings, as scenes.png.
 """
 

@@ -3,7 +3,7 @@
     python examples/find_lanes.py             # half an hour of one core
     python examples/find_lanes.py --resume    # goes on where it was stopped
 
-The roads are drawn by `keras_tfm.data.worlds`, with another seed for testing than for training.
+The roads are drawn by `data.worlds.drawn_roads`, with another seed for testing than for training.
 It prints TuSimple's measures of 500 roads, in percent: the accuracy, and the lanes that are false or missing.
 
 November 2026, one core of an AMD EPYC with AVX-512, some 1,750 seconds, resumed once: accuracy 96.7, fp

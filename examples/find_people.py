@@ -3,7 +3,7 @@
     python examples/find_people.py                # 5 minutes of one core
     python examples/find_people.py --model plain  # 3 minutes
 
-The people are drawn by `keras_tfm.data.worlds`: build, clothes and hair make the identity, each
+The people are drawn by `data.worlds.drawn_people`: build, clothes and hair make the identity, each
 camera has its own light, scale and side. Each picture of 100 people that were not trained on is looked for
 among all others, but for images of the same person by the same camera. Pixels themselves, compared by their
 cosine, find the right person first for 0.6 % of them. The TransReID did for 99.6 %, with a mean average

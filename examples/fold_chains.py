@@ -2,7 +2,7 @@
 
     python examples/fold_chains.py
 
-The chains are made by `keras_tfm.data.worlds`, with another seed for testing than for training. It
+The chains are made by `data.worlds.chains`, with another seed for testing than for training. It
 prints, for 200 chains that it has not seen, `fape`, the frame aligned error of the last layer (1 is 10
 angstroms), and `contact_precision`: of the pairs that most probably touch, as many as there are, the part
 that does.

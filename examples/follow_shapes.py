@@ -3,7 +3,7 @@
     python examples/follow_shapes.py             # TransTrack, all objects
     python examples/follow_shapes.py transt      # TransT, one object
 
-The videos are drawn by `keras_tfm.data.worlds`, with other seeds for testing than for
+The videos are drawn by `data.worlds.tracked_clips`, with other seeds for testing than for
 training; a training that was stopped goes on. On 100 videos the TransTrack reaches idf1 91.2, hota 85.1 and
 mota 91.9 after some 16 minutes of CPU time (the true boxes give idf1 99.7), the TransT auc 77.1 and precision
 97.0 after 7 (a box that stays where it was: 30.0 and 81.8).

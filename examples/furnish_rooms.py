@@ -19,9 +19,9 @@ A copy is a room of the training set; 1 % of rooms of another seed are one by ch
 categories too. The validation loss of places was 0.495, 0.478, 0.469 and 0.467 after the epochs, where the
 entropy of the world's choices is 0.462; the loss of orientations came to 0.730, where theirs is 0.721.
 
-Rooms and their rule are `keras_tfm.data.worlds`, the training rooms of one seed, the others of others.
-The paper draws places before sizes; here sizes come first, since a place depends on them. The folder has the
-networks, and pictures of rooms from above.
+Rooms and their rule are `drawn_rooms` and `faults` of `keras_tfm.data.worlds`, the training rooms of one
+seed, the others of others. The paper draws places before sizes; here sizes come first, since a place
+depends on them. The folder has the networks, and pictures of rooms from above.
 """
 
 import argparse

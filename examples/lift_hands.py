@@ -3,7 +3,7 @@
     python examples/lift_hands.py                             # from their places in an image
     python examples/lift_hands.py --model hand-transformer    # from points around their bones
 
-The hands are made by `keras_tfm.data.worlds`, with another seed for testing than for training;
+The hands are made by `data.worlds.drawn_hands`, with another seed for testing than for training;
 hands in images hold a box, whose corners are found too. It prints what `keras-tfm evaluate` prints, above all
 the mean distance of a joint from where it is, in lengths of a hand, beside the distance of the mean pose,
 which is the reference that both models decode from; a cloud's is put around its middle.

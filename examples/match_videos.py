@@ -3,7 +3,7 @@
     python examples/match_videos.py                   # 10 minutes of one core, 15 at most
     python examples/match_videos.py --minutes 4       # as far as it comes; with 8 it goes on from there
 
-The videos are drawn by `keras_tfm.data.worlds`: "the red square moves left and crosses the
+The videos are drawn by `data.worlds.sentence_clips`: "the red square moves left and crosses the
 blue disc". Each frame is an image for a ViT behind six convolutions, and blocks over the frames see their
 order (Luo et al. 2021, "seqTransf"). It is asked about a hundred videos of another seed, one for each of a
 hundred sentences. November 2026, eight epochs, 585 s of one core's time of an AMD EPYC with AVX-512: the

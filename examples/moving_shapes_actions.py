@@ -3,7 +3,7 @@
     python examples/moving_shapes_actions.py              # 15 minutes of two cores
     python examples/moving_shapes_actions.py --minutes 4  # as far as it comes; with 8 it goes on from there
 
-The videos are drawn by `keras_tfm.data.worlds`, with other seeds for testing than for
+The videos are drawn by `data.worlds.action_clips`, with other seeds for testing than for
 training. Beside it stands the same model where each video is its middle frame, repeated: a share of 1 in 8 is
 chance. After 7 epochs, some 10 minutes by the clock of one core with other work on it, it named the action of
 96.9 % of 800 videos; asked about their middle frames alone it named 13.5 %.

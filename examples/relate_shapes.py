@@ -3,7 +3,7 @@
     python examples/relate_shapes.py             # some 10 minutes of one core
     python examples/relate_shapes.py --resume    # goes on where it was stopped
 
-The pictures are drawn by `keras_tfm.data.worlds`, with another seed for testing than for
+The pictures are drawn by `data.worlds.related_pictures`, with another seed for testing than for
 training: 2 to 4 shapes of 24 names, and a relation between each two of them. It prints the recall of the
 relations of 500 pictures, from 0 to 100: `r20` counts a relation if one of the 20 surest triplets has its
 three names and both boxes at an IoU of 0.5 or more. A rule that knows all boxes and names, and takes the

@@ -3,7 +3,7 @@
     python examples/segment_moving_shapes.py               # 15 minutes at most
     python examples/segment_moving_shapes.py --minutes 4   # as far as it comes; with 8 it goes on from there
 
-The videos are drawn by `keras_tfm.data.worlds`: one to three objects that move, bounce and
+The videos are drawn by `data.worlds.segmented_clips`: one to three objects that move, bounce and
 hide each other, in clips of four frames, of another seed for testing than for training. `ap50` is the average
 precision of masks where the pixels of all four frames overlap by half. November 2026, `--minutes 12` of a
 busy core of an AMD EPYC with AVX-512, 552 s of CPU time, 1,631 steps: ap50 79.6, ap75 70.0 and ap 61.1 on 100

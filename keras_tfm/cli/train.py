@@ -92,7 +92,7 @@ def run(task_class: Any, arguments: argparse.Namespace) -> None:
     """train: a RUN folder from files."""
     plan = plan_of(task_class, arguments)
     files = [getattr(arguments, name, None) for name in ("options", "Command.changes")]  # of --config
-    old = None if plan.run.resume else _number_of(plan.run.folder)
+    old = None if plan.run.resume else _mark_of(plan.run.folder)
     devices = _prepare(plan, files)
     is_chief = worker_index(devices) == 0
     report = say if is_chief else (lambda text: None)
@@ -114,14 +114,14 @@ def run(task_class: Any, arguments: argparse.Namespace) -> None:
 
 
 @contextlib.contextmanager
-def _saying_how_to_resume(task_class: Any, run: str, old: int | None) -> Iterator[None]:
+def _saying_how_to_resume(task_class: Any, run: str, old: tuple | None) -> Iterator[None]:
     """A scope in which an interrupt, or SIGTERM, says how the training goes on, once there is its RUN, not
     the `old` one that it replaces.
     """
     try:
         yield
     except (KeyboardInterrupt, SystemExit) as end:
-        if not is_run(pathlib.Path(run)) or _number_of(run) == old:
+        if not is_run(pathlib.Path(run)) or _mark_of(run) == old:
             raise
         launch = f"launch --workers {os.environ[COUNT]} -- " if COUNT in os.environ else ""
         advice = f"to go on: keras-tfm {launch}train {task_class.name} --out {shlex.quote(run)} --resume"
@@ -131,9 +131,13 @@ def _saying_how_to_resume(task_class: Any, run: str, old: int | None) -> Iterato
         raise
 
 
-def _number_of(folder: str) -> int | None:
-    """The number by which the disk knows a folder, whatever its name; None if there is none."""
-    return os.stat(folder).st_ino if os.path.isdir(folder) else None
+def _mark_of(folder: str) -> tuple[int, int] | None:
+    """What the disk knows a folder's config.json by, which a folder that replaces it has anew; or None."""
+    file = os.path.join(folder, "config.json")
+    if not os.path.isfile(file):
+        return None
+    state = os.stat(file)
+    return state.st_ino, state.st_mtime_ns
 
 
 def _prepare(plan: Plan, files: list) -> Any:

@@ -49,16 +49,20 @@ class BatchNormalization(keras.layers.BatchNormalization):
             return super()._moments(inputs, mask)
 
         def total(x):
-            x = x if mask is None else ops.where(ops.cast(ops.expand_dims(mask, -1), "bool"), x, 0)
             return ops.sum(x, self._reduction_axes, keepdims=True)
 
-        count = ops.cast(ops.size(inputs) // inputs.shape[self.axis], inputs.dtype)
-        count = count if mask is None else total(ops.ones_like(inputs))
-        sums, counts = sum_over_replicas([total(inputs), count])
+        def kept(x):
+            return x if mask is None else ops.where(ops.cast(ops.expand_dims(mask, -1), "bool"), x, 0)
+
+        sizes = ops.stack([ops.shape(inputs)[axis] for axis in self._reduction_axes])
+        count = ops.prod(ops.cast(sizes, inputs.dtype))  # whose product as an int32 could overflow
+        count = count if mask is None else total(kept(ops.ones_like(inputs)))
+        sums, counts = sum_over_replicas([total(kept(inputs)), count])
         counts = ops.maximum(counts, 1)
         mean = sums / counts
         # As in TensorFlow's own moments: the gradient by this mean is zero but for roundings.
-        (squares,) = sum_over_replicas([total(ops.square(inputs - ops.stop_gradient(mean)))])
+        centred = kept(inputs - ops.stop_gradient(mean))
+        (squares,) = sum_over_replicas([total(ops.square(centred))])
         return ops.reshape(mean, (-1,)), ops.reshape(squares / counts, (-1,))
 
 

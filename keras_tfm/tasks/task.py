@@ -298,7 +298,7 @@ class Task(abc.ABC):
                 task.quantize(kept)
             except ValueError as error:
                 raise TaskError(f"{folder}/config.json: {error}") from None
-        task.is_trained, task.has_given_weights = task.load_weights(folder / WEIGHTS), True
+        task.is_trained = task.has_given_weights = task.load_weights(folder / WEIGHTS)
         initialize(made)
         with contextlib.suppress(CheckpointError):  # a damaged record does not keep a task from answering
             task.record = read_record(folder)
@@ -417,7 +417,7 @@ def _of_given_weights(make: Callable) -> Callable:
     @functools.wraps(make)
     def made(cls: Any, *arguments: Any, **options: Any) -> Any:
         task = make(cls, *arguments, **options)
-        task.has_given_weights = True
+        task.has_given_weights = task.is_trained
         return task
 
     return made

@@ -66,5 +66,6 @@ def freeze(model: keras.Model, num_blocks: int | None = None, name: str = "num_b
     for variable in filter(is_frozen, model.trainable_variables):
         variable.trainable = False
     for layer in layers_in(model):
-        if isinstance(layer, keras.layers.BatchNormalization) and is_frozen(layer.moving_mean):
+        is_norm = isinstance(layer, keras.layers.BatchNormalization) and layer.built
+        if is_norm and is_frozen(layer.moving_mean):
             set_trainable_alone(layer, False)  # by which Keras's computes with its statistics, and keeps them

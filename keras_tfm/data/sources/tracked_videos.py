@@ -83,7 +83,8 @@ def read_tracked_videos(
     videos = VideoFiles([source for source, *_ in found], shape, preprocessing, places=places)
     for (_, truth, _, count), length in zip(found, videos.num_frames, strict=True):
         if count not in (None, length):
-            raise DataError(truth, None, f"expected a line for each of the {length} frames, got {count}")
+            problem = f"expected a line for each of the {length} frames, got {count}"
+            raise DataError(truth, None, f"{problem}: leave out the frames without one")
     truths, boxes = [truth for _, truth, *_ in found], [boxes for *_, boxes, _ in found]
     return TrackedVideos(videos, checked_tracks(videos, boxes, truths))
 

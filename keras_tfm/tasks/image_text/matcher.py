@@ -448,7 +448,7 @@ class VideoTextMatcher(VideoTextTask, ImageTextMatcher):
                 "`similarity`."
             )
 
-    def encode_videos(self, videos: Any, batch_size: int = 8) -> np.ndarray:
+    def encode_videos(self, videos: Any, /, *, batch_size: int = 8) -> np.ndarray:
         """The vectors of the videos: an array (I, E), each of length 1; ValueError for a broken file."""
         return self.encode_images(videos, batch_size=batch_size)
 

@@ -251,7 +251,7 @@ def test_parts_of_a_model_learn(options, still):
 
 def test_what_is_gone_on_with_learns_slower():
     usual = ImageClassifier.training
-    assert ImageClassifier.training_of(is_given=False) is usual
+    assert ImageClassifier.training_of(is_given=False) == usual
     expected = dataclasses.replace(usual, learning_rate=1e-4, label_smoothing=0.0)
     assert ImageClassifier.training_of(is_given=True) == expected
     assert usual.learning_rate == 1e-3 and usual.label_smoothing == 0.1
