@@ -200,8 +200,8 @@ class LearningTask(Task):
 
     @classmethod
     def training_of(cls, is_given: bool, options: Mapping[str, Any] = types.MappingProxyType({})) -> Any:
-        """The default options of a training that starts from fresh weights, or from given ones, with the
-        `options` of a training.json in their place; ValueError if these are not the task's.
+        """The default options of a training that starts from fresh weights, or from given ones, with these
+        `options` in their place; ValueError if they are not the task's.
         """
         given = cls.given_weights if is_given else {}
         return type(cls.training).from_json({**dataclasses.asdict(cls.training), **given, **options})
@@ -361,9 +361,8 @@ class LearningTask(Task):
         elif kept:
             raise ValueError(f"`{'`, `'.join(kept)}` need a `run`, the folder to keep the training in.")
         before = read_record(run.folder) if run is not None and run.resume else {}
-        defaults = self.training_of(self.has_given_weights, before.get("options", {}))
         chosen = {name: value for name, value in options.items() if name in of_training}
-        return dataclasses.replace(defaults, **chosen), run
+        return self.training_of(self.has_given_weights, {**before.get("options", {}), **chosen}), run
 
     def _parts(self, examples: Any, validation: Any, seed: int) -> tuple[Any, Any]:
         """The checked examples to train on, and the examples for validation."""
