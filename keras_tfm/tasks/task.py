@@ -110,7 +110,7 @@ class Task(abc.ABC):
             self.save(folder)
             files = {file.relative_to(folder): file for file in folder.rglob("*") if file.is_file()}
             contents = {str(name): file.read_bytes() for name, file in files.items()}
-        state = {name: getattr(self, name) for name in OF_TRAINING}
+        state = {name: getattr(self, name) for name in OF_TRAINING} | {"record": dict(self.record)}
         return _of_files, (type(self), contents), state
 
     def __call__(self, batch: Any, training: bool = False) -> Any:
