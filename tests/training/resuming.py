@@ -86,7 +86,18 @@ def train(folder, plan, strategy="none"):
             metrics=["accuracy"],
             steps_per_execution=plan.steps_per_execution,
         )
-    best = BestWeights("loss")
+    kept = pathlib.Path(folder) / f"best-{index}.npz"
+
+    def keep_best():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(kept.with_suffix(".new.npz"), *model.get_weights())
+        os.replace(kept.with_suffix(".new.npz"), kept)  # whole, whenever the process dies
+
+    def load_best():
+        with np.load(kept) as arrays:
+            model.set_weights([arrays[name] for name in arrays.files])
+
+    best = BestWeights("loss", on_best=keep_best, load_best=load_best)
     checkpoint = LateCheckpoint(
         pathlib.Path(folder) / "checkpoints",
         every_steps=plan.every_steps,
