@@ -76,14 +76,9 @@ def as_trained(task: Any, options: argparse.Namespace, file: str, may_lack_label
             layout = {name: kept[name] for name in kept if name == "header" or kind == ".tsv"}
             for name, value in layout.items():
                 setattr(options, f"{TableOptions.__name__}.{name}", value)
-        if is_told:
+        if is_told or not names[0]:
             return
         row = names_in_first_row(path, Layout(**layout))
-        if not names[0]:
-            if layout.get("header") and row and not has_names(path):
-                what = f"holds names, as in the training: {', '.join(row)[:200]}"
-                warn(f"{path}: the first row {what}; --no-header reads it as an example")
-            return
     except DataError:  # the task says what is wrong with the file, if it does not read it in another way
         return
     if all(map(str.isdecimal, names)):

@@ -73,7 +73,7 @@ def test_an_object_of_which_the_model_is_wholly_sure_is_found():
     task = fresh()
     scores = np.float32([[1.0, 1.2e-7], [0.0, 0.0]])
     found = {"scores": scores[None], "masks": np.ones((1, 2, 2, *task.model.grid), "float32")}
-    task._answer = lambda _: {name: tf.constant(x) for name, x in found.items()}
+    task.graphs["clip"] = lambda _: {name: tf.constant(x) for name, x in found.items()}
     (answer,) = task.predict(squares(1)[0], threshold=0.5)
     assert answer["labels"] == [task.class_names[0]] and scores[0].sum() > 1
 
