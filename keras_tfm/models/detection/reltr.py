@@ -55,7 +55,7 @@ class RelTR(SetDetector):
 
     >>> model = keras_tfm.models.RelTR.from_size("tiny", image_size=32)
     >>> model({"images": np.zeros((1, 32, 32, 3))})["triplet_maps"].shape
-    TensorShape([1, 3, 16, 2, 2, 2])
+    TensorShape([1, 3, 16, 2, 4, 4])
     """
 
     config_class = RelTRConfig
